@@ -1,0 +1,3 @@
+"""specsim: speculative decoding, simulated beside its laws."""
+
+__version__ = "0.1.0"

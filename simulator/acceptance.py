@@ -1,0 +1,267 @@
+"""Acceptance: how many draft tokens a verification keeps, drawn, stated or replayed from a trace.
+
+Every source answers two questions. ``cursor`` follows one request and judges its windows one by one;
+``odds`` gives the distribution that a law needs. A window of ``gamma`` tokens keeps its first ``A``;
+the token after them, correction or bonus, is the target's own.
+
+Where a strategy has an early exit, a verdict also says whether that next token was among the exit's
+top kappa (MSD-7): ``off_exit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.schema import BadInput, Fault
+from simulator.traces import Bools, Trace
+
+
+@dataclass(frozen=True)
+class Exit:
+    """An early exit at ``fraction`` of the target's depth that sends its ``kappa`` likeliest tokens."""
+
+    fraction: float
+    kappa: int
+
+
+class Chain(NamedTuple):
+    """A proposal of ``tokens`` draft tokens in a row; ``bonus``: a full window earns one more token."""
+
+    tokens: int
+    bonus: bool = True
+
+
+class Verdict(NamedTuple):
+    """What verification made of a proposal."""
+
+    accepted: int
+    committed: int
+    off_exit: bool
+    """The token after the accepted ones is outside the exit's top kappa."""
+    off_path: bool
+    """The first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
+
+
+class Cursor(Protocol):
+    """Follows one request through its output."""
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify a proposal and move behind what was committed."""
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Joint distribution of one verification of ``gamma`` tokens, index 0..gamma = accepted tokens.
+
+    ``accepted[r] = P(A = r)``; ``off_exit[r] = P(A = r and the next token is off the exit)``;
+    ``off_path = P(A = gamma and the verdict is off the path)``. ``source`` says where they come from.
+    """
+
+    accepted: NDArray[np.float64]
+    off_exit: NDArray[np.float64]
+    off_path: float
+    source: str
+
+    @property
+    def mean_accepted(self) -> float:
+        """E[A], correction and bonus not counted."""
+        return float(np.arange(len(self.accepted)) @ self.accepted)
+
+    def committed(self, bonus: bool = True) -> float:
+        """Expected tokens per step, correction or bonus included."""
+        return self.mean_accepted + 1.0 - (0.0 if bonus else float(self.accepted[-1]))
+
+
+class Acceptance(Protocol):
+    """A source of verdicts."""
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor for request number ``request``; the same number gives the same verdicts."""
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """The distribution of one verification, from marginal rates."""
+
+
+def chain_odds(rates: Sequence[float], rejected_off: Sequence[float], next_off: float, path_off: float, source: str) -> Odds:
+    """Odds of independent positions: ``rates[r]`` is the chance of position r+1 given the ones before.
+
+    ``rejected_off[r]`` is the chance that position r+1 is rejected *and* its token is off the exit.
+    """
+    reach = np.concatenate(([1.0], np.cumprod(np.asarray(rates, dtype=float))))
+    stop = np.append(1.0 - np.asarray(rates, dtype=float), 1.0)
+    off = np.append(np.asarray(rejected_off, dtype=float), next_off)
+    return Odds(reach * stop, reach * off, float(reach[-1] * path_off), source)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Independent positions with acceptance ``rates`` (the last one repeats) and exit overlap Omega.
+
+    An accepted token is taken to be inside the exit's top kappa, as in MSD-8, so that a rejected one
+    is outside with chance (1 - Omega) / (1 - rate).
+    """
+
+    rates: tuple[float, ...]
+    overlap: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if max(self.rates) > self.overlap < 1.0:
+            raise BadInput([Fault(("acceptance", 0, 0), "acceptance.overlap", "must be at least the acceptance rate")])
+
+    def rate(self, position: int) -> float:
+        """Chance that the draft token at ``position`` (from 0) of a window is kept, given those before."""
+        return self.rates[min(position, len(self.rates) - 1)]
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor with its own random numbers."""
+        return _RateCursor(self, Random(f"{self.seed}/{request}"))  # noqa: S311 (a simulation, not a secret)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Exact odds of this source."""
+        rates = [self.rate(position) for position in range(gamma)]
+        off = 1.0 - self.overlap
+        return chain_odds(rates, [off if rate < 1.0 else 0.0 for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
+
+
+class _RateCursor:
+    def __init__(self, source: Rates, random: Random) -> None:
+        self.source, self.random = source, random
+
+    def judge(self, proposal: Chain) -> Verdict:
+        source, random = self.source, self.random.random
+        accepted = 0
+        while accepted < proposal.tokens and random() < source.rate(accepted):
+            accepted += 1
+        full = accepted == proposal.tokens
+        rejected = 1.0 if full else 1.0 - source.rate(accepted)
+        off_exit = random() * rejected < 1.0 - source.overlap
+        off_path = full and random() >= source.rate(accepted)
+        return Verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off_exit, off_path)
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """The same verdicts over and over: deterministic acceptance, for tests and for what-ifs.
+
+    ``accepted`` is cut to the window; ``off_exit`` runs beside it and repeats likewise.
+    """
+
+    accepted: tuple[int, ...]
+    off_exit: tuple[bool, ...] = (False,)
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor at the start of the cycle."""
+        return _CycleCursor(self)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Shares over one whole cycle of both sequences."""
+        length = int(np.lcm(len(self.accepted), len(self.off_exit)))
+        kept = np.minimum(np.resize(self.accepted, length), gamma)
+        off = np.resize(self.off_exit, length)
+        accepted = np.bincount(kept, minlength=gamma + 1) / length
+        return Odds(
+            accepted,
+            np.bincount(kept, weights=off, minlength=gamma + 1) / length,
+            float(np.mean(off & (kept == gamma))),
+            "stated cycle",
+        )
+
+
+class _CycleCursor:
+    def __init__(self, source: Cycle) -> None:
+        self.source, self.turn = source, 0
+
+    def judge(self, proposal: Chain) -> Verdict:
+        kept = self.source.accepted[self.turn % len(self.source.accepted)]
+        off = self.source.off_exit[self.turn % len(self.source.off_exit)]
+        self.turn += 1
+        accepted = min(kept, proposal.tokens)
+        full = accepted == proposal.tokens
+        return Verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off, off)
+
+
+class Replay:
+    """Verdicts as recorded: a request replays one request of the trace, from its position 1 on.
+
+    Requests of the chosen flavours are dealt out in an order set by ``seed``, then again from the first.
+    A request that wants more output than was recorded goes on at position 1 of its own recording.
+    """
+
+    def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
+        self.trace = trace
+        chosen = flavours or trace.flavours
+        self.accepted = trace.accepted(seed)
+        pool = [request for name in chosen for request in trace.requests_by_flavour[name]]
+        self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
+        self._lanes: dict[tuple[int, Exit | None], _Lane] = {}
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor over the recording dealt to this request."""
+        recording = self.order[request % len(self.order)]
+        key = (recording, exit)
+        if key not in self._lanes:
+            start, end = int(self.trace.offsets[recording]) + 1, int(self.trace.offsets[recording + 1])
+            self._lanes[key] = _Lane.of(self.accepted[start:end], self._off(exit)[start:end])
+        return _ReplayCursor(self._lanes[key])
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Odds as if every position were independent, from the rates over *all* recorded positions.
+
+        What a formula knows that is fed with marginal rates. The replay visits positions unevenly, since
+        acceptance comes in bursts; the difference between the two is the first gap in a report.
+        """
+        spans = [slice(int(self.trace.offsets[r]) + 1, int(self.trace.offsets[r + 1])) for r in self.order]
+        kept = np.concatenate([self.accepted[span] for span in spans])
+        off_all = self._off(exit)
+        off = np.concatenate([off_all[span] for span in spans])
+        rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
+        on_path = rate * (1.0 - float((kept & off).mean()) / rate) if rate else 0.0
+        return chain_odds(
+            [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, "marginal rates of the trace"
+        )
+
+    def _off(self, exit: Exit | None) -> Bools:
+        if exit is None:
+            return np.zeros(len(self.accepted), dtype=bool)
+        return ~self.trace.on_exit(exit.fraction, exit.kappa)
+
+
+class _Lane(NamedTuple):
+    """One recording, prepared so that judging a window takes one look-up."""
+
+    run: list[int]  # accepted positions in a row from here on, going round
+    accepted: list[bool]
+    off_exit: list[bool]
+
+    @staticmethod
+    def of(accepted: Bools, off_exit: Bools) -> _Lane:
+        length = len(accepted)
+        stops = np.flatnonzero(~np.concatenate((accepted, accepted)))
+        if len(stops):
+            run = stops[np.searchsorted(stops, np.arange(length))] - np.arange(length)
+        else:
+            run = np.full(length, np.iinfo(np.int64).max)
+        return _Lane(run.tolist(), accepted.tolist(), off_exit.tolist())
+
+
+class _ReplayCursor:
+    def __init__(self, lane: _Lane) -> None:
+        self.lane, self.position = lane, 0
+
+    def judge(self, proposal: Chain) -> Verdict:
+        lane, first = self.lane, self.position
+        length = len(lane.run)
+        accepted = min(lane.run[first], proposal.tokens)
+        following = (first + accepted) % length
+        full = accepted == proposal.tokens
+        off_path = full and (lane.off_exit[first] or not lane.accepted[following])
+        committed = accepted + (0 if full and not proposal.bonus else 1)
+        self.position = (first + committed) % length
+        return Verdict(accepted, committed, lane.off_exit[following], off_path)

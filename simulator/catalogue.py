@@ -1,0 +1,111 @@
+"""Names find files: ``device: a100_80g_sxm`` is ``hardware_profiles/devices/a100_80g_sxm.yaml``.
+
+A name with a slash is a path relative to the file that mentions it. Folders of the user's own are
+searched before the shipped ones, and are laid out alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulator.huggingface import read_config
+from simulator.schema import BadInput, Document, Fault, Path_, did_you_mean, read
+
+FOLDERS = {
+    "device": ("hardware_profiles/devices", ".yaml"),
+    "link": ("hardware_profiles/links", ".yaml"),
+    "engine": ("hardware_profiles/engines", ".yaml"),
+    "model": ("scenarios/models", ".yaml"),
+    "trace": ("scenarios/traces", ".npz"),
+    "scenario": ("scenarios", ".yaml"),
+}
+"""Kind of thing -> folder and file ending."""
+
+REFERENCES = {"device": "device", "link": "link", "channel": "link", "engine": "engine", "model": "model"}
+"""Fields of a scenario whose text names a file that takes its place."""
+
+
+def shipped() -> Path:
+    """The folder that holds ``hardware_profiles`` and ``scenarios``: a checkout, or inside the wheel."""
+    package = Path(__file__).parent
+    inside = package / "catalogue"
+    return inside if inside.is_dir() else package.parent
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Folders to look names up in, the first one winning."""
+
+    own: tuple[Path, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Own folders, then the shipped one."""
+        return (*self.own, shipped())
+
+    def names(self, kind: str) -> dict[str, Path]:
+        """Every name of a kind and its file."""
+        folder, ending = FOLDERS[kind]
+        found: dict[str, Path] = {}
+        for root in self.roots:
+            for path in sorted((root / folder).glob(f"*{ending}")):
+                found.setdefault(path.stem, path)
+        return dict(sorted(found.items()))
+
+    def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
+        """The file of ``name``, mentioned in ``document`` at ``where``; raises :class:`BadInput`."""
+        ending = FOLDERS[kind][1]
+        if "/" in name or name.endswith((ending, ".json")):
+            file = Path(document.place(where)[0])
+            path = (file.parent if file.is_file() else Path()) / name
+            if not path.exists():
+                raise BadInput([document.fault(where, f"there is no file {shown(path)}")])
+            return path
+        names = self.names(kind)
+        if name not in names:
+            raise BadInput([document.fault(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}")])
+        return names[name]
+
+    def scenario(self, name: str) -> Document:
+        """A scenario file by name or path, with everything it refers to in place."""
+        path = Path(name)
+        if "/" not in name and not name.endswith(".yaml"):
+            names = self.names("scenario")
+            if name not in names:
+                raise BadInput([Fault((name, 0, 0), "", f"there is no scenario of this name{did_you_mean(name, names)}")])
+            path = names[name]
+        document = read(path, shown(path))
+        document.data.setdefault("name", path.stem)
+        self.expand(document)
+        return document
+
+    def expand(self, document: Document) -> None:
+        """Put the files that a document refers to in the place of their names."""
+        if isinstance(document.data.get("strategy"), str):
+            document.data["strategy"] = {"name": document.data["strategy"]}
+        for where, kind in list(_references(document.data)):
+            name = document.get(where)
+            path = self.path(kind, name, document, where)
+            if kind == "model" and (path.is_dir() or path.suffix == ".json"):
+                other = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
+            else:
+                other = read(path, shown(path))
+            other.data.setdefault("name", path.stem)
+            document.graft(where, other)
+
+
+def _references(data: dict[str, object], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _references(value, (*path, key))
+        elif key in REFERENCES and isinstance(value, str):
+            yield (*path, key), REFERENCES[key]
+
+
+def shown(path: Path) -> str:
+    """A path as a person would write it from here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith(f"..{os.sep}..") else relative

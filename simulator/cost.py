@@ -1,0 +1,340 @@
+"""Cost: how long a pass of a model over some tokens takes, and on what the time is spent.
+
+Two answers behind one protocol. :class:`HardwareCost` composes a pass from operation groups on devices
+and links (DESIGN: p-norm roofline, token tiles, host, collectives). :class:`GivenCost` repeats the
+durations that a scenario states outright. All times are in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+from pydantic import Field, model_validator
+
+from simulator.engine import Engine
+from simulator.hardware import Device, Link
+from simulator.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.schema import BadInput, Fault, Frozen
+
+ACTIVATION_BYTES = 2.0
+Role = Literal["target", "draft"]
+Purpose = Literal["window", "redraft"]
+Depth = int | float
+"""A place in a model: an integer is a layer number, a float in [0, 1] a share of the depth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a pass works on; additive, so that ragged batches, trees and mixed passes are sums.
+
+    ``tokens``: rows of every matrix product; ``logit_rows``: rows that reach the LM head;
+    ``sequences``: attention calls; ``kv_tokens``: cached tokens that attention reads; ``attention_pairs``:
+    query-key pairs.
+    """
+
+    tokens: int = 0
+    logit_rows: int = 0
+    sequences: int = 0
+    kv_tokens: int = 0
+    attention_pairs: int = 0
+
+    def __add__(self, other: Rows) -> Rows:
+        return Rows(
+            self.tokens + other.tokens,
+            self.logit_rows + other.logit_rows,
+            self.sequences + other.sequences,
+            self.kv_tokens + other.kv_tokens,
+            self.attention_pairs + other.attention_pairs,
+        )
+
+    @staticmethod
+    def decode(tokens: int, context: int) -> Rows:
+        """``tokens`` new tokens of one sequence, all with logits, behind ``context`` cached ones."""
+        return Rows(tokens, tokens, 1, context + tokens, tokens * context + tokens * (tokens + 1) // 2)
+
+    @staticmethod
+    def prefill(tokens: int) -> Rows:
+        """A whole prompt of one sequence; only its last token needs logits."""
+        return Rows(tokens, 1, 1, tokens, tokens * (tokens + 1) // 2)
+
+
+class Phase(NamedTuple):
+    """One stretch between two synchronisations: its wall time and who was busy for how long in it."""
+
+    wall_s: float
+    busy: Mapping[str, float]
+
+
+def together(*phases: Phase, times: int = 1) -> Phase:
+    """Phases one after another, the whole ``times`` over."""
+    busy: dict[str, float] = {}
+    for phase in phases:
+        for lane, seconds in phase.busy.items():
+            busy[lane] = busy.get(lane, 0.0) + seconds * times
+    return Phase(sum(phase.wall_s for phase in phases) * times, busy)
+
+
+class Cost(Protocol):
+    """What a strategy asks about time."""
+
+    @property
+    def contention(self) -> float:
+        """Slowdown of target and draft while both are busy; 1 with memories of their own."""
+
+    def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """One pass of the target through the layers from ``start`` to ``stop``."""
+
+    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
+        """One internal step of the draft."""
+
+    def prefill(self, role: Role, rows: Rows) -> Phase:
+        """One pass over the prompts."""
+
+    def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
+        """Sampling and token-channel transfer at the early exit or after the final verification."""
+
+
+class Collectives(Frozen):
+    """All-reduces of a tensor-parallel model: two per layer (Megatron) or two per pass (SPD draft)."""
+
+    count: int = Field(default=2, ge=0)
+    per: Literal["layer", "pass"] = "layer"
+    form: Literal["ring", "tree"] = "ring"
+
+
+class Placement(Frozen):
+    """A model on its devices: what runs where, with which software."""
+
+    model: ModelSpec
+    device: Device
+    engine: Engine
+    machine: str = ""
+    weights: WeightFormat = "fp16"
+    tensor_parallel: int = Field(default=1, gt=0)
+    link: Link | None = None
+    collectives: Collectives = Collectives()
+
+    @model_validator(mode="after")
+    def _linked(self) -> Placement:
+        if self.tensor_parallel > 1 and self.collectives.count:
+            if self.link is None:
+                raise ValueError("tensor_parallel above 1 needs a link between the devices")
+            if getattr(self.link.all_reduce, self.collectives.form) is None:
+                known = [form for form in ("ring", "tree") if getattr(self.link.all_reduce, form) is not None]
+                hint = f"it has {', '.join(known)}" if known else "it has none"
+                raise ValueError(f"link '{self.link.name}' has no all_reduce in form '{self.collectives.form}'; {hint}")
+        return self
+
+    @property
+    def weight_gb(self) -> float:
+        """Weights on one device, in 1e9 bytes."""
+        return self.model.weights * WEIGHT_BYTES[self.weights] / self.tensor_parallel / 1e9
+
+    def kv_gb(self, tokens: int) -> float:
+        """KV cache of ``tokens`` on one device, in 1e9 bytes."""
+        return tokens * self.model.kv_bytes_per_token() / self.tensor_parallel / 1e9
+
+    def layer(self, depth: Depth) -> int:
+        """The number of layers up to ``depth``."""
+        return depth if isinstance(depth, int) else round(depth * self.model.num_hidden_layers)
+
+
+class LayerTime(NamedTuple):
+    """Device seconds of one layer, by operation group."""
+
+    qkv: float
+    attention: float
+    output: float
+    mlp: float
+    small: float
+
+
+def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
+    """Device time of one layer for ``rows`` on one of the tensor-parallel ranks."""
+    model, device, ranks = place.model, place.device, place.tensor_parallel
+
+    def product(weights: float, width: float, tokens: float) -> float:
+        size = weights * WEIGHT_BYTES[place.weights] + tokens * width * ACTIVATION_BYTES
+        return device.seconds(device.matmul_for(place.weights), size / ranks, 2.0 * tokens * weights / ranks, tokens)
+
+    n, hidden, ff = rows.tokens, model.hidden_size, model.intermediate_size
+    mlp_width = hidden + ff * (2 if model.mlp == "gated" else 1)
+    if experts and model.experts:
+        touched, each = model.experts.touched(n), model.expert_weights
+        tokens_each = max(1.0, n * model.experts.per_token / touched)
+        mlp = product(touched * each, hidden + 3 * model.experts.intermediate_size, tokens_each)
+        if model.experts.shared:
+            mlp += product(model.experts.shared * each, hidden + 3 * model.experts.intermediate_size, n)
+    else:
+        mlp = product(model.up_weights, mlp_width, n) + product(model.down_weights, ff + hidden, n)
+    kv_bytes = rows.kv_tokens * model.kv_bytes_per_layer() * place.engine.kv_traffic_ratio.value / ranks
+    attention = device.seconds(device.attention, kv_bytes, 4.0 * rows.attention_pairs * model.query_width / ranks, n)
+    small_bytes = n * ACTIVATION_BYTES * (8 * hidden + (3 * ff + 2 * (model.query_width + 2 * model.kv_width)) / ranks)
+    small = device.seconds(device.small_operations, small_bytes, 0.0, n) * place.engine.small_operations_ratio.value
+    return LayerTime(
+        qkv=product(model.qkv_weights, hidden + model.query_width + 2 * model.kv_width, n),
+        attention=attention,
+        output=product(model.output_weights, model.query_width + hidden, n),
+        mlp=mlp,
+        small=small,
+    )
+
+
+def head_time(place: Placement, logit_rows: int) -> float:
+    """Device time of the LM head and of sampling from its logits."""
+    if not logit_rows:
+        return 0.0
+    model, device = place.model, place.device
+    size = (
+        model.head_weights * WEIGHT_BYTES[place.weights]
+        + logit_rows * (model.hidden_size + model.vocab_size) * ACTIVATION_BYTES
+    )
+    flops = 2.0 * logit_rows * model.head_weights
+    head = device.seconds(
+        device.matmul_for(place.weights), size / place.tensor_parallel, flops / place.tensor_parallel, logit_rows
+    )
+    return head + place.engine.sampling_us.value * 1e-6
+
+
+def all_reduce_time(place: Placement, tokens: int) -> float:
+    """Time of one collective over the activations of ``tokens``."""
+    if place.tensor_parallel == 1 or not place.collectives.count or place.link is None:
+        return 0.0
+    size = tokens * place.model.hidden_size * ACTIVATION_BYTES
+    form = getattr(place.link.all_reduce, place.collectives.form)
+    return float(form.seconds(size, place.tensor_parallel))
+
+
+def pass_phase(place: Placement, role: str, rows: Rows, first: int, last: int) -> Phase:
+    """Layers ``first`` to ``last`` of one pass; the LM head belongs to the last layer."""
+    model, layers = place.model, last - first
+    dense_layers = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
+    device = dense_layers * sum(layer_time(place, rows, experts=False)) if dense_layers else 0.0
+    if layers > dense_layers:
+        device += (layers - dense_layers) * sum(layer_time(place, rows, experts=True))
+    ends = last == model.num_hidden_layers
+    if ends:
+        device += head_time(place, rows.logit_rows)
+    collective = all_reduce_time(place, rows.tokens)
+    if place.collectives.per == "layer":
+        carried = collective * place.collectives.count * layers
+    else:
+        carried = collective * place.collectives.count if ends else 0.0
+    host = place.engine.host_us_per_layer.value * 1e-6 * layers
+    if first == 0:
+        host += place.engine.host_us_per_pass.value * 1e-6
+    wall = place.engine.wall_seconds(host, device + carried)
+    return Phase(wall, {f"{role} compute": device, f"{role} collectives": carried, f"{role} host": host})
+
+
+@dataclass(frozen=True)
+class HardwareCost:
+    """Costs composed from models, devices, links and engines; repeated questions are remembered."""
+
+    target_place: Placement
+    draft_place: Placement | None = None
+    channel: Link | None = None
+    contention: float = 1.0
+    _known: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
+
+    def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """One pass of the target through the layers from ``start`` to ``stop``."""
+        place = self.target_place
+        return self._pass("target", place, rows, place.layer(start), place.layer(stop))
+
+    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
+        """One pass of the draft over ``rows``, whatever the purpose."""
+        if self.draft_place is None:
+            raise BadInput([Fault(("scenario", 0, 0), "draft", "this strategy needs a draft")])
+        return self._pass("draft", self.draft_place, rows, 0, self.draft_place.model.num_hidden_layers)
+
+    def prefill(self, role: Role, rows: Rows) -> Phase:
+        """A pass over the prompts; nothing where a role has no model."""
+        if role == "draft":
+            return self.draft(rows) if self.draft_place else Phase(0.0, {})
+        return self.target(rows)
+
+    def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
+        """At ``ee``: exit adapter H -> H/2 -> H, shared head, sampling, transfer; at ``fv`` the transfer."""
+        carried = self.channel.transfer_seconds(payload_bytes) if self.channel else 0.0
+        if at == "fv":
+            return Phase(carried, {})
+        place = self.target_place
+        device, adapter = place.device, float(place.model.hidden_size**2)
+        size = adapter * WEIGHT_BYTES[place.weights] / place.tensor_parallel
+        flops = 2.0 * logit_rows * adapter / place.tensor_parallel
+        exit_head = device.seconds(device.matmul_for(place.weights), size, flops, logit_rows) + head_time(place, logit_rows)
+        return Phase(exit_head + carried, {"target compute": exit_head})
+
+    def _pass(self, role: Role, place: Placement, rows: Rows, first: int, last: int) -> Phase:
+        key = (role, rows, first, last)
+        phase = self._known.get(key)
+        if phase is None:
+            phase = self._known[key] = pass_phase(place, role, rows, first, last)
+        return phase
+
+
+class Given(Frozen):
+    """Durations stated outright, in milliseconds: "my T_target, T_draft and E[A]: what do I get?".
+
+    The target is one time or two (``prefix_ms`` to the early exit, ``suffix_ms`` after it). The draft is
+    the time of a whole window or of one internal step.
+    """
+
+    target_ms: float | None = Field(default=None, ge=0)
+    prefix_ms: float | None = Field(default=None, ge=0)
+    suffix_ms: float | None = Field(default=None, ge=0)
+    draft_ms: float | None = Field(default=None, ge=0)
+    draft_step_ms: float | None = Field(default=None, ge=0)
+    redraft_ms: float | None = Field(default=None, ge=0)
+    rv_ee_ms: float = Field(default=0.0, ge=0)
+    rv_fv_ms: float = Field(default=0.0, ge=0)
+    prefill_ms: float = Field(default=0.0, ge=0)
+    draft_prefill_ms: float = Field(default=0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Given:
+        parts = (self.prefix_ms is not None, self.suffix_ms is not None)
+        if (self.target_ms is None) == (parts == (False, False)) or any(parts) != all(parts):
+            raise ValueError("expected target_ms, or prefix_ms and suffix_ms together")
+        if self.draft_ms is not None and self.draft_step_ms is not None:
+            raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
+        return self
+
+
+@dataclass(frozen=True)
+class GivenCost:
+    """Costs that a scenario states; ``window_steps`` internal steps make the draft's whole window."""
+
+    given: Given
+    window_steps: int = 1
+    contention: float = 1.0
+
+    def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """The whole pass, or the part before or after the early exit."""
+        given = self.given
+        if given.target_ms is not None:
+            return Phase(given.target_ms * 1e-3 * (float(stop) - float(start)), {})
+        prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0
+        return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
+
+    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
+        """One internal step."""
+        given = self.given
+        if purpose == "redraft" and given.redraft_ms is not None:
+            return Phase(given.redraft_ms * 1e-3 / self.window_steps, {})
+        if given.draft_step_ms is not None:
+            return Phase(given.draft_step_ms * 1e-3, {})
+        if given.draft_ms is None:
+            raise BadInput([Fault(("scenario", 0, 0), "durations", "this strategy needs draft_ms or draft_step_ms")])
+        return Phase(given.draft_ms * 1e-3 / self.window_steps, {})
+
+    def prefill(self, role: Role, rows: Rows) -> Phase:
+        """As stated; nothing unless it is."""
+        return Phase((self.given.prefill_ms if role == "target" else self.given.draft_prefill_ms) * 1e-3, {})
+
+    def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
+        """As stated; nothing unless it is."""
+        return Phase((self.given.rv_ee_ms if at == "ee" else self.given.rv_fv_ms) * 1e-3, {})

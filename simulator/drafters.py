@@ -1,0 +1,74 @@
+"""Drafters: how a window is written, as a number of internal draft steps and the rows of each."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simulator.cost import Rows
+from simulator.schema import Frozen
+
+
+def internal_steps(emitted: tuple[float, ...], gamma: int) -> int:
+    """Smallest J whose steps emit ``gamma`` tokens; the last entry of ``emitted`` repeats (MSD-4).
+
+    Mirror-SD prints ``J <= ceil(gamma / mean)``; by this definition it is ``J >=`` that (K10).
+    """
+    total = 0.0
+    for step, tokens in enumerate(emitted, start=1):
+        total += tokens
+        if total >= gamma:
+            return step
+    return len(emitted) + ceil((gamma - total) / emitted[-1])
+
+
+class AutoregressiveDrafter(Frozen):
+    """One token per internal step."""
+
+    name: Literal["autoregressive"] = "autoregressive"
+
+    @property
+    def tokens_per_branch(self) -> int:
+        """Rows that one branch adds to an internal step."""
+        return 1
+
+    def steps(self, gamma: int) -> int:
+        """Internal steps for a window of ``gamma``."""
+        return gamma
+
+
+class StreamingDrafter(Frozen):
+    """Speculative streaming: a main stream and ``streams`` look-ahead streams in one pass.
+
+    A pass verifies the draft's own previous proposal and extends it, so the window is the one that the
+    plain draft would write, in fewer passes. ``emitted`` tokens per internal step (the last repeats) are
+    taken as the number of streams unless stated: the paper prints none.
+    """
+
+    name: Literal["streaming"] = "streaming"
+    streams: int = Field(default=2, gt=0)
+    emitted: tuple[Annotated[float, Field(ge=1)], ...] = ()
+
+    @property
+    def tokens_per_branch(self) -> int:
+        """Rows that one branch adds to an internal step: the main stream and its look-ahead."""
+        return 1 + self.streams
+
+    def steps(self, gamma: int) -> int:
+        """Internal steps for a window of ``gamma``."""
+        return internal_steps(self.emitted or (float(self.streams),), gamma)
+
+
+Drafter = Annotated[AutoregressiveDrafter | StreamingDrafter, Field(discriminator="name")]
+
+
+def branch_rows(drafter: AutoregressiveDrafter | StreamingDrafter, branches: int, sequences: int, kv_tokens: int) -> Rows:
+    """Rows of one internal step that extends ``branches`` branches of ``sequences`` requests.
+
+    Branches of a request share its cache: it is read once, and every row attends to all of it.
+    """
+    tokens = branches * drafter.tokens_per_branch
+    context = kv_tokens // sequences if sequences else 0
+    return Rows(tokens, tokens, sequences, kv_tokens, tokens * context)

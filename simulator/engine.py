@@ -1,0 +1,30 @@
+"""Engine: the software between model and hardware, as host times and traffic multipliers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from simulator.schema import Frozen, NonNegative, Positive
+
+
+class Engine(Frozen):
+    """What a serving program adds to a pass over the hardware.
+
+    ``launch: asynchronous`` lets the host run ahead of the device, so that a pass takes the longer of
+    the two; ``synchronous`` makes it take their sum. ``kv_traffic`` multiplies the KV bytes that
+    attention reads (1 for paged kernels; repeating or concatenating copies reads more).
+    """
+
+    name: str = ""
+    about: str = ""
+    launch: Literal["asynchronous", "synchronous"] = "asynchronous"
+    host_us_per_layer: NonNegative
+    host_us_per_pass: NonNegative
+    small_operations_ratio: Positive
+    kv_traffic_ratio: Positive
+    sampling_us: NonNegative
+    kv_block_tokens: int = 16
+
+    def wall_seconds(self, host: float, device: float) -> float:
+        """Time of one pass from its host and device times, in seconds."""
+        return host + device if self.launch == "synchronous" else max(host, device)

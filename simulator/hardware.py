@@ -1,0 +1,154 @@
+"""Devices and links: how long an operation, a transfer and a collective take.
+
+All of hardware in two nouns. A file in ``hardware_profiles/`` holds the numbers, each with its source;
+here stand the formulas. Times are in seconds, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from simulator.schema import Fraction, Frozen, NonNegative, Positive
+
+
+class WidthPoint(Frozen):
+    """A measured ratio: a pass over ``tokens`` takes ``ratio`` times the memory time of one token."""
+
+    tokens: int = Field(gt=0)
+    ratio: float = Field(gt=0)
+
+
+class Roofline(Frozen):
+    """Time of one operation: ``fixed + ||(bytes / bandwidth, flops / peak)||_p``.
+
+    ``p_norm`` says how sharp the knee is (large: a hard maximum). Kernels work in tiles: flops are those
+    of the token count rounded up to the next of ``tile_tokens``, beyond the last to its multiples; this
+    makes the steps after 64, 128 and 256 tokens. ``width`` multiplies the memory time by a measured
+    ratio where a kernel reads its weights slower for several tokens than for one.
+    """
+
+    fixed_us: NonNegative
+    memory_efficiency: Fraction
+    compute_efficiency: Fraction
+    p_norm: Positive
+    tile_tokens: tuple[int, ...] = (1,)
+    width: tuple[WidthPoint, ...] = ()
+    width_source: str = ""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Roofline:
+        tokens = [point.tokens for point in self.width]
+        if tokens != sorted(set(tokens)) or list(self.tile_tokens) != sorted(set(self.tile_tokens)):
+            raise ValueError("tile_tokens and the tokens of width must ascend")
+        if self.width and not self.width_source:
+            raise ValueError("a width table needs its width_source")
+        return self
+
+    def tiled(self, tokens: float) -> float:
+        """``tokens`` rounded up to whole tiles."""
+        for tile in self.tile_tokens:
+            if tokens <= tile:
+                return tile
+        return ceil(tokens / self.tile_tokens[-1]) * self.tile_tokens[-1]
+
+    def width_ratio(self, tokens: float) -> float:
+        """Measured slowdown of the memory time at ``tokens``, linear between points, flat outside."""
+        if not self.width:
+            return 1.0
+        below = self.width[0]
+        for point in self.width:
+            if tokens <= point.tokens:
+                span = point.tokens - below.tokens
+                share = (tokens - below.tokens) / span if span and tokens > below.tokens else 1.0
+                return below.ratio + share * (point.ratio - below.ratio)
+            below = point
+        return below.ratio
+
+
+class Device(Frozen):
+    """Hardware that computes."""
+
+    name: str = ""
+    about: str = ""
+    kind: Literal["gpu", "npu", "cpu"]
+    memory_gb: Positive
+    memory_bandwidth_gb_s: Positive
+    peak_tflops: Positive
+    matmul: dict[str, Roofline]
+    attention: Roofline
+    small_operations: Roofline
+    price_usd_per_hour: Positive | None = None
+    power_w: Positive | None = None
+
+    @model_validator(mode="after")
+    def _has_default(self) -> Device:
+        if "default" not in self.matmul:
+            raise ValueError("matmul needs an entry 'default'; others are named after weight formats")
+        return self
+
+    def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
+        """Time of one operation that moves ``size_bytes`` and does ``flops`` on ``tokens`` rows."""
+        memory = size_bytes / (operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9)
+        memory *= operation.width_ratio(tokens)
+        tiled = operation.tiled(tokens) / tokens if tokens else 1.0
+        compute = flops * tiled / (operation.compute_efficiency.value * self.peak_tflops.value * 1e12)
+        largest = max(memory, compute)
+        if not largest:
+            return operation.fixed_us.value * 1e-6
+        p = operation.p_norm.value
+        norm: float = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
+        return operation.fixed_us.value * 1e-6 + norm
+
+    def matmul_for(self, weight_format: str) -> Roofline:
+        """The matrix-product roofline of a weight format, or the default one."""
+        return self.matmul.get(weight_format, self.matmul["default"])
+
+
+class TreeAllReduce(Frozen):
+    """Mirror-SD App. C: ``alpha log2 G + beta M`` with M the *shard* of one rank (B S H / G elements)."""
+
+    alpha_us: NonNegative
+    bandwidth_gb_s: Positive
+
+    def seconds(self, size_bytes: float, ranks: int) -> float:
+        """Time to sum an activation of ``size_bytes`` over ``ranks``; one rank costs nothing."""
+        if ranks == 1:
+            return 0.0
+        return self.alpha_us.value * 1e-6 * log2(ranks) + size_bytes / ranks / (self.bandwidth_gb_s.value * 1e9)
+
+
+class RingAllReduce(Frozen):
+    """As NCCL measures: ``fixed + 2 (G-1)/G * bytes / bandwidth`` over the whole activation."""
+
+    fixed_us: NonNegative
+    bandwidth_gb_s: Positive
+
+    def seconds(self, size_bytes: float, ranks: int) -> float:
+        """Time to sum an activation of ``size_bytes`` over ``ranks``; one rank costs nothing."""
+        if ranks == 1:
+            return 0.0
+        return self.fixed_us.value * 1e-6 + 2.0 * (ranks - 1) / ranks * size_bytes / (self.bandwidth_gb_s.value * 1e9)
+
+
+class AllReduce(Frozen):
+    """The forms in which a link knows the time of a collective; a scenario chooses one."""
+
+    tree: TreeAllReduce | None = None
+    ring: RingAllReduce | None = None
+
+
+class Link(Frozen):
+    """Hardware that carries."""
+
+    name: str = ""
+    about: str = ""
+    latency_us: NonNegative
+    bandwidth_gb_s: Positive
+    all_reduce: AllReduce = AllReduce()
+
+    def transfer_seconds(self, size_bytes: float) -> float:
+        """Time to carry ``size_bytes`` from one end to the other."""
+        return self.latency_us.value * 1e-6 + size_bytes / (self.bandwidth_gb_s.value * 1e9)

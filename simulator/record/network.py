@@ -1,0 +1,114 @@
+"""A small decoder-only transformer: pre-norm, rotary positions, SwiGLU, normalised queries and keys."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a network; all widths in elements."""
+
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    vocabulary: int
+
+    def describe(self) -> dict[str, int]:
+        """As a plain dictionary, for a trace's header."""
+        return asdict(self)
+
+
+Cache = list[tuple[Tensor, Tensor]]
+
+
+class Block(nn.Module):
+    """Attention and gated MLP, each behind a norm and a residual."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.norm_attention = nn.RMSNorm(shape.width)
+        self.qkv = nn.Linear(shape.width, 3 * shape.width, bias=False)
+        self.out = nn.Linear(shape.width, shape.width, bias=False)
+        self.norm_mlp = nn.RMSNorm(shape.width)
+        self.up = nn.Linear(shape.width, 2 * shape.hidden, bias=False)
+        self.down = nn.Linear(shape.hidden, shape.width, bias=False)
+
+    def forward(self, x: Tensor, start: int, cache: Cache | None) -> Tensor:
+        """``x``: (batch, tokens, width); ``start``: position of the first token."""
+        batch, tokens, width = x.shape
+        q, k, v = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k = rotate(F.rms_norm(q, q.shape[-1:]), start), rotate(F.rms_norm(k, k.shape[-1:]), start)
+        if cache is not None:
+            if start:
+                past_k, past_v = cache.pop(0)
+                k, v = torch.cat((past_k, k), 2), torch.cat((past_v, v), 2)
+            cache.append((k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=tokens > 1)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        gate, value = self.up(self.norm_mlp(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * value)
+
+
+def rotate(x: Tensor, start: int) -> Tensor:
+    """Rotary position embedding of ``x``: (batch, heads, tokens, head width)."""
+    half = x.shape[-1] // 2
+    frequency = 10_000.0 ** (-torch.arange(half, dtype=torch.float32) / half)
+    angle = torch.arange(start, start + x.shape[2], dtype=torch.float32)[:, None] * frequency
+    left, right = x[..., :half], x[..., half:]
+    sine, cosine = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
+    return torch.cat((left * cosine - right * sine, left * sine + right * cosine), -1)
+
+
+class Network(nn.Module):
+    """Token ids in, hidden states and logits out; the embedding is also the output head."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.width)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                scale = (2 * shape.layers) ** -0.5 if name.endswith(("out.weight", "down.weight")) else 1.0
+                nn.init.normal_(parameter, std=0.02 * scale)
+
+    def hidden(self, tokens: Tensor, start: int = 0, cache: Cache | None = None) -> list[Tensor]:
+        """Residual stream after each layer, each (batch, tokens, width)."""
+        x, states = self.embedding(tokens), []
+        for block in self.blocks:
+            x = block(x, start, cache)
+            states.append(x)
+        return states
+
+    def head(self, state: Tensor) -> Tensor:
+        """Logits (..., vocabulary) of a residual state."""
+        return F.linear(self.norm(state), self.embedding.weight)
+
+    def forward(self, tokens: Tensor, start: int = 0, cache: Cache | None = None) -> Tensor:
+        """Logits (batch, tokens, vocabulary)."""
+        return self.head(self.hidden(tokens, start, cache)[-1])
+
+
+class ExitHead(nn.Module):
+    """Early exit as in Mirror-SD, App. E.2: adapter H -> H/2 -> H, then the target's own head."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.adapter = nn.Sequential(nn.RMSNorm(width), nn.Linear(width, width // 2), nn.GELU(), nn.Linear(width // 2, width))
+
+    def forward(self, state: Tensor, target: Network) -> Tensor:
+        """Logits (..., vocabulary) from the residual state at the exit layer."""
+        return target.head(state + self.adapter(state))
+
+
+def parameters(module: nn.Module) -> int:
+    """Number of trained scalars."""
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,182 @@
+"""Trains the family: tokenizer, target, a draft distilled from it, early exits on the frozen target.
+
+Every stage writes checkpoints below one folder and goes on from the last one when called again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.progress import Progress
+from tokenizers import ByteLevelBPETokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from simulator.record import corpus
+from simulator.record.network import ExitHead, Network, Shape
+
+VOCABULARY = 2_048
+TARGET = Shape(layers=8, width=224, heads=7, hidden=512, vocabulary=VOCABULARY)
+DRAFT = Shape(layers=2, width=128, heads=4, hidden=320, vocabulary=VOCABULARY)
+EXIT_LAYERS = (2, 4, 6)
+CONTEXT, BATCH = 256, 16
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Length of one training stage and its peak learning rate."""
+
+    steps: int
+    rate: float
+    seed: int
+
+
+TARGET_SCHEDULE = Schedule(steps=3_000, rate=3e-3, seed=1)
+DRAFT_SCHEDULE = Schedule(steps=2_500, rate=4e-3, seed=2)
+EXIT_SCHEDULE = Schedule(steps=800, rate=2e-3, seed=3)
+
+
+class Text:
+    """The corpus as token streams, one per flavour, training and held-out apart."""
+
+    def __init__(self, work: Path) -> None:
+        by_flavour = corpus.documents(corpus.unpack(work / "packages"))
+        self.digest = corpus.digest(by_flavour)
+        halves = {name: corpus.split(pieces) for name, pieces in by_flavour.items()}
+        self.tokenizer = _tokenizer(work, [piece for train, _ in halves.values() for piece in train])
+        self.train = {name: self._stream(work, name, train) for name, (train, _) in halves.items()}
+        self.held_out = {
+            name: [np.array(self.tokenizer.encode(piece).ids) for piece in pieces] for name, (_, pieces) in halves.items()
+        }
+
+    def _stream(self, work: Path, name: str, pieces: list[str]) -> np.ndarray:
+        path = work / f"tokens_{name}.npy"
+        if not path.exists():
+            ids = [encoding.ids for encoding in self.tokenizer.encode_batch(pieces)]
+            np.save(path, np.concatenate([np.array(row, dtype=np.uint16) for row in ids]))
+        return np.load(path)
+
+    def batch(self, rng: np.random.Generator) -> Tensor:
+        """(BATCH, CONTEXT + 1) token ids, each row from a flavour drawn with equal chance."""
+        streams = list(self.train.values())
+        rows = []
+        for flavour in rng.integers(len(streams), size=BATCH):
+            stream = streams[flavour]
+            start = rng.integers(len(stream) - CONTEXT - 1)
+            rows.append(stream[start : start + CONTEXT + 1])
+        return torch.from_numpy(np.stack(rows).astype(np.int64))
+
+
+def _tokenizer(work: Path, pieces: list[str]) -> ByteLevelBPETokenizer:
+    vocabulary, merges = work / "vocab.json", work / "merges.txt"
+    if not merges.exists():
+        tokenizer = ByteLevelBPETokenizer()
+        tokenizer.train_from_iterator(pieces, vocab_size=VOCABULARY, min_frequency=2, show_progress=False)
+        tokenizer.save_model(str(work))
+    return ByteLevelBPETokenizer(str(vocabulary), str(merges))
+
+
+def target_loss(target: Network, tokens: Tensor) -> Tensor:
+    """Cross entropy of the next token, nats."""
+    return F.cross_entropy(target(tokens[:, :-1]).float().flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def draft_loss(draft: Network, target: Network, tokens: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of the draft from the target, nats per token."""
+    with torch.no_grad():
+        wanted = target(tokens[:, :-1]).float().log_softmax(-1)
+    given = draft(tokens[:, :-1]).float().log_softmax(-1)
+    return F.kl_div(given.flatten(0, 1), wanted.flatten(0, 1), log_target=True, reduction="batchmean")
+
+
+def exit_loss(heads: nn.ModuleList, target: Network, tokens: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of every early exit from the final layer, summed over exits."""
+    with torch.no_grad():
+        states = target.hidden(tokens[:, :-1])
+        wanted = target.head(states[-1]).float().log_softmax(-1).flatten(0, 1)
+    losses = []
+    for layer, head in zip(EXIT_LAYERS, heads, strict=True):
+        given = head(states[layer - 1], target).float().log_softmax(-1).flatten(0, 1)
+        losses.append(F.kl_div(given, wanted, log_target=True, reduction="batchmean"))
+    return torch.stack(losses).sum()
+
+
+def fit(name: str, module: nn.Module, schedule: Schedule, text: Text, work: Path, loss_of: Callable[[Tensor], Tensor]) -> float:
+    """Train ``module`` in place, or load it where it is finished; the mean loss of its last 100 steps."""
+    path = work / f"{name}.pt"
+    optimiser = torch.optim.AdamW(module.parameters(), lr=schedule.rate, betas=(0.9, 0.95), weight_decay=0.05)
+    finished, recent = 0, []
+    if path.exists():
+        saved = torch.load(path, weights_only=True)
+        module.load_state_dict(saved["module"])
+        optimiser.load_state_dict(saved["optimiser"])
+        finished, recent = saved["step"], saved["recent"]
+    with Progress(transient=True, refresh_per_second=1) as progress:
+        task = progress.add_task(name, total=schedule.steps, completed=finished)
+        for step in range(finished, schedule.steps):
+            warm, done = min(1.0, (step + 1) / 100), step / schedule.steps
+            optimiser.param_groups[0]["lr"] = schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
+            tokens = text.batch(np.random.default_rng((schedule.seed, step)))
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = loss_of(tokens)
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            optimiser.step()
+            recent = [*recent[-99:], loss.item()]
+            progress.update(task, completed=step + 1, description=f"{name} loss {np.mean(recent):.3f}")
+            if (step + 1) % 100 == 0 or step + 1 == schedule.steps:
+                _save(
+                    path,
+                    {"module": module.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1, "recent": recent},
+                )
+    module.requires_grad_(False)
+    return float(np.mean(recent))
+
+
+def _save(path: Path, content: dict[str, object]) -> None:
+    partial = path.with_suffix(".part")
+    torch.save(content, partial)
+    os.replace(partial, path)
+
+
+@dataclass(frozen=True)
+class Family:
+    """The trained models, their text and the losses (nats per token) they ended with."""
+
+    text: Text
+    target: Network
+    draft: Network
+    exits: nn.ModuleList
+    loss: dict[str, float]
+
+
+def train_family(work: Path) -> Family:
+    """All models, trained or loaded from ``work``."""
+    work.mkdir(parents=True, exist_ok=True)
+    text = Text(work)
+    torch.manual_seed(TARGET_SCHEDULE.seed)
+    target = Network(TARGET)
+    loss = {"target": fit("target", target, TARGET_SCHEDULE, text, work, lambda tokens: target_loss(target, tokens))}
+    torch.manual_seed(DRAFT_SCHEDULE.seed)
+    draft = Network(DRAFT)
+    loss["draft"] = fit("draft", draft, DRAFT_SCHEDULE, text, work, lambda tokens: draft_loss(draft, target, tokens))
+    torch.manual_seed(EXIT_SCHEDULE.seed)
+    exits = nn.ModuleList(ExitHead(TARGET.width) for _ in EXIT_LAYERS)
+    loss["exits"] = fit("exits", exits, EXIT_SCHEDULE, text, work, lambda tokens: exit_loss(exits, target, tokens))
+    return Family(text, target, draft, exits, loss)
+
+
+def weights_hash(module: nn.Module) -> str:
+    """BLAKE2b over all parameters in order, to tell which weights a trace came from."""
+    state = hashlib.blake2b(digest_size=16)
+    for _, parameter in sorted(module.named_parameters()):
+        state.update(parameter.detach().numpy().tobytes())
+    return state.hexdigest()

@@ -1,0 +1,252 @@
+"""Scenario: one what-if, read from YAML, checked, frozen.
+
+It names a strategy, the models and the hardware they run on (or durations outright), where acceptance
+comes from, and the requests. ``load`` resolves every name, applies overrides and reports all faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from pydantic import Field, model_validator
+
+from simulator.acceptance import Acceptance, Cycle, Exit, Rates, Replay
+from simulator.catalogue import Catalogue, shown
+from simulator.cost import Cost, Given, GivenCost, HardwareCost, Placement
+from simulator.hardware import Link
+from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Sourced, did_you_mean, validate
+from simulator.serving.closed_loop import Requests
+from simulator.strategies import Strategy, strategies
+from simulator.traces import Trace
+from simulator.traces import read as read_trace
+
+if TYPE_CHECKING:
+    AnyStrategy = Strategy
+else:
+    AnyStrategy = Annotated[Union[tuple(strategies().values())], Field(discriminator="name")]  # noqa: UP007
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class CycleSpec(Frozen):
+    """Verdicts over and over: accepted tokens, and whether the next token was off the exit."""
+
+    accepted: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    off_exit: tuple[bool, ...] = Field(default=(False,), min_length=1)
+
+
+class AcceptanceSpec(Frozen):
+    """Exactly one of: a recorded trace, a rate, rates by position, a constant, a cycle.
+
+    ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
+    borrowed for its shape; without it the vocabularies must be equal.
+    """
+
+    trace: str | None = None
+    stand_in: bool = False
+    flavours: tuple[str, ...] = ()
+    rate: Share | None = None
+    per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
+    overlap: Share = 1.0
+    always: int | None = Field(default=None, ge=0)
+    cycle: CycleSpec | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> AcceptanceSpec:
+        given = [name for name in ("trace", "rate", "per_position", "always", "cycle") if getattr(self, name) is not None]
+        if len(given) != 1:
+            held = " and ".join(given) or "none"
+            raise ValueError(f"expected exactly one of trace, rate, per_position, always, cycle; found {held}")
+        return self
+
+
+class SharedMemory(Frozen):
+    """Target and draft use one memory: each is ``slowdown`` times slower while both are busy."""
+
+    slowdown: Sourced
+
+    @model_validator(mode="after")
+    def _slows(self) -> SharedMemory:
+        if self.slowdown.value < 1.0:
+            raise ValueError(f"slowdown: expected 1 or more, got {self.slowdown.value:g}")
+        return self
+
+
+class Scenario(Frozen):
+    """Everything that a run needs to know."""
+
+    name: str
+    about: str = ""
+    strategy: AnyStrategy
+    target: Placement | None = None
+    draft: Placement | None = None
+    channel: Link | None = None
+    shared_memory: SharedMemory | None = None
+    durations: Given | None = None
+    acceptance: AcceptanceSpec
+    requests: Requests = Requests()
+    seed: int = 0
+
+    @property
+    def layers(self) -> int | None:
+        """Layers of the target, None where durations are given instead."""
+        return self.target.model.num_hidden_layers if self.target else None
+
+    @cached_property
+    def exit(self) -> Exit | None:
+        """The early exit that acceptance must know about."""
+        return self.strategy.exit(self.layers)
+
+    @property
+    def contention(self) -> float:
+        """Slowdown of target and draft while both are busy."""
+        return self.shared_memory.slowdown.value if self.shared_memory else 1.0
+
+    @property
+    def one_lane(self) -> bool:
+        """Target and draft sit on the same device of the same machine."""
+        if not (self.target and self.draft and self.target.machine):
+            return False
+        return (self.target.machine, self.target.device.name) == (self.draft.machine, self.draft.device.name)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """Where durations come from."""
+        if self.durations:
+            return GivenCost(self.durations, self.strategy.window_steps, self.contention)
+        if self.target is None:
+            raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
+        return HardwareCost(self.target, self.draft, self.channel, self.contention)
+
+    @property
+    def mean_context(self) -> int:
+        """Cached tokens halfway through the output, at which the law takes its durations."""
+        return self.requests.prompt_tokens + self.requests.output_tokens // 2
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A scenario, the trace it replays (if any) and the document it came from."""
+
+    scenario: Scenario
+    trace: Trace | None
+    document: Document
+
+    def acceptance(self) -> Acceptance:
+        """The source of verdicts that the scenario asks for."""
+        spec, seed = self.scenario.acceptance, self.scenario.seed
+        if self.trace is not None:
+            return Replay(self.trace, spec.flavours, seed)
+        if spec.cycle:
+            return Cycle(spec.cycle.accepted, spec.cycle.off_exit)
+        if spec.always is not None:
+            return Cycle((spec.always,))
+        rates = spec.per_position or (spec.rate or 0.0,)
+        return Rates(tuple(rates), spec.overlap, seed)
+
+    def change(self, **updates: Any) -> Loaded:
+        """The same with fields of the strategy replaced."""
+        strategy = self.scenario.strategy
+        changed = type(strategy).model_validate(strategy.model_dump() | updates)
+        return Loaded(scenario=self.scenario.model_copy(update={"strategy": changed}), trace=self.trace, document=self.document)
+
+
+def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:
+    """Read a scenario by name or path.
+
+    The file first, then every ``key=value`` of ``overrides``, then ``seed``. Raises :class:`BadInput`
+    with all faults found, :class:`Infeasible` where a model does not fit its devices.
+    """
+    catalogue = catalogue or Catalogue()
+    document = catalogue.scenario(name)
+    for assignment in overrides:
+        document.override(assignment)
+        catalogue.expand(document)
+    if seed is not None:
+        document.data["seed"] = seed
+    scenario = validate(Scenario, document)
+    faults = list(_faults(scenario, document))
+    if faults:
+        raise BadInput(faults)
+    trace = _trace(scenario, document, catalogue)
+    _check_memory(scenario, document)
+    return Loaded(scenario=scenario, trace=trace, document=document)
+
+
+def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    strategy = scenario.strategy
+    if (scenario.durations is None) == (scenario.target is None):
+        yield document.fault((), "expected either target (a model on hardware) or durations")
+    if scenario.durations is None and scenario.target and strategy.window and scenario.draft is None:
+        yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
+    exit_layer = getattr(strategy, "exit_layer", None)
+    if isinstance(exit_layer, int):
+        if scenario.durations:
+            yield document.fault(("strategy", "exit_layer"), "expected a share of the depth where durations are given")
+        elif scenario.layers and exit_layer > scenario.layers:
+            yield document.fault(("strategy", "exit_layer"), f"the target has {scenario.layers} layers, got {exit_layer}")
+    if scenario.target and scenario.draft and strategy.window:
+        sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
+        if sizes[0] != sizes[1]:
+            message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
+            yield document.fault(("draft", "model"), message)
+    if scenario.durations:
+        yield from _missing_durations(scenario, document)
+
+
+def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    given = scenario.durations
+    if scenario.strategy.window and given and given.draft_ms is None and given.draft_step_ms is None:
+        yield document.fault(("durations",), f"{scenario.strategy.name} needs draft_ms (a window) or draft_step_ms")
+
+
+def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:
+    spec = scenario.acceptance
+    if spec.trace is None:
+        return None
+    where = ("acceptance", "trace")
+    path = catalogue.path("trace", spec.trace, document, where)
+    trace = read_trace(path)
+    size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
+    if size != trace.vocabulary and not spec.stand_in:
+        message = (
+            f"{shown(path)} was recorded with a vocabulary of {trace.vocabulary:,}, the target has {size:,}; "
+            "record one from your models, or set acceptance.stand_in=true to borrow its shape"
+        )
+        raise BadInput([document.fault(where, message)])
+    unknown = [flavour for flavour in spec.flavours if flavour not in trace.flavours]
+    if unknown:
+        message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
+        raise BadInput([document.fault(("acceptance", "flavours"), message)])
+    return trace
+
+
+def _check_memory(scenario: Scenario, document: Document) -> None:
+    """Weights and KV cache of every role must fit its device; roles on one device add up."""
+    requests = scenario.requests
+    tokens = requests.concurrency * (requests.prompt_tokens + requests.output_tokens + scenario.strategy.window + 1)
+    held: dict[tuple[str, str], list[tuple[str, Placement, float]]] = {}
+    for role, place in (("target", scenario.target), ("draft", scenario.draft)):
+        if place is not None:
+            key = (place.machine or role, "" if scenario.shared_memory else place.device.name)
+            held.setdefault(key, []).append((role, place, place.weight_gb + place.kv_gb(tokens)))
+    for roles in held.values():
+        needed, limit = sum(size for _, _, size in roles), min(place.device.memory_gb.value for _, place, _ in roles)
+        if needed > limit:
+            role, place, _ = max(roles, key=lambda item: item[2])
+            ranks = next(
+                (n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and needed * place.tensor_parallel / n <= limit),
+                None,
+            )
+            remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
+            parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in roles)
+            message = f"{parts} does not fit {place.device.name} with {limit:g} GB; {remedy}"
+            raise Infeasible([document.fault((role, "device"), message)])
+
+
+def resolved(scenario: Scenario) -> dict[str, Any]:
+    """The scenario with every default and every looked-up file in place, as plain data."""
+    return scenario.model_dump(mode="json", exclude_none=True)

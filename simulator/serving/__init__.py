@@ -1,0 +1,1 @@
+"""Who is in the batch, from arrival to the last token."""

@@ -1,0 +1,219 @@
+"""Mirror speculative decoding: the draft works on the next window while the target ends this one.
+
+    target |==layers 1..l_e==|  |==layers l_e+1..N (Delta)==|  |
+    channel|                 |ee|                           |fv|
+    draft  |                    |==J internal steps (T_d)==|   |
+
+    T_mirror = T_prefix + T_rv_ee + max{Delta, T_d} + T_rv_fv        (Eq. 10 = Eq. 14; MSD-3)
+
+At the early exit the target sends the top kappa tokens of each verified position; the draft grows a
+continuation behind every one of them (branch-complete). The window that follows is the branch of what
+the target then commits, if that is on the tree (MSD-7: *reuse*); otherwise it has to be written anew
+(*fallback*), for which the paper states no cost (K09):
+
+* ``fallback: redraft``: a serial window T_redraft before the next verification. With
+  ``others: wait`` the whole batch waits for it; with ``others: proceed`` the others step on and the
+  request joins again one step later.
+* ``fallback: undrafted``: the request takes part with a single token and no window.
+
+A request's first window is drafted serially after its prefill; its time lies outside the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import comb
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from simulator.acceptance import Chain, Exit, Odds
+from simulator.cost import Cost, Depth, Phase, Rows, together
+from simulator.drafters import AutoregressiveDrafter, Drafter, branch_rows
+from simulator.strategies.protocol import Admission, Kind, Lanes, OddsOf, Progress, State, Strategy, Timeline
+
+
+class Durations(NamedTuple):
+    """Seconds, in the paper's symbols."""
+
+    prefix: float = 0.0
+    rv_ee: float = 0.0
+    suffix: float = 0.0
+    draft: float = 0.0
+    rv_fv: float = 0.0
+    redraft: float = 0.0
+    contention: float = 1.0
+    """Not a duration: how much slower target and draft are while both use one memory."""
+
+
+class MirrorSD(Strategy):
+    """Early exit at ``exit_layer`` (a layer number, or a share of the depth), top ``kappa``, window ``gamma``.
+
+    ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7 as
+    printed).
+    """
+
+    name: Literal["mirror_sd"] = "mirror_sd"
+    named: ClassVar[type[Durations]] = Durations
+    equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
+
+    gamma: int = Field(default=7, ge=1)
+    kappa: int = Field(default=8, ge=1)
+    exit_layer: int | float = 0.5
+    drafter: Drafter = AutoregressiveDrafter()
+    message: Literal["per_position", "first_position"] = "per_position"
+    fallback: Literal["redraft", "undrafted"] = "redraft"
+    others: Literal["wait", "proceed"] = "wait"
+    id_bytes: int = Field(default=4, gt=0)
+    logprob_bytes: int = Field(default=2, gt=0)
+
+    @field_validator("exit_layer")
+    @classmethod
+    def _inside(cls, depth: Depth) -> Depth:
+        if depth <= 0 or (isinstance(depth, float) and depth > 1.0):
+            raise ValueError(f"expected a layer number from 1 or a share of the depth in (0, 1], got {depth}")
+        return depth
+
+    @property
+    def window(self) -> int:
+        """Gamma."""
+        return self.gamma
+
+    @property
+    def window_steps(self) -> int:
+        """Internal draft steps J of one window (MSD-4)."""
+        return self.drafter.steps(self.gamma)
+
+    @property
+    def positions(self) -> int:
+        """Positions of a verified window for which the early exit sends candidates."""
+        return self.gamma + 1 if self.message == "per_position" else 1
+
+    def exit(self, layers: int | None) -> Exit:
+        """The early exit as a share of the depth."""
+        share = self.exit_layer / layers if isinstance(self.exit_layer, int) and layers else float(self.exit_layer)
+        return Exit(share, self.kappa)
+
+    def payload_bytes(self, requests: int) -> int:
+        """Token ids and log-probabilities of one early-exit message (MSD-12)."""
+        return requests * self.kappa * self.positions * (self.id_bytes + self.logprob_bytes)
+
+    # ---- the batch
+
+    def compose(self, states: Sequence[State]) -> tuple[Kind, Rows]:
+        """Ready requests verify a window; what those in fallback do is set by ``fallback`` and ``others``."""
+        ready = sum(state.ready for state in states)
+        missing = len(states) - ready
+        absent = self.fallback == "redraft" and self.others == "proceed"
+        rows = Rows()
+        for state in states:
+            if state.ready or (self.fallback == "redraft" and not absent):
+                state.proposed = self.gamma
+            else:
+                state.proposed = None if absent else 0
+            if state.proposed is not None:
+                rows += Rows.decode(state.proposed + 1, state.context)
+        return self._kind(ready, missing), rows
+
+    def _kind(self, ready: int, missing: int) -> Kind:
+        name = "fallback" if missing else "reuse"
+        if self.fallback == "undrafted":
+            return Kind(name, ready, bare=missing)
+        verifying = ready if self.others == "proceed" else ready + missing
+        return Kind(name, verifying, redrafts=missing)
+
+    def _settle(self, state: State) -> Progress:
+        if state.proposed is None:
+            state.ready = True
+            return Progress(0, 0, 0, 0)
+        verdict = state.cursor.judge(Chain(state.proposed))
+        state.context += verdict.committed
+        if self.message == "per_position" or verdict.accepted == 0:
+            state.ready = not verdict.off_exit
+        else:
+            state.ready = verdict.accepted == state.proposed and not verdict.off_path
+        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed)
+
+    # ---- the time
+
+    def phases(self, cost: Cost, kind: Kind, rows: Rows) -> dict[str, Phase]:
+        """The draft grows kappa branches per position and request; a redraft is one chain per request."""
+        phases, requests = {}, kind.verifying + kind.bare
+        if kind.redrafts:
+            phases["redraft"] = self._chain(cost, kind.redrafts, rows.kv_tokens // max(requests, 1))
+        if requests:
+            branches = self.kappa * (kind.verifying * self.positions + kind.bare)
+            grown = branch_rows(self.drafter, branches, requests, rows.kv_tokens)
+            phases |= {
+                "prefix": cost.target(rows, 0.0, self.exit_layer),
+                "rv_ee": cost.rendezvous("ee", rows.logit_rows, self.payload_bytes(requests)),
+                "suffix": cost.target(rows, self.exit_layer, 1.0),
+                "draft": together(cost.draft(grown), times=self.window_steps),
+                "rv_fv": cost.rendezvous("fv", rows.logit_rows, requests * 2 * self.id_bytes),
+            }
+        return phases
+
+    def durations(self, cost: Cost, kind: Kind, rows: Rows) -> Durations:
+        """Named durations, with the contention under which they overlap."""
+        durations: Durations = super().durations(cost, kind, rows)
+        return durations._replace(contention=cost.contention)
+
+    def _chain(self, cost: Cost, requests: int, context: int) -> Phase:
+        """A serial window, one branch per request."""
+        rows = branch_rows(self.drafter, requests, requests, requests * context)
+        return together(cost.draft(rows, "redraft"), times=self.window_steps)
+
+    def admission(self, cost: Cost, rows: Rows, requests: int) -> Admission:
+        """Prompts through both models, then the first window."""
+        admission = super().admission(cost, rows, requests)
+        return admission._replace(window=self._chain(cost, requests, rows.kv_tokens // requests).wall_s)
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+        """The overlap is nobody's formula: two lanes are booked, then both are awaited."""
+        t, others_wait = durations, self.others == "wait"
+        if kind.redrafts:
+            redraft = lanes.draft.start(t.redraft, "redraft")
+            if others_wait or not kind.verifying:
+                yield redraft
+            if not kind.verifying:
+                return
+        yield lanes.target.start(t.prefix, "layers 1..l_e")
+        yield lanes.channel.start(t.rv_ee, "early exit")
+        suffix = lanes.target.start(t.suffix, "layers l_e+1..N")
+        draft = lanes.draft.start(t.draft, "draft next window")
+        yield suffix
+        yield draft
+        yield lanes.channel.start(t.rv_fv, "verification")
+
+    # ---- the law
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+        """Eq. 10 with the fallback it leaves out and the contention of one memory."""
+        t = durations
+        if not kind.verifying and not kind.bare:
+            return t.redraft
+        waits = self.others == "wait"
+        late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
+        together = t.suffix, t.draft + late
+        overlap = np.maximum(*together) + (t.contention - 1.0) * np.minimum(*together)
+        return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+        """Requests fall back independently: the number of them in a step is binomial."""
+        share = self.fallback_share(odds)
+        counts = {k: comb(requests, k) * share**k * (1.0 - share) ** (requests - k) for k in range(requests + 1)}
+        return {self._kind(requests - k, k): chance for k, chance in counts.items() if chance > 0.0}
+
+    def fallback_share(self, odds: OddsOf) -> float:
+        """Long-run share of steps that a request begins without a window."""
+        miss = self.miss(odds(self.gamma))
+        if self.fallback == "undrafted":
+            return miss / (1.0 + miss - float(odds(0).off_exit[0]))
+        return miss / (1.0 + miss) if self.others == "proceed" else miss
+
+    def miss(self, odds: Odds) -> float:
+        """Chance that a verified window leaves its successor off the tree (MSD-8)."""
+        if self.message == "per_position":
+            return float(odds.off_exit.sum())
+        return float(odds.off_exit[0] + odds.accepted[1:-1].sum() + odds.off_path)

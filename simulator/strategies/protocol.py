@@ -1,0 +1,209 @@
+"""What a strategy is: who works when in one step of a batch, as a law and as a timeline.
+
+A strategy is a frozen set of parameters. It composes a step from the state of each request, says how
+long the parts of the step take, lets the time pass on the lanes, and settles what was verified. Its law
+is the closed form over the same named durations. It knows no YAML, no tables and no plots.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
+
+from simpy import Event
+
+from simulator.acceptance import Chain, Cursor, Exit, Odds
+from simulator.cost import Cost, Phase, Rows
+from simulator.schema import Frozen
+from simulator.world import Lane
+
+Timeline = Generator[Event, object, None]
+OddsOf = Callable[[int], Odds]
+"""Odds of a verification by window length."""
+
+
+class Lanes(NamedTuple):
+    """The lanes of the roles; two roles on one device have the same lane."""
+
+    target: Lane
+    draft: Lane
+    channel: Lane
+
+
+class Kind(NamedTuple):
+    """What sort of step this is, as far as its duration depends on it.
+
+    ``verifying`` requests have a window verified, ``bare`` ones a single token, and ``redrafts``
+    windows are written serially because none was at hand.
+    """
+
+    name: str
+    verifying: int
+    bare: int = 0
+    redrafts: int = 0
+
+
+@dataclass(slots=True)
+class State:
+    """One request as its strategy sees it."""
+
+    cursor: Cursor
+    context: int
+    """Tokens in the KV cache."""
+    ready: bool = True
+    """A window waits for verification."""
+    proposed: int | None = None
+    """Length of the window verified in the step now composed; None: not in this step."""
+
+
+class Progress(NamedTuple):
+    """What one step did for one request."""
+
+    verified: int
+    """Tokens that are final: accepted ones and the correction or bonus."""
+    shown: int
+    """Tokens a reader has seen; equal to ``verified`` unless a method shows unverified ones."""
+    accepted: int
+    """Draft tokens kept."""
+    proposed: int
+    """Draft tokens judged."""
+
+
+class Admission(NamedTuple):
+    """Time from admission to the first step: prompts through both models, then a first window."""
+
+    target: float
+    draft: float
+    window: float
+    busy: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Law:
+    """A closed form evaluated: mean step, tokens per step and request, and its share of step kinds."""
+
+    step_s: float
+    tokens_per_step: float
+    relation: str
+    source: str
+    kinds: Mapping[Kind, float] = field(default_factory=dict)
+
+    @property
+    def tpot_s(self) -> float:
+        """Seconds per output token of one request (X-1)."""
+        return self.step_s / self.tokens_per_step
+
+
+class Strategy(Frozen):
+    """Base of all strategies; a subclass in its own file is found by its ``name``."""
+
+    name: str
+    named: ClassVar[type[Any]]
+    """A named tuple of seconds, in the paper's symbols."""
+    equation: ClassVar[str]
+    """Paper and equation of the law."""
+    relation: ClassVar[str] = "exact"
+    """How the law relates to the process: exact, upper bound, idealised (and of what)."""
+    in_flight: ClassVar[int] = 1
+
+    @property
+    def window(self) -> int:
+        """Draft tokens proposed for one verification; 0 without speculation."""
+        return 0
+
+    @property
+    def window_steps(self) -> int:
+        """Internal draft steps of one window; at least 1."""
+        return 1
+
+    def exit(self, layers: int | None) -> Exit | None:
+        """The early exit that acceptance must know about, for a target of ``layers``."""
+        return None
+
+    def open(self, cursor: Cursor, context: int) -> State:
+        """A request just admitted, its prompt in the cache."""
+        return State(cursor, context)
+
+    def compose(self, states: Sequence[State]) -> tuple[Kind, Rows]:
+        """What the next step of this batch is."""
+        raise NotImplementedError
+
+    def phases(self, cost: Cost, kind: Kind, rows: Rows) -> Mapping[str, Phase]:
+        """The parts of a step, by the names of the durations; parts that do not occur may be left out."""
+        raise NotImplementedError
+
+    def durations(self, cost: Cost, kind: Kind, rows: Rows) -> Any:
+        """Named durations of a step, in seconds."""
+        return self.named(**{name: phase.wall_s for name, phase in self.phases(cost, kind, rows).items()})
+
+    def timeline(self, lanes: Lanes, durations: Any, kind: Kind) -> Timeline:
+        """Let the step's time pass."""
+        raise NotImplementedError
+
+    def step_seconds(self, durations: Any, kind: Kind) -> Any:
+        """The law of one step; durations may be arrays."""
+        raise NotImplementedError
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+        """Long-run share of each kind of step for a batch of independent requests."""
+        return {Kind("step", requests): 1.0}
+
+    def committed(self, kind: Kind, odds: OddsOf) -> float:
+        """Expected tokens that a step of this kind commits, over all its requests."""
+        return kind.verifying * odds(self.window).committed() + kind.bare
+
+    def rows(self, kind: Kind, context: int) -> Rows:
+        """Rows of a step of this kind with all requests at ``context``."""
+        rows = Rows()
+        for count, tokens in ((kind.verifying, self.window + 1), (kind.bare, 1)):
+            for _ in range(count):
+                rows += Rows.decode(tokens, context)
+        return rows
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Verify what was proposed; the order is that of ``states``."""
+        return [self._settle(state) for state in states]
+
+    def _settle(self, state: State) -> Progress:
+        if state.proposed is None:
+            return Progress(0, 0, 0, 0)
+        verdict = state.cursor.judge(Chain(state.proposed))
+        state.context += verdict.committed
+        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed)
+
+    def admission(self, cost: Cost, rows: Rows, requests: int) -> Admission:
+        """Prompts of ``requests`` requests through target and draft."""
+        target, draft = cost.prefill("target", rows), cost.prefill("draft", rows) if self.window else Phase(0.0, {})
+        return Admission(target.wall_s, draft.wall_s, 0.0, {**target.busy, **draft.busy})
+
+    def law(self, cost: Cost, odds: OddsOf, requests: int, context: int, kinds: Mapping[Kind, float] | None = None) -> Law:
+        """Renewal-reward over step kinds: ``sum pi_k T_k / sum pi_k n_k``.
+
+        ``kinds`` replaces the shares of independent requests where the real ones are known.
+        """
+        shares = kinds or self.kinds(odds, requests)
+        step = tokens = 0.0
+        for kind, share in shares.items():
+            step += share * float(self.step_seconds(self.durations(cost, kind, self.rows(kind, context)), kind))
+            tokens += share * self.committed(kind, odds)
+        return Law(step, tokens / requests, self.relation, f"{self.equation}; {odds(self.window).source}", shares)
+
+
+@cache
+def strategies() -> dict[str, type[Strategy]]:
+    """Every strategy by name: one file each in this folder."""
+    package = importlib.import_module(__package__)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{__package__}.{module.name}")
+    return {found.model_fields["name"].default: found for found in _descendants(Strategy)}
+
+
+def _descendants(base: type[Strategy]) -> Iterable[type[Strategy]]:
+    for child in base.__subclasses__():
+        if child.__module__.startswith(f"{__package__}."):
+            yield child
+        yield from _descendants(child)

@@ -1,0 +1,157 @@
+"""The trace file: what a draft and the early exits of a target said about tokens the target really emitted.
+
+A compressed ``.npz`` without pickles. ``header`` is JSON as bytes; every other array is flat over all
+positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``i``:
+
+==================  =========  ======================================================================
+array               type       meaning
+==================  =========  ======================================================================
+``offsets``         int64      start of each request, and the end of the last
+``flavour``         uint8      per request, an index into the header's ``flavours``
+``token``           uint16/32  the emitted token
+``draft_rank``      uint16     rank of that token in the draft's distribution (0: its first choice)
+``p``               float16    probability of the token under the target, at the trace's temperature
+``q``               float16    probability of the token under the draft, likewise
+``exit_rank``       uint16     (exits, positions): rank under each early exit of the target
+==================  =========  ======================================================================
+
+Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are the
+target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
+behind accepted tokens only. Position 0 of a request is emitted by its prefill.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.schema import BadInput, Fault
+
+FORMAT = 1
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Recorded acceptance of one model pair at one temperature."""
+
+    header: Mapping[str, Any]
+    offsets: NDArray[np.int64]
+    flavour: NDArray[np.uint8]
+    token: NDArray[Any]
+    draft_rank: NDArray[np.uint16]
+    p: NDArray[np.float16]
+    q: NDArray[np.float16]
+    exit_rank: NDArray[np.uint16]
+
+    @property
+    def flavours(self) -> Sequence[str]:
+        """Names of the kinds of text recorded."""
+        return tuple(self.header["flavours"])
+
+    @property
+    def exit_fractions(self) -> Sequence[float]:
+        """Depth of each recorded early exit as a share of the target's layers."""
+        layers = self.header["models"]["target"]["shape"]["layers"]
+        return tuple(layer / layers for layer in self.header["exit_layers"])
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens of the recorded pair's tokenizer."""
+        return int(self.header["vocabulary"])
+
+    @property
+    def temperature(self) -> float:
+        """0 for greedy decoding."""
+        return float(self.header["temperature"])
+
+    def accepted(self, seed: int) -> Bools:
+        """Per position, whether a draft token judged there is accepted.
+
+        Greedy: whether the draft's first choice is the emitted token. Sampled: drawn once per seed with
+        probability min(1, q/p), the chance that a draft token coupled to the emitted one equals it (X-2).
+        """
+        if self.temperature == 0:
+            return np.equal(self.draft_rank, 0)
+        ratio = self.q.astype(np.float64) / np.maximum(self.p.astype(np.float64), 1e-12)
+        return np.less(np.random.default_rng(seed).random(len(ratio)), ratio)
+
+    def on_exit(self, fraction: float, kappa: int) -> Bools:
+        """Per position, whether the emitted token is in the top kappa of the early exit at ``fraction``."""
+        ranks = self.exit_rank[self.nearest_exit(fraction)]
+        return np.asarray(ranks < kappa, dtype=bool)
+
+    def nearest_exit(self, fraction: float) -> int:
+        """Index of the recorded exit closest in depth."""
+        return int(np.argmin([abs(fraction - recorded) for recorded in self.exit_fractions]))
+
+    @cached_property
+    def requests_by_flavour(self) -> dict[str, list[int]]:
+        """Request numbers of each flavour, in file order."""
+        return {name: [int(i) for i in np.flatnonzero(self.flavour == code)] for code, name in enumerate(self.flavours)}
+
+    def repetition(self) -> float:
+        """Share of four-token sequences that stand earlier in the same request: loops show here."""
+        repeated = total = 0
+        for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+            grams = list(zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True))
+            repeated, total = repeated + len(grams) - len(set(grams)), total + len(grams)
+        return repeated / total if total else 0.0
+
+    def write(self, path: Path) -> None:
+        """Write the file; the same content gives the same bytes."""
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        header = np.frombuffer(json.dumps(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
+        np.savez_compressed(path, header=header, **arrays)
+
+
+ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
+
+
+def read(path: Path) -> Trace:
+    """Read and check a trace file; raises :class:`BadInput` naming the file and what is wrong with it."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(bytes(file["header"]))
+            trace = Trace(header, **{name: file[name] for name in ARRAYS})
+    except KeyError as error:
+        raise _bad(path, f"is not a trace: array {error} is missing") from error
+    except OSError as error:
+        raise _bad(path, f"cannot be read: {error.strerror or error}") from error
+    except (ValueError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+        raise _bad(path, f"is not a trace: {error}") from error
+    _check(path, trace)
+    return trace
+
+
+def _check(path: Path, trace: Trace) -> None:
+    if trace.header.get("format") != FORMAT:
+        raise _bad(path, f"has format {trace.header.get('format')}; this version reads format {FORMAT}")
+    sizes = {role: model["shape"]["vocabulary"] for role, model in trace.header["models"].items()}
+    if set(sizes.values()) != {trace.vocabulary}:
+        held = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
+        raise _bad(path, f"mixes vocabularies ({held}; header {trace.vocabulary:,}): target and draft must share one tokenizer")
+    if len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
+        raise _bad(path, f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}")
+    lengths = {
+        len(trace.token),
+        len(trace.draft_rank),
+        len(trace.p),
+        len(trace.q),
+        trace.exit_rank.shape[-1],
+        int(trace.offsets[-1]),
+    }
+    if len(lengths) != 1 or len(trace.offsets) != len(trace.flavour) + 1:
+        raise _bad(path, "holds arrays of different lengths")
+
+
+def _bad(path: Path, message: str) -> BadInput:
+    return BadInput([Fault((str(path), 0, 0), "trace", message)])

@@ -1,0 +1,174 @@
+"""World, Lane, Span: the engine room. Knows time and who is busy; knows nothing of models.
+
+A lane does one thing at a time. ``start`` books it from now, or from when it is free, and gives an
+event to wait for; the lane writes the span down itself. Lanes that share a memory slow each other
+down while both are busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from simpy import Environment, Event
+from simpy.events import NORMAL, Timeout
+
+
+class Span(NamedTuple):
+    """One busy interval of a lane, in seconds."""
+
+    lane: str
+    start_s: float
+    end_s: float
+    label: str
+
+
+class World:
+    """One simulation: a clock, its lanes and what they did."""
+
+    def __init__(self) -> None:
+        self.environment = Environment()
+        self.lanes: dict[str, Lane] = {}
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.environment.now
+
+    def lane(self, name: str) -> Lane:
+        """The lane of this name, made when first asked for."""
+        if name not in self.lanes:
+            self.lanes[name] = Lane(self.environment, name)
+        return self.lanes[name]
+
+    def share_memory(self, names: Iterable[str], factor: float) -> None:
+        """Make lanes of one memory: while two or more are busy, each takes ``factor`` times as long."""
+        memory = SharedMemory(self.environment, factor)
+        for name in names:
+            self.lanes[name] = SharingLane(self.environment, name, memory)
+
+    @property
+    def spans(self) -> list[Span]:
+        """Everything that happened, by start time."""
+        return sorted((Span(lane.name, *span) for lane in self.lanes.values() for span in lane.spans), key=lambda s: s[1:3])
+
+
+class Lane:
+    """One thing that can do one thing at a time, in the order it is asked."""
+
+    __slots__ = ("environment", "free_at", "name", "spans")
+
+    def __init__(self, environment: Environment, name: str) -> None:
+        self.environment = environment
+        self.name = name
+        self.free_at = 0.0
+        self.spans: list[tuple[float, float, str]] = []
+
+    def start(self, seconds: float, label: str) -> Event:
+        """Book ``seconds`` from now or when free; the event comes at the end of the booking."""
+        environment = self.environment
+        now = environment._now
+        begin = self.free_at if self.free_at > now else now
+        self.free_at = end = begin + seconds
+        self.spans.append((begin, end, label))
+        return Timeout(environment, end - now)
+
+    def cancel(self) -> None:
+        """Cut the newest booking short: the lane is free from now on, or from where the booking began."""
+        begin, end, label = self.spans[-1]
+        now = self.environment._now
+        if end <= now:
+            return
+        self.spans.pop()
+        if begin < now:
+            self.spans.append((begin, now, label))
+        self.free_at = max(begin, now) if begin > now else now
+
+    def busy_seconds(self) -> float:
+        """Time spent in spans."""
+        return sum(end - begin for begin, end, _ in self.spans)
+
+
+class _Job:
+    """Work on a sharing lane: seconds it would still take alone."""
+
+    __slots__ = ("begin", "done", "label", "remaining")
+
+    def __init__(self, remaining: float, label: str, done: Event) -> None:
+        self.remaining, self.label, self.done = remaining, label, done
+        self.begin = 0.0
+
+
+class SharedMemory:
+    """Slows the lanes on one memory while more than one of them is busy."""
+
+    def __init__(self, environment: Environment, factor: float) -> None:
+        self.environment, self.factor = environment, factor
+        self.running: dict[SharingLane, _Job] = {}
+        self._since, self._alarm = 0.0, 0
+
+    def begin(self, lane: SharingLane, job: _Job) -> None:
+        """Let a job run beside the others."""
+        self._progress()
+        job.begin = self.environment.now
+        self.running[lane] = job
+        self._set_alarm()
+
+    def _slowdown(self) -> float:
+        return self.factor if len(self.running) > 1 else 1.0
+
+    def _progress(self) -> None:
+        """Account for the time since the last change."""
+        elapsed = (self.environment.now - self._since) / self._slowdown()
+        self._since = self.environment.now
+        for job in self.running.values():
+            job.remaining -= elapsed
+
+    def _set_alarm(self) -> None:
+        """Wake when the next job ends; an alarm set earlier is void."""
+        self._alarm += 1
+        if not self.running:
+            return
+        alarm = self._alarm
+        first = min(self.running, key=lambda lane: self.running[lane].remaining)
+        wake = Timeout(self.environment, max(0.0, self.running[first].remaining * self._slowdown()))
+        wake.callbacks.append(lambda _: self._finish(first) if alarm == self._alarm else None)
+
+    def _finish(self, lane: SharingLane) -> None:
+        self._progress()
+        job = self.running.pop(lane)
+        lane.ended(job)
+        self._set_alarm()
+
+
+class SharingLane(Lane):
+    """A lane on a shared memory: how long a booking takes is known only when it has ended."""
+
+    __slots__ = ("memory", "waiting")
+
+    def __init__(self, environment: Environment, name: str, memory: SharedMemory) -> None:
+        super().__init__(environment, name)
+        self.memory = memory
+        self.waiting: list[_Job] = []
+
+    def start(self, seconds: float, label: str) -> Event:
+        """Book ``seconds`` of undisturbed work behind what is already booked."""
+        job = _Job(seconds, label, Event(self.environment))
+        self.waiting.append(job)
+        if len(self.waiting) == 1:
+            self.memory.begin(self, job)
+        return job.done
+
+    def ended(self, job: _Job) -> None:
+        """Write the span down, wake who waits, take the next job."""
+        self.spans.append((job.begin, self.environment.now, job.label))
+        self.waiting.pop(0)
+        job.done._ok, job.done._value = True, None
+        self.environment.schedule(job.done, NORMAL)
+        if self.waiting:
+            self.memory.begin(self, self.waiting[0])
+
+    def cancel(self) -> None:
+        """Take back the newest booking if it has not begun to run."""
+        if len(self.waiting) > 1:
+            self.waiting.pop()
