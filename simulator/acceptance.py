@@ -265,3 +265,36 @@ class _ReplayCursor:
         committed = accepted + (0 if full and not proposal.bonus else 1)
         self.position = (first + committed) % length
         return Verdict(accepted, committed, lane.off_exit[following], off_path)
+
+
+def accepted_prefix(draft: Sequence[object], target: Sequence[object]) -> int:
+    """A_t: how many drafted tokens agree before the first that does not (MSD-1)."""
+    return next(
+        (i for i, (mine, wanted) in enumerate(zip(draft, target, strict=False)) if mine != wanted), min(len(draft), len(target))
+    )
+
+
+def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[float, NDArray[np.float64] | None]:
+    """(chance to accept a token drawn from q, distribution of its replacement) so that the output is p (X-2).
+
+    The replacement is None where p = q, since nothing is ever rejected.
+    """
+    rest = np.maximum(p - q, 0.0)
+    left = float(rest.sum())
+    return float(np.minimum(p, q).sum()), rest / left if left > 0.0 else None
+
+
+def top(probabilities: NDArray[np.float64], kappa: int) -> NDArray[np.int64]:
+    """Ids of the kappa most probable tokens, ties to the lower id, so that the sets are nested (MSD-6)."""
+    return np.argsort(-probabilities, kind="stable")[:kappa]
+
+
+def overlap_mass(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
+    """Omega: what the final distribution q puts on the top kappa of the early exit (Mirror-SD Eq. 9, MSD-6)."""
+    return float(q[top(exit_probabilities, kappa)].sum())
+
+
+def overlap_bound(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
+    """q(S*) - 2 kappa eps, below which Omega cannot fall (Proposition 2, MSD-9)."""
+    error = float(np.abs(exit_probabilities - q).max())
+    return float(q[top(q, kappa)].sum()) - 2.0 * kappa * error

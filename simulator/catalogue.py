@@ -31,7 +31,7 @@ REFERENCES = {"device": "device", "link": "link", "channel": "link", "engine": "
 def shipped() -> Path:
     """The folder that holds ``hardware_profiles`` and ``scenarios``: a checkout, or inside the wheel."""
     package = Path(__file__).parent
-    inside = package / "catalogue"
+    inside = package / "_shipped"
     return inside if inside.is_dir() else package.parent
 
 
@@ -70,22 +70,36 @@ class Catalogue:
         return names[name]
 
     def scenario(self, name: str) -> Document:
-        """A scenario file by name or path, with everything it refers to in place."""
+        """A scenario file by name or path, with everything it refers to in place.
+
+        ``like: OTHER`` starts from another scenario and lays this one's fields over it.
+        """
         path = Path(name)
         if "/" not in name and not name.endswith(".yaml"):
             names = self.names("scenario")
             if name not in names:
                 raise BadInput([Fault((name, 0, 0), "", f"there is no scenario of this name{did_you_mean(name, names)}")])
             path = names[name]
+        return self._scenario(path, ())
+
+    def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
         document = read(path, shown(path))
-        document.data.setdefault("name", path.stem)
+        if isinstance(document.data.get("strategy"), str):
+            document.data["strategy"] = {"name": document.data["strategy"]}
+        like = document.data.pop("like", None)
+        if like is not None:
+            other = self.path("scenario", str(like), document, ("like",))
+            if other in (*seen, path):
+                raise BadInput([document.fault(("like",), f"comes back to {shown(other)}")])
+            base = self._scenario(other, (*seen, path))
+            base.merge(document)
+            document = base
+        document.data["name"] = path.stem
         self.expand(document)
         return document
 
     def expand(self, document: Document) -> None:
         """Put the files that a document refers to in the place of their names."""
-        if isinstance(document.data.get("strategy"), str):
-            document.data["strategy"] = {"name": document.data["strategy"]}
         for where, kind in list(_references(document.data)):
             name = document.get(where)
             path = self.path(kind, name, document, where)

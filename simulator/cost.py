@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 from pydantic import Field, model_validator
 
@@ -279,11 +279,12 @@ class HardwareCost:
 class Given(Frozen):
     """Durations stated outright, in milliseconds: "my T_target, T_draft and E[A]: what do I get?".
 
-    The target is one time or two (``prefix_ms`` to the early exit, ``suffix_ms`` after it). The draft is
-    the time of a whole window or of one internal step.
+    The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
+    layer. The draft is the time of a whole window or of one internal step.
     """
 
     target_ms: float | None = Field(default=None, ge=0)
+    layers_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=1)
     prefix_ms: float | None = Field(default=None, ge=0)
     suffix_ms: float | None = Field(default=None, ge=0)
     draft_ms: float | None = Field(default=None, ge=0)
@@ -296,9 +297,10 @@ class Given(Frozen):
 
     @model_validator(mode="after")
     def _complete(self) -> Given:
-        parts = (self.prefix_ms is not None, self.suffix_ms is not None)
-        if (self.target_ms is None) == (parts == (False, False)) or any(parts) != all(parts):
-            raise ValueError("expected target_ms, or prefix_ms and suffix_ms together")
+        split = {"prefix_ms": self.prefix_ms, "suffix_ms": self.suffix_ms}
+        forms = [self.target_ms is not None, self.layers_ms is not None, None not in split.values()]
+        if sum(forms) != 1 or (not forms[2] and any(value is not None for value in split.values())):
+            raise ValueError("expected one of target_ms, layers_ms, or prefix_ms and suffix_ms together")
         if self.draft_ms is not None and self.draft_step_ms is not None:
             raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
         return self
@@ -315,6 +317,9 @@ class GivenCost:
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """The whole pass, or the part before or after the early exit."""
         given = self.given
+        if given.layers_ms is not None:
+            first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
+            return Phase(sum(given.layers_ms[first:last]) * 1e-3, {})
         if given.target_ms is not None:
             return Phase(given.target_ms * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0

@@ -23,7 +23,6 @@ class Engine(Frozen):
     small_operations_ratio: Positive
     kv_traffic_ratio: Positive
     sampling_us: NonNegative
-    kv_block_tokens: int = 16
 
     def wall_seconds(self, host: float, device: float) -> float:
         """Time of one pass from its host and device times, in seconds."""

@@ -6,7 +6,7 @@ here stand the formulas. Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
-from math import ceil, log2
+from math import ceil, log, log2
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -108,16 +108,22 @@ class Device(Frozen):
 
 
 class TreeAllReduce(Frozen):
-    """Mirror-SD App. C: ``alpha log2 G + beta M`` with M the *shard* of one rank (B S H / G elements)."""
+    """Mirror-SD App. C: ``alpha log G + beta M`` with M the *shard* of one rank (B S H / G elements).
+
+    The paper does not print the base of the logarithm; 2 (a tree) is assumed.
+    """
 
     alpha_us: NonNegative
     bandwidth_gb_s: Positive
+    log_base: Literal["2", "e"] = "2"
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
         """Time to sum an activation of ``size_bytes`` over ``ranks``; one rank costs nothing."""
         if ranks == 1:
             return 0.0
-        return self.alpha_us.value * 1e-6 * log2(ranks) + size_bytes / ranks / (self.bandwidth_gb_s.value * 1e9)
+        return self.alpha_us.value * 1e-6 * (log2(ranks) if self.log_base == "2" else log(ranks)) + size_bytes / ranks / (
+            self.bandwidth_gb_s.value * 1e9
+        )
 
 
 class RingAllReduce(Frozen):

@@ -8,7 +8,7 @@ step's time from the law; *simulation* books lanes on the event engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ class Outcome:
     missed: int
     """Verified windows whose successor had to be drafted anew."""
     windows: int
+    choices: Mapping[str, int]
+    """What the strategy decided about its next step, counted; empty where it has no choice."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -134,25 +136,24 @@ def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
 
 def law(scenario: Scenario, acceptance: Acceptance) -> Law:
     """The closed form with marginal acceptance rates."""
-    strategy = scenario.strategy
-    return strategy.law(
-        scenario.cost,
-        lambda gamma: acceptance.odds(gamma, scenario.exit),
-        scenario.requests.concurrency,
-        scenario.mean_context,
-    )
+    strategy = scenario.schedule
+    requests, context = scenario.requests.concurrency, scenario.mean_context
+    found = strategy.law(scenario.cost, lambda gamma: acceptance.odds(gamma, scenario.exit), requests, context)
+    if scenario.one_lane and strategy.overlaps:
+        return replace(found, relation="lower bound: target and draft share one lane")
+    return found
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
     """The closed form with the acceptance and step kinds of a run: shows what is left to explain."""
-    kept = np.zeros(scenario.strategy.window + 1)
+    kept = np.zeros(scenario.schedule.window + 1)
     for accepted, count in outcome.accepted.items():
         kept[accepted] += count
     total = kept.sum()
     odds = Odds(kept / total if total else np.ones(1), np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
     shares = {kind: count / outcome.steps for kind, count in outcome.kinds.items()}
     requests, context = scenario.requests.concurrency, scenario.mean_context
-    return scenario.strategy.law(scenario.cost, lambda gamma: odds, requests, context, shares)
+    return scenario.schedule.law(scenario.cost, lambda gamma: odds, requests, context, shares)
 
 
 def baseline(scenario: Scenario) -> Law:
@@ -162,7 +163,7 @@ def baseline(scenario: Scenario) -> Law:
 
 
 def _loop(scenario: Scenario, acceptance: Acceptance) -> ClosedLoop:
-    return ClosedLoop(scenario.strategy, acceptance, scenario.exit, scenario.requests, scenario.cost)
+    return ClosedLoop(scenario.schedule, acceptance, scenario.exit, scenario.requests, scenario.cost)
 
 
 def _outcome(scenario: Scenario, tally: Tally, end: float) -> Outcome:
@@ -178,21 +179,22 @@ def _outcome(scenario: Scenario, tally: Tally, end: float) -> Outcome:
         tokens=sum(r.tokens for r in done),
         kinds=dict(tally.steps),
         accepted=dict(sorted(tally.accepted.items())),
-        missed=tally.windows_missed[scenario.strategy.window],
-        windows=tally.judged[scenario.strategy.window],
+        missed=tally.windows_missed[scenario.schedule.window],
+        windows=tally.judged[scenario.schedule.window],
+        choices=dict(tally.choices),
     )
 
 
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
     """Where the time of each kind of step goes, at the mean context, most frequent kind first."""
     for kind in sorted(kinds, key=lambda kind: -kinds[kind]):
-        rows = scenario.strategy.rows(kind, scenario.mean_context)
-        yield kind, scenario.strategy.phases(scenario.cost, kind, rows)
+        rows = scenario.schedule.rows(kind, scenario.mean_context)
+        yield kind, scenario.schedule.phases(scenario.cost, kind, rows)
 
 
 def _notes(loaded: Loaded) -> Iterator[str]:
     scenario, trace = loaded.scenario, loaded.trace
-    if scenario.one_lane and scenario.strategy.name != "autoregressive":
+    if scenario.one_lane and scenario.schedule.overlaps:
         yield "target and draft share one device: the simulation serialises them, the law does not know it"
     if trace is None:
         return
@@ -249,4 +251,25 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "steps": outcome.steps,
         "tokens": outcome.tokens,
         "fallback_per_step": outcome.fallback_per_step,
+        "choices": dict(outcome.choices),
+    }
+
+
+def law_details(loaded: Loaded) -> dict[str, Any]:
+    """The law of a scenario with its durations by step kind, times in milliseconds."""
+    scenario = loaded.scenario
+    found, strategy = law(scenario, loaded.acceptance()), scenario.schedule
+    kinds = []
+    for kind, share in sorted(found.kinds.items(), key=lambda item: -item[1]):
+        durations = strategy.durations(scenario.cost, kind, strategy.rows(kind, scenario.mean_context))
+        named = {f"{name}_ms": seconds * 1e3 for name, seconds in durations._asdict().items() if name != "contention"}
+        step = float(strategy.step_seconds(durations, kind)) * 1e3
+        kinds.append({**kind._asdict(), "share": share, "step_ms": step, "durations": named})
+    autoregressive = baseline(scenario)
+    return {
+        "scenario": scenario.name,
+        "law": law_data(found),
+        "kinds": kinds,
+        "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
+        "speedup": autoregressive.tpot_s / found.tpot_s,
     }

@@ -92,13 +92,20 @@ class Scenario(Frozen):
 
     @property
     def layers(self) -> int | None:
-        """Layers of the target, None where durations are given instead."""
+        """Layers of the target, None where durations are given that do not tell."""
+        if self.durations and self.durations.layers_ms:
+            return len(self.durations.layers_ms)
         return self.target.model.num_hidden_layers if self.target else None
+
+    @cached_property
+    def schedule(self) -> Strategy:
+        """The strategy as it is set for this many requests at a time."""
+        return self.strategy.for_batch(self.requests.concurrency)
 
     @cached_property
     def exit(self) -> Exit | None:
         """The early exit that acceptance must know about."""
-        return self.strategy.exit(self.layers)
+        return self.schedule.exit(self.layers)
 
     @property
     def contention(self) -> float:
@@ -116,7 +123,7 @@ class Scenario(Frozen):
     def cost(self) -> Cost:
         """Where durations come from."""
         if self.durations:
-            return GivenCost(self.durations, self.strategy.window_steps, self.contention)
+            return GivenCost(self.durations, self.schedule.window_steps, self.contention)
         if self.target is None:
             raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
         return HardwareCost(self.target, self.draft, self.channel, self.contention)
@@ -184,9 +191,11 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
         yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
     exit_layer = getattr(strategy, "exit_layer", None)
     if isinstance(exit_layer, int):
-        if scenario.durations:
-            yield document.fault(("strategy", "exit_layer"), "expected a share of the depth where durations are given")
-        elif scenario.layers and exit_layer > scenario.layers:
+        if scenario.layers is None:
+            yield document.fault(
+                ("strategy", "exit_layer"), "expected a share of the depth, as the number of layers is not known"
+            )
+        elif exit_layer > scenario.layers:
             yield document.fault(("strategy", "exit_layer"), f"the target has {scenario.layers} layers, got {exit_layer}")
     if scenario.target and scenario.draft and strategy.window:
         sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size

@@ -152,6 +152,19 @@ class Document:
             del self.places[old]
         self.places |= {path + inner: place for inner, place in other.places.items()}
 
+    def merge(self, other: Document, path: Path_ = ()) -> None:
+        """Lay ``other`` over this document: mappings merge, everything else is replaced.
+
+        A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one whole.
+        """
+        for key, value in other.get(path).items():
+            inner, held = (*path, key), self.get((*path, key))
+            if isinstance(value, dict) and isinstance(held, dict) and value.get("name", held.get("name")) == held.get("name"):
+                self.merge(other, inner)
+            else:
+                places = {place[len(inner) :]: where for place, where in other.places.items() if place[: len(inner)] == inner}
+                self.graft(inner, Document(value, places))
+
     def override(self, assignment: str) -> None:
         """Apply ``dotted.key=value`` with the value read as YAML; the fault place becomes ``--set``."""
         key, equals, text = assignment.partition("=")

@@ -8,6 +8,7 @@ down while both are busy.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import heappush
 from typing import NamedTuple
 
 from simpy import Environment, Event
@@ -53,6 +54,16 @@ class World:
         return sorted((Span(lane.name, *span) for lane in self.lanes.values() for span in lane.spans), key=lambda s: s[1:3])
 
 
+class Booking(Event):
+    """The end of a booking, scheduled at its absolute time: nothing is lost to ``now + (end - now)``."""
+
+    def __init__(self, environment: Environment, end: float) -> None:
+        self.env = environment
+        self.callbacks = []
+        self._ok, self._value = True, None
+        heappush(environment._queue, (end, NORMAL, next(environment._eid), self))
+
+
 class Lane:
     """One thing that can do one thing at a time, in the order it is asked."""
 
@@ -71,10 +82,13 @@ class Lane:
         begin = self.free_at if self.free_at > now else now
         self.free_at = end = begin + seconds
         self.spans.append((begin, end, label))
-        return Timeout(environment, end - now)
+        return Booking(environment, end)
 
     def cancel(self) -> None:
-        """Cut the newest booking short: the lane is free from now on, or from where the booking began."""
+        """Cut the newest booking short: the lane is free from now, or from where the booking would have begun.
+
+        Its event still comes at the time once planned; whoever cancels does not wait for it.
+        """
         begin, end, label = self.spans[-1]
         now = self.environment._now
         if end <= now:
@@ -82,7 +96,7 @@ class Lane:
         self.spans.pop()
         if begin < now:
             self.spans.append((begin, now, label))
-        self.free_at = max(begin, now) if begin > now else now
+        self.free_at = max(begin, now)
 
     def busy_seconds(self) -> float:
         """Time spent in spans."""
@@ -134,6 +148,12 @@ class SharedMemory:
         wake = Timeout(self.environment, max(0.0, self.running[first].remaining * self._slowdown()))
         wake.callbacks.append(lambda _: self._finish(first) if alarm == self._alarm else None)
 
+    def stop(self, lane: SharingLane) -> None:
+        """Take a lane's job away before its end."""
+        self._progress()
+        del self.running[lane]
+        self._set_alarm()
+
     def _finish(self, lane: SharingLane) -> None:
         self._progress()
         job = self.running.pop(lane)
@@ -163,12 +183,16 @@ class SharingLane(Lane):
         """Write the span down, wake who waits, take the next job."""
         self.spans.append((job.begin, self.environment.now, job.label))
         self.waiting.pop(0)
-        job.done._ok, job.done._value = True, None
-        self.environment.schedule(job.done, NORMAL)
+        job.done.succeed()
         if self.waiting:
             self.memory.begin(self, self.waiting[0])
 
     def cancel(self) -> None:
-        """Take back the newest booking if it has not begun to run."""
-        if len(self.waiting) > 1:
-            self.waiting.pop()
+        """Cut the newest booking short; its event never comes."""
+        if not self.waiting:
+            return
+        job = self.waiting.pop()
+        if not self.waiting:
+            self.memory.stop(self)
+            if job.begin < self.environment.now:
+                self.spans.append((job.begin, self.environment.now, job.label))

@@ -58,6 +58,7 @@ class Tally:
     """Verified windows by length."""
     windows_missed: Counter[int] = field(default_factory=Counter)
     """Verified windows whose successor was off the tree, by length."""
+    choices: Counter[str] = field(default_factory=Counter)
     finished: list[Active] = field(default_factory=list)
 
 
@@ -118,6 +119,8 @@ class ClosedLoop:
         for active, progress in zip(self.batch, self.strategy.settle([a.state for a in self.batch]), strict=True):
             active.tokens = min(limit, active.tokens + progress.shown)
             tally.committed += progress.verified
+            if progress.choice:
+                tally.choices[progress.choice] += 1
             if progress.proposed:
                 tally.accepted[progress.accepted] += 1
             if progress.shown:

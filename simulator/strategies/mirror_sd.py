@@ -28,9 +28,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, field_validator
 
-from simulator.acceptance import Chain, Exit, Odds
+from simulator.acceptance import Chain, Exit, Odds, Verdict
 from simulator.cost import Cost, Depth, Phase, Rows, together
-from simulator.drafters import AutoregressiveDrafter, Drafter, branch_rows
+from simulator.drafters import AutoregressiveDrafter, Drafter, StreamingDrafter, branch_rows
 from simulator.strategies.protocol import Admission, Kind, Lanes, OddsOf, Progress, State, Strategy, Timeline
 
 
@@ -51,11 +51,12 @@ class MirrorSD(Strategy):
     """Early exit at ``exit_layer`` (a layer number, or a share of the depth), top ``kappa``, window ``gamma``.
 
     ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7 as
-    printed).
+    printed). ``batching_rule`` takes kappa and streams from the size of the batch (App. D.1).
     """
 
     name: Literal["mirror_sd"] = "mirror_sd"
     named: ClassVar[type[Durations]] = Durations
+    overlaps: ClassVar[bool] = True
     equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
 
     gamma: int = Field(default=7, ge=1)
@@ -65,6 +66,7 @@ class MirrorSD(Strategy):
     message: Literal["per_position", "first_position"] = "per_position"
     fallback: Literal["redraft", "undrafted"] = "redraft"
     others: Literal["wait", "proceed"] = "wait"
+    batching_rule: bool = False
     id_bytes: int = Field(default=4, gt=0)
     logprob_bytes: int = Field(default=2, gt=0)
 
@@ -95,6 +97,20 @@ class MirrorSD(Strategy):
         share = self.exit_layer / layers if isinstance(self.exit_layer, int) and layers else float(self.exit_layer)
         return Exit(share, self.kappa)
 
+    def for_batch(self, requests: int) -> MirrorSD:
+        """With the kappa and the streams of App. D.1, if it is asked for."""
+        if not self.batching_rule:
+            return self
+        kappa, streams = batching_rule(requests)
+        drafter = self.drafter
+        if isinstance(drafter, StreamingDrafter):
+            drafter = drafter.model_copy(update={"streams": streams})
+        return self.model_copy(update={"kappa": kappa, "drafter": drafter})
+
+    def branches(self, verifying: int, bare: int = 0) -> int:
+        """Branches that one internal draft step extends: kappa behind every position."""
+        return self.kappa * (verifying * self.positions + bare)
+
     def payload_bytes(self, requests: int) -> int:
         """Token ids and log-probabilities of one early-exit message (MSD-12)."""
         return requests * self.kappa * self.positions * (self.id_bytes + self.logprob_bytes)
@@ -114,9 +130,10 @@ class MirrorSD(Strategy):
                 state.proposed = None if absent else 0
             if state.proposed is not None:
                 rows += Rows.decode(state.proposed + 1, state.context)
-        return self._kind(ready, missing), rows
+        return self.kind_of(ready, missing), rows
 
-    def _kind(self, ready: int, missing: int) -> Kind:
+    def kind_of(self, ready: int, missing: int) -> Kind:
+        """The step of a batch with so many windows at hand and so many missing."""
         name = "fallback" if missing else "reuse"
         if self.fallback == "undrafted":
             return Kind(name, ready, bare=missing)
@@ -127,13 +144,27 @@ class MirrorSD(Strategy):
         if state.proposed is None:
             state.ready = True
             return Progress(0, 0, 0, 0)
-        verdict = state.cursor.judge(Chain(state.proposed))
+        verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept))
         state.context += verdict.committed
+        state.ready = self.reuses(verdict, state.proposed)
+        return Progress(
+            verdict.committed, verdict.committed, verdict.accepted, state.proposed, self.choice(state.ready, verdict)
+        )
+
+    def reuses(self, verdict: Verdict, proposed: int) -> bool:
+        """Whether what was committed is a path of the tree (MSD-7)."""
+        full = verdict.accepted == proposed
+        if full and not self.bonus_on_full_accept:
+            return True
         if self.message == "per_position" or verdict.accepted == 0:
-            state.ready = not verdict.off_exit
-        else:
-            state.ready = verdict.accepted == state.proposed and not verdict.off_path
-        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed)
+            return not verdict.off_exit
+        return full and not verdict.off_path
+
+    def choice(self, reuse: bool, verdict: Verdict) -> str:
+        """The three-way selection of the next window (MSD-7)."""
+        if not reuse:
+            return "fresh rollout"
+        return "stored continuation" if verdict.accepted else "branch rooted at the correction"
 
     # ---- the time
 
@@ -143,8 +174,7 @@ class MirrorSD(Strategy):
         if kind.redrafts:
             phases["redraft"] = self._chain(cost, kind.redrafts, rows.kv_tokens // max(requests, 1))
         if requests:
-            branches = self.kappa * (kind.verifying * self.positions + kind.bare)
-            grown = branch_rows(self.drafter, branches, requests, rows.kv_tokens)
+            grown = branch_rows(self.drafter, self.branches(kind.verifying, kind.bare), requests, rows.kv_tokens)
             phases |= {
                 "prefix": cost.target(rows, 0.0, self.exit_layer),
                 "rv_ee": cost.rendezvous("ee", rows.logit_rows, self.payload_bytes(requests)),
@@ -203,7 +233,7 @@ class MirrorSD(Strategy):
         """Requests fall back independently: the number of them in a step is binomial."""
         share = self.fallback_share(odds)
         counts = {k: comb(requests, k) * share**k * (1.0 - share) ** (requests - k) for k in range(requests + 1)}
-        return {self._kind(requests - k, k): chance for k, chance in counts.items() if chance > 0.0}
+        return {self.kind_of(requests - k, k): chance for k, chance in counts.items() if chance > 0.0}
 
     def fallback_share(self, odds: OddsOf) -> float:
         """Long-run share of steps that a request begins without a window."""
@@ -214,6 +244,25 @@ class MirrorSD(Strategy):
 
     def miss(self, odds: Odds) -> float:
         """Chance that a verified window leaves its successor off the tree (MSD-8)."""
+        last = len(odds.accepted) if self.bonus_on_full_accept else -1
         if self.message == "per_position":
-            return float(odds.off_exit.sum())
-        return float(odds.off_exit[0] + odds.accepted[1:-1].sum() + odds.off_path)
+            return float(odds.off_exit[:last].sum())
+        return float(odds.off_exit[0] + odds.accepted[1:-1].sum() + (odds.off_path if self.bonus_on_full_accept else 0.0))
+
+
+def batching_rule(requests: int) -> tuple[int, int]:
+    """(kappa, streams) by batch size, read as a step function between the sizes of App. D.1 (MSD-10)."""
+    for size, kappa, streams in ((64, 1, 1), (32, 2, 1), (16, 4, 1)):
+        if requests >= size:
+            return kappa, streams
+    return 8, 2
+
+
+def exposed_draft(durations: Durations) -> Any:
+    """Draft time that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
+    return np.maximum(0.0, durations.draft - durations.suffix)
+
+
+def relative_overhead(durations: Durations, serial_draft: float) -> Any:
+    """Exposed draft time over the draft time of serial decoding (MSD-11; the paper gives words only)."""
+    return exposed_draft(durations) / serial_draft

@@ -71,6 +71,8 @@ class Progress(NamedTuple):
     """Draft tokens kept."""
     proposed: int
     """Draft tokens judged."""
+    choice: str = ""
+    """What a strategy decided about its next step, where it has a choice."""
 
 
 class Admission(NamedTuple):
@@ -109,6 +111,9 @@ class Strategy(Frozen):
     relation: ClassVar[str] = "exact"
     """How the law relates to the process: exact, upper bound, idealised (and of what)."""
     in_flight: ClassVar[int] = 1
+    overlaps: ClassVar[bool] = False
+    """Target and draft work at the same time, so that one shared lane breaks the law."""
+    bonus_on_full_accept: bool = True
 
     @property
     def window(self) -> int:
@@ -123,6 +128,10 @@ class Strategy(Frozen):
     def exit(self, layers: int | None) -> Exit | None:
         """The early exit that acceptance must know about, for a target of ``layers``."""
         return None
+
+    def for_batch(self, requests: int) -> Strategy:
+        """The strategy as it is set for a batch of ``requests``."""
+        return self
 
     def open(self, cursor: Cursor, context: int) -> State:
         """A request just admitted, its prompt in the cache."""
@@ -154,7 +163,7 @@ class Strategy(Frozen):
 
     def committed(self, kind: Kind, odds: OddsOf) -> float:
         """Expected tokens that a step of this kind commits, over all its requests."""
-        return kind.verifying * odds(self.window).committed() + kind.bare
+        return kind.verifying * odds(self.window).committed(self.bonus_on_full_accept) + kind.bare
 
     def rows(self, kind: Kind, context: int) -> Rows:
         """Rows of a step of this kind with all requests at ``context``."""
@@ -171,7 +180,7 @@ class Strategy(Frozen):
     def _settle(self, state: State) -> Progress:
         if state.proposed is None:
             return Progress(0, 0, 0, 0)
-        verdict = state.cursor.judge(Chain(state.proposed))
+        verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept))
         state.context += verdict.committed
         return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed)
 

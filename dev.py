@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Set specsim up and run its demo, tests, checks and benchmarks.
+
+Needs Python and pip and nothing else: the rest goes into ``.venv``, which is made when it is missing and
+brought up to date when ``pyproject.toml`` has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+PROJECT = ROOT / "pyproject.toml"
+VENV = ROOT / ".venv"
+STAMP = VENV / "made-from"
+PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
+OLDEST = (3, 11)
+DEMO = "mirror_qwen3_32b_m2_ultra"
+
+
+def wanted() -> str:
+    """What the stamp of an environment that needs nothing done says: who made it and where, and from what."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return f"Python {version} of {sys.base_prefix} for {ROOT}\n{hashlib.sha256(PROJECT.read_bytes()).hexdigest()}\n"
+
+
+def stamped() -> str:
+    """What the stamp says; nothing if the environment is missing or its setup was interrupted."""
+    with suppress(FileNotFoundError):
+        return STAMP.read_text()
+    return ""
+
+
+def setup() -> None:
+    """Make the environment or bring it up to date, if it is not already."""
+    if stamped() == wanted():
+        return
+    with PROJECT.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second dev.py waits here, and then finds the work done
+        if stamped() != wanted():
+            make()
+
+
+def make() -> None:
+    """Install the project and what its tests need; from nothing, unless only ``pyproject.toml`` has changed."""
+    quietly(PYTHON, "-m", "pip", "--version", hint="This Python has no pip. On Debian: apt-get install python3-pip")
+    goal, same_maker = wanted(), stamped().partition("\n")[0] == wanted().partition("\n")[0]
+    STAMP.unlink(missing_ok=True)
+    say("pyproject.toml has changed: updating .venv" if same_maker else "setting up .venv (about a minute)")
+    if not same_maker:
+        quietly(PYTHON, "-m", "venv", "--without-pip", "--clear", str(VENV), hint="On Debian: apt-get install python3")
+    hint = "Could not install what pyproject.toml asks for."
+    quietly(PYTHON, "-m", "pip", "--python", str(VENV), "install", "--no-input", "-e", ".[test]", hint=hint)
+    STAMP.write_text(goal)  # last, so that an interrupted setup starts over
+
+
+def say(line: str) -> None:
+    """One line about what goes on, out of the way of what commands print."""
+    print(f"dev.py: {line}", file=sys.stderr, flush=True)
+
+
+def quietly(*command: str, hint: str) -> None:
+    """Run a command; only if it fails, show what it printed and a hint, and end."""
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.stderr.write(done.stdout + done.stderr)
+        say(hint)
+        sys.exit(done.returncode)
+
+
+def call(tool: str, *args: str, cwd: Path = ROOT) -> int:
+    """Run a tool of the environment; its exit code."""
+    with subprocess.Popen([str(VENV / "bin" / tool), *args], cwd=cwd) as process:
+        while process.returncode is None:
+            with suppress(KeyboardInterrupt):  # the tool got it too and ends in its own way
+                process.wait()
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def demo() -> int:
+    """Run a shipped scenario, from wherever this was called."""
+    return call("specsim", "run", DEMO, "--out", os.path.relpath(ROOT / "reports" / DEMO), cwd=Path.cwd())
+
+
+def test(full: bool, args: list[str]) -> int:
+    """Run pytest: the fast tier, or everything."""
+    return call("pytest", "-n", "2", "--dist", "loadgroup", *([] if full else ["-m", "not full"]), *args)
+
+
+def lint() -> int:
+    """Run every check, also after one has failed."""
+    return max([call("ruff", "check"), call("ruff", "format", "--check"), call("mypy")])
+
+
+def bench() -> int:
+    """Run every benchmark."""
+    return max([call("python", str(file)) for file in sorted((ROOT / "benchmarks").glob("bench_*.py"))], default=0)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Read the command line, set up, and do what it asks."""
+    if sys.version_info < OLDEST:
+        say("specsim needs Python 3.11 or newer. On Debian 12 or newer: apt-get install python3 python3-pip")
+        return 1
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=raw)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("setup", help="make .venv or bring it up to date; every other verb does this first")
+    verbs.add_parser("demo", help=f"simulate {DEMO} and write its report")
+    tests = verbs.add_parser("test", help="run the fast tests, or all of them with --full", allow_abbrev=False)
+    tests.usage = "dev.py test [--full] [PYTEST ARGUMENT ...]"
+    tests.add_argument("--full", action="store_true", help="the slow tests as well")
+    verbs.add_parser("lint", help="run ruff check, ruff format --check and mypy")
+    verbs.add_parser("bench", help="run benchmarks/bench_*.py")
+    options, rest = parser.parse_known_args(argv)
+    if rest and options.verb != "test":
+        parser.error(f"{options.verb} takes no {rest[0]}")
+    setup()
+    if options.verb == "test":
+        return test(options.full, rest)
+    return {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench}[options.verb]()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,172 @@
+"""The command ``specsim``. Every command imports what it needs when it runs, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulator import __version__
+
+if TYPE_CHECKING:
+    from simulator.catalogue import Catalogue
+
+KINDS = ("scenario", "strategy", "device", "link", "engine", "model", "trace")
+
+
+@contextmanager
+def faults_as_lines() -> Iterator[None]:
+    """Bad input ends the command with one line per fault on stderr: exit code 2, or 3 if infeasible."""
+    from simulator.schema import BadInput
+
+    try:
+        yield
+    except BadInput as error:
+        for fault in error.faults:
+            click.echo(f"error: {fault}", err=True)
+        sys.exit(error.exit_code)
+
+
+def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--catalogue DIR``, repeatable."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    text = "Folder of your own, laid out like the shipped one, searched first."
+    return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
+
+
+def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What every command over a scenario takes."""
+    command = catalogue_option(command)
+    command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
+    command = click.option("--seed", type=int, help="Replaces the scenario's seed.")(command)
+    text = "Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000."
+    command = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)(command)
+    return click.argument("scenario")(command)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="specsim")
+def main() -> None:
+    """Which way of speculative decoding pays, on which hardware, with which settings.
+
+    Start with `specsim list scenario`, then `specsim run NAME`.
+    """
+
+
+def _catalogue(own: tuple[Path, ...]) -> Catalogue:
+    from simulator.catalogue import Catalogue
+
+    return Catalogue(own)
+
+
+@main.command("list")
+@click.argument("kind", type=click.Choice(KINDS), required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@catalogue_option
+def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Names of scenarios, strategies, devices, links, engines, models and traces."""
+    from simulator.overview import describe
+
+    with faults_as_lines():
+        found = {one: describe(one, _catalogue(own)) for one in ((kind,) if kind else KINDS)}
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    width = max(len(name) for names in found.values() for name in names) + 2
+    for one, names in found.items():
+        click.secho(f"{one} ({len(names)})", bold=True)
+        for name, about in names.items():
+            click.echo(f"  {name:<{width}}{_shorten(about, 98 - width)}")
+
+
+def _shorten(text: str, width: int) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+@main.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@catalogue_option
+def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
+    """What a name stands for: its file, its numbers and where they come from."""
+    from simulator.overview import details
+
+    with faults_as_lines():
+        found = details(name, _catalogue(own))
+    click.echo(json.dumps(found.data, indent=2) if as_json else found.text)
+
+
+@main.command()
+@scenario_options
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: reports/SCENARIO].")
+def run(
+    scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...], out: Path | None
+) -> None:
+    """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
+
+    With --json the report is written only where --out names a folder.
+    """
+    from rich.console import Console
+
+    from simulator.report.console import print_result
+    from simulator.report.write import write
+    from simulator.run import run as run_scenario
+    from simulator.run import summary
+    from simulator.scenario import load
+    from simulator.sweep_window import window_sweep
+
+    with faults_as_lines(), Console(stderr=True).status("reading") as status:
+        loaded = load(scenario, overrides, _catalogue(own), seed)
+        status.update("simulating")
+        result = run_scenario(loaded, _command("run", scenario, overrides, seed))
+        folder = out or (None if as_json else Path("reports") / loaded.scenario.name)
+        if folder:
+            status.update("sweeping the window")
+            points = window_sweep(loaded)
+            status.update("writing")
+            write(result, points, folder)
+    if as_json:
+        click.echo(json.dumps(summary(result), indent=2))
+        return
+    print_result(result, Console())
+    if folder:
+        click.echo(f"report: {folder / 'report.md'}   timeline: {folder / 'timeline.svg'}   (timeline.json opens in Perfetto)")
+
+
+@main.command()
+@scenario_options
+def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """The closed form alone: its durations, its step kinds and what they come to."""
+    from rich.console import Console
+
+    from simulator.report.console import print_law
+    from simulator.run import law_details
+    from simulator.scenario import load
+
+    with faults_as_lines():
+        found = law_details(load(scenario, overrides, _catalogue(own), seed))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        print_law(found, Console())
+
+
+@main.command()
+@click.argument("kind", type=click.Choice(("scenario", "device", "link", "engine", "model")), default="scenario")
+def schema(kind: str) -> None:
+    """JSON Schema of a kind of file, for editors."""
+    from simulator.overview import json_schema
+
+    click.echo(json.dumps(json_schema(kind), indent=2))
+
+
+def _command(verb: str, scenario: str, overrides: tuple[str, ...], seed: int | None) -> str:
+    words = ["specsim", verb, scenario, *(word for one in overrides for word in ("--set", one))]
+    return shlex.join(words + (["--seed", str(seed)] if seed is not None else []))

@@ -1,0 +1,118 @@
+"""What there is, and what a name stands for: the content of ``list``, ``show`` and ``schema``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from simulator.catalogue import FOLDERS, Catalogue, shown
+from simulator.engine import Engine
+from simulator.hardware import Device, Link
+from simulator.model import ModelSpec
+from simulator.schema import BadInput, Fault, did_you_mean, read, validate
+
+MODELS = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
+
+
+class Details(NamedTuple):
+    """One catalogue entry, for people and for programs."""
+
+    text: str
+    data: dict[str, Any]
+
+
+def describe(kind: str, catalogue: Catalogue) -> dict[str, str]:
+    """Every name of a kind with a line about it; reads files, imports no numpy."""
+    if kind == "strategy":
+        return {path.stem: _docstring(path).split("\n")[0] for path in _strategy_files()}
+    names = catalogue.names(kind)
+    if kind == "trace":
+        return {name: f"{path.stat().st_size:,} bytes" for name, path in names.items()}
+    return {name: str(read(path, shown(path)).data.get("about", "")) for name, path in names.items()}
+
+
+def _strategy_files() -> list[Path]:
+    folder = Path(__file__).parent / "strategies"
+    return [path for path in sorted(folder.glob("*.py")) if path.stem not in ("__init__", "protocol")]
+
+
+def _docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+
+
+def details(name: str, catalogue: Catalogue) -> Details:
+    """Everything about a name, whatever kind it is; raises :class:`BadInput` where there is none."""
+    for path in _strategy_files():
+        if path.stem == name:
+            return Details(
+                f"strategy {name}\n\n{_docstring(path)}\n", {"kind": "strategy", "name": name, "about": _docstring(path)}
+            )
+    for kind in FOLDERS:
+        path_found = catalogue.names(kind).get(name)
+        if path_found:
+            return _trace_details(name, path_found) if kind == "trace" else _file_details(kind, name, path_found)
+    every = [known for kind in FOLDERS for known in catalogue.names(kind)] + [path.stem for path in _strategy_files()]
+    raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, every)}")])
+
+
+def _file_details(kind: str, name: str, path: Path) -> Details:
+    document = read(path, shown(path))
+    text = f"{kind} {name}   ({shown(path)})\n\n{path.read_text('utf-8')}"
+    data = {"kind": kind, "name": name, "file": shown(path), "content": document.data}
+    if kind == "model":
+        model = validate(ModelSpec, document)
+        computed = {
+            "weights": model.weights,
+            "active_weights_per_token": model.active_weights,
+            "fp16_weight_gb": model.weights * 2 / 1e9,
+            "kv_bytes_per_token": model.kv_bytes_per_token(),
+        }
+        data["computed"] = computed
+        text += "\ncomputed\n" + "".join(
+            f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n" for key, value in computed.items()
+        )
+    return Details(text, data)
+
+
+def _trace_details(name: str, path: Path) -> Details:
+    import yaml
+
+    from simulator.acceptance import Replay
+    from simulator.traces import read as read_trace
+
+    trace = read_trace(path)
+    acceptance = Replay(trace)
+    rates = {flavour: round(float(trace.accepted(0)[_positions(trace, flavour)].mean()), 4) for flavour in trace.flavours}
+    facts = {
+        "requests": len(trace.flavour),
+        "tokens": len(trace.token),
+        "bytes_per_token": round(path.stat().st_size / len(trace.token), 2),
+        "acceptance_by_flavour": rates,
+        "mean_accepted_at_gamma_7_if_independent": round(acceptance.odds(7, None).mean_accepted, 4),
+        "repeated_four_grams": round(trace.repetition(), 4),
+    }
+    data = {"kind": "trace", "name": name, "file": shown(path), "facts": facts, "header": dict(trace.header)}
+    body = yaml.safe_dump({"facts": facts, "header": dict(trace.header)}, sort_keys=False, width=110)
+    return Details(f"trace {name}   ({shown(path)})\n\n{body}", data)
+
+
+def _positions(trace: Any, flavour: str) -> list[int]:
+    spans = ((trace.offsets[i] + 1, trace.offsets[i + 1]) for i in trace.requests_by_flavour[flavour])
+    return [position for start, end in spans for position in range(start, end)]
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """JSON Schema of a kind of file; fields that name a file may hold its name instead."""
+    from simulator.catalogue import REFERENCES
+    from simulator.scenario import Scenario
+
+    found: dict[str, Any] = (Scenario if kind == "scenario" else MODELS[kind]).model_json_schema()
+    for part in (found, *found.get("$defs", {}).values()):
+        for field, target in REFERENCES.items():
+            if kind == "scenario" and field in part.get("properties", {}):
+                part["properties"][field] = {
+                    "anyOf": [{"type": "string", "description": f"name of a {target}"}, part["properties"][field]]
+                }
+    found["required"] = [field for field in found.get("required", []) if field != "name"]
+    return found

@@ -1,0 +1,202 @@
+"""What a report says, as plain data and sentences: the same on paper and on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import floor, log10
+from typing import NamedTuple
+
+from simulator.run import Result
+from simulator.strategies.protocol import Kind
+from simulator.sweep_window import main_kind
+
+
+class Column(NamedTuple):
+    """One way to the answer: its origin, mean step in ms, tokens per step, ms per token."""
+
+    origin: str
+    step_ms: float
+    tokens_per_step: float
+    tpot_ms: float
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Two columns that differ: by how much in per cent of the first, and why."""
+
+    title: str
+    percent: float
+    why: str
+    parts: tuple[tuple[str, float], ...]
+    """What it is made of, in per cent; factors, so they multiply up to the whole."""
+
+
+def number(value: float) -> str:
+    """Four significant digits, at most three behind the point."""
+    if value == 0.0 or abs(value) < 0.0005:
+        return "0" if value == 0.0 else "<0.001" if value > 0 else ">-0.001"
+    digits = min(3, max(0, 3 - floor(log10(abs(value)))))
+    return f"{value:,.{digits}f}"
+
+
+def percent(value: float) -> str:
+    """Signed per cent, two digits behind the point."""
+    text = f"{value:+.2f} %"
+    return text if text not in ("+0.00 %", "-0.00 %") else "0.00 %"
+
+
+def columns(result: Result) -> list[Column]:
+    """Law (marginal), law (replayed), replay, simulation, in this order."""
+    laws = (("law, marginal rates", result.law), ("law, replayed means", result.law_replayed))
+    runs = (("replay", result.replay), ("simulation", result.simulated))
+    return [Column(name, one.step_s * 1e3, one.tokens_per_step, one.tpot_s * 1e3) for name, one in (*laws, *runs)]
+
+
+def overlap(result: Result) -> tuple[float, float] | None:
+    """T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
+    parts = result.phases[main_kind(result.phases)]
+    if "draft" in parts and "suffix" in parts:
+        return parts["draft"].wall_s, parts["suffix"].wall_s
+    return None
+
+
+def regime(result: Result) -> str:
+    """Where T_draft stands to Delta, in half a sentence; times from the cost model at the mean context."""
+    scenario = result.scenario
+    pair = overlap(result)
+    if pair is None:
+        parts = result.phases[main_kind(result.phases)]
+        if "draft" not in parts:
+            return "nothing is drafted"
+        return f"drafting a window takes {number(parts['draft'].wall_s * 1e3)} ms and nothing hides it"
+    draft, delta = (seconds * 1e3 for seconds in pair)
+    stands = f"T_draft = {number(draft)} ms"
+    if scenario.one_lane:
+        return f"{stands} is not hidden: target and draft share one device, so Δ = {number(delta)} ms adds to it"
+    if draft <= delta:
+        text = f"{stands} is hidden behind Δ = {number(delta)} ms with {number(delta - draft)} ms to spare"
+    else:
+        text = f"{stands} exceeds Δ = {number(delta)} ms, so {number(draft - delta)} ms of every step are exposed"
+    if scenario.contention > 1.0:
+        text += f" (before both slow down by {scenario.contention:g} while they share one memory)"
+    return text
+
+
+def headline(result: Result) -> str:
+    """The answer in one sentence."""
+    tpot, baseline = number(result.simulated.tpot_s * 1e3), number(result.baseline.tpot_s * 1e3)
+    if not result.scenario.strategy.window:
+        return f"{tpot} ms per token (simulation); the law of the same target says {baseline} ms."
+    speed = result.speedup
+    verdict = f"{speed:.2f} times as fast as" if speed >= 1.0 else f"slower than, at {speed:.2f} times the speed of,"
+    return f"{tpot} ms per token (simulation), {verdict} autoregressive decoding ({baseline} ms, law); {regime(result)}."
+
+
+def conditions(result: Result) -> str:
+    """What a speed-up depends on: acceptance, engines, token accounting, load."""
+    scenario = result.scenario
+    spec, requests = scenario.acceptance, scenario.requests
+    if spec.trace is not None:
+        source = f"trace {spec.trace}" + (" (stand-in from other models)" if spec.stand_in else "")
+    else:
+        source = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
+    places = {"target": scenario.target, "draft": scenario.draft}
+    held = [f"{role} {p.model.name} on {p.device.name} with {p.engine.name}" for role, p in places.items() if p]
+    return (
+        f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
+        f"Tokens counted: verified. Load: {requests.count:,} requests, {requests.concurrency} at a time, "
+        f"{requests.prompt_tokens:,} prompt and {requests.output_tokens:,} output tokens each."
+    )
+
+
+def gaps(result: Result) -> list[Gap]:
+    """From the law with marginal rates to the one with replayed means, and from there to the simulation."""
+    law, means, simulated = result.law, result.law_replayed, result.simulated
+
+    def change(new: float, old: float) -> float:
+        return (new / old - 1.0) * 100.0
+
+    steady = simulated.step_s / simulated.tokens_per_step
+    return [
+        Gap(
+            "Gap 1: law with marginal rates to law with replayed means",
+            change(means.tpot_s, law.tpot_s),
+            _why_first(result),
+            (
+                ("tokens per step", change(law.tokens_per_step, means.tokens_per_step)),
+                ("mix of step kinds", change(means.step_s, law.step_s)),
+            ),
+        ),
+        Gap(
+            "Gap 2: law with replayed means to simulation",
+            change(simulated.tpot_s, means.tpot_s),
+            _why_second(result),
+            (
+                ("mean step and tokens of a step", change(steady, means.tpot_s)),
+                ("first window and end of output", change(simulated.tpot_s, steady)),
+            ),
+        ),
+    ]
+
+
+def _why_first(result: Result) -> str:
+    spec, windows = result.scenario.acceptance, result.simulated.windows
+    if not result.scenario.strategy.window:
+        return "nothing is drafted, so acceptance plays no part"
+    if spec.trace is not None:
+        return (
+            "acceptance comes in bursts and flavours differ, so the positions that decoding visits keep another share "
+            "than all recorded positions, which the marginal rate averages"
+        )
+    if spec.cycle or spec.always is not None:
+        return "the cycle is cut where an output ends; over whole cycles both are the same"
+    return f"positions are independent here, so what is left is chance over {windows:,} windows"
+
+
+def _why_second(result: Result) -> str:
+    scenario = result.scenario
+    reasons = []
+    if scenario.durations is None:
+        reasons.append("the context grows from step to step while the law takes the mean context")
+    if scenario.strategy.window:
+        reasons.append("tokens past the end of an output are verified but not delivered")
+        if hasattr(scenario.strategy, "fallback"):
+            reasons.append("the first window of a request is drafted outside the steps")
+    if scenario.requests.concurrency > 1:
+        reasons.append("prefills hold up the others, and the batch empties at the end")
+    if scenario.one_lane and scenario.strategy.window:
+        reasons.append("target and draft share a lane, which the law does not know")
+    return "; ".join(reasons) or "nothing the law leaves out"
+
+
+def step_kinds(result: Result) -> Iterator[tuple[str, float, float]]:
+    """Name of each step kind, its share by law (marginal) and in the simulation, most frequent first."""
+    total = result.simulated.steps
+    for kind in result.phases:
+        yield kind_name(kind), result.law.kinds.get(kind, 0.0), result.simulated.kinds.get(kind, 0) / total
+
+
+def kind_name(kind: Kind) -> str:
+    """A step kind in words."""
+    counts = ((kind.verifying, "with a window"), (kind.bare, "without"), (kind.redrafts, "redrafted"))
+    held = [f"{count} {text}" for count, text in counts if count]
+    return f"{kind.name} ({', '.join(held)})" if held else kind.name
+
+
+def fallback(result: Result) -> str | None:
+    """How often no window was at hand; None for strategies that always have one."""
+    if not hasattr(result.scenario.strategy, "fallback"):
+        return None
+    simulated = result.simulated
+    rates = [_missing_per_step(result.law.kinds), _missing_per_step(simulated.kinds)]
+    return (
+        f"{simulated.missed:,} of {simulated.windows:,} verified windows ({simulated.fallback_per_step:.1%}, simulation) "
+        f"left their successor off the tree; requests in fallback per step: {rates[0]:.3f} by law (marginal rates), "
+        f"{rates[1]:.3f} in the simulation (a miss at the very end of an output costs nothing)"
+    )
+
+
+def _missing_per_step(kinds: Mapping[Kind, float] | Mapping[Kind, int]) -> float:
+    held = [(k.redrafts + (k.bare if k.name == "fallback" else 0), share) for k, share in kinds.items()]
+    return sum(missing * share for missing, share in held) / sum(share for _, share in held)

@@ -1,0 +1,163 @@
+"""Figures as SVG text, 16 cm wide; the same data gives the same bytes. The only module that draws with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from simulator.acceptance import Odds
+from simulator.run import Outcome
+from simulator.sweep_window import SweepPoint
+
+WIDTH_IN = 16 / 2.54
+BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6b6b6b"  # Okabe and Ito
+SHADE = "#e9eff5"
+LOOK: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "specsim",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+    "font.size": 9.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.6,
+}
+
+
+def window_sweep(points: Sequence[SweepPoint]) -> str:
+    """Step time and time per token against ``gamma``, the zero-slope region shaded; SVG text."""
+    with mpl.rc_context(LOOK):
+        figure = Figure(figsize=(WIDTH_IN, 6.0), layout="constrained")
+        steps, tokens = figure.subplots(2, 1, sharex=True)
+        _steps(steps, points)
+        _tokens(tokens, points)
+        steps.tick_params(labelbottom=True)
+        for axes in (steps, tokens):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.set_xlim(points[0].gamma - 0.4, points[-1].gamma + 0.4)
+            axes.set_xlabel("window γ (draft tokens)")
+            axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2, columnspacing=1.4)
+        return _svg(figure)
+
+
+def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
+    """Where T_draft reaches Delta (a straight line between points), and gamma*, the last swept window that is hidden.
+
+    The first is None where drafting never leaves its hiding place, the second where it is never hidden.
+    """
+    last = None
+    for before, point in zip([None, *points], points, strict=False):
+        if point.overlap_ms is None:
+            return None, None
+        if point.draft_ms <= point.overlap_ms:
+            last = point.gamma
+        elif before is None or before.overlap_ms is None:
+            return float(point.gamma), None
+        else:
+            spare, over = before.overlap_ms - before.draft_ms, point.draft_ms - point.overlap_ms
+            return before.gamma + (point.gamma - before.gamma) * spare / (spare + over), last
+    return None, last
+
+
+def _steps(axes: Any, points: Sequence[SweepPoint]) -> None:
+    gammas = [point.gamma for point in points]
+    main, mean = [point.main_step_ms for point in points], [point.law_step_ms for point in points]
+    differ = not np.allclose(main, mean)
+    vanilla = [(p.gamma, p.vanilla_step_ms) for p in points if p.vanilla_step_ms is not None]
+    if vanilla:
+        axes.plot(*zip(*vanilla, strict=True), ":", color=GREY, label="vanilla, law")
+    if differ:
+        axes.plot(gammas, mean, "--", color=ORANGE, label="mean step, law")
+    axes.plot(gammas, main, "-", color=BLUE, label="step without fallback, law" if differ else "step, law")
+    simulated = [(p.gamma, p.simulated_step_ms) for p in points if p.simulated_step_ms is not None]
+    if simulated:
+        label = "mean step, simulation"
+        axes.plot(*zip(*simulated, strict=True), "o", mfc="none", mec=VERMILLION, ms=5, label=label)
+    axes.set_ylabel("step time (ms)")
+    shown = [*main, *mean, *(step for _, step in simulated), *(step for _, step in vanilla)]
+    room = (max(shown) - min(shown)) or max(shown)
+    axes.set_ylim(max(0.0, min(shown) - 0.34 * room), max(shown) + 0.08 * room)
+    _zero_slope(axes, points)
+
+
+def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
+    """Shade where T_draft <= Delta, mark gamma*, name the slope behind it."""
+    end, star = crossing(points)
+    left, right = points[0].gamma - 0.4, points[-1].gamma + 0.4
+    if star is not None:
+        axes.axvspan(left, right if end is None else end, color=SHADE, lw=0, zorder=0)
+        axes.text(0.015, 0.04, "T_draft ≤ Δ: drafting is hidden", color=GREY, size=8, transform=axes.transAxes)
+    if star is not None and end is not None:
+        axes.axvline(end, color=GREY, lw=0.8)
+        near_edge = (end - left) / (right - left) > 0.7
+        place: Any = {"xytext": (-4 if near_edge else 4, 0), "ha": "right" if near_edge else "left"}
+        text = f"γ* = {star} (T_draft = Δ at {end:.1f})"
+        top = axes.get_ylim()[0] + 0.15 * (axes.get_ylim()[1] - axes.get_ylim()[0])
+        axes.annotate(text, (end, top), textcoords="offset points", size=8, va="center", **place)
+    exposed = [p for p in points if p.overlap_ms is None or p.draft_ms > p.overlap_ms]
+    if len(exposed) > 1:
+        first, last = exposed[0], exposed[-1]
+        slope = (last.draft_ms - first.draft_ms) / (last.gamma - first.gamma)
+        text = f"slope of T_draft: {slope:.3g} ms per draft token"
+        where: Any = {"xytext": (0, -12), "textcoords": "offset points", "ha": "right", "va": "top", "size": 8, "color": BLUE}
+        axes.annotate(text, (last.gamma + 0.3, last.main_step_ms), **where)
+
+
+def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
+    gammas = [point.gamma for point in points]
+    vanilla = [(p.gamma, p.vanilla_tpot_ms) for p in points if p.vanilla_tpot_ms is not None]
+    if vanilla:
+        axes.plot(*zip(*vanilla, strict=True), ":", color=GREY, label="vanilla, law")
+    law = [point.law_tpot_ms for point in points]
+    axes.plot(gammas, law, "-", color=BLUE, label="law, marginal rates")
+    replayed = [(p.gamma, p.replayed_tpot_ms) for p in points if p.replayed_tpot_ms is not None]
+    simulated = [(p.gamma, p.simulated_tpot_ms) for p in points if p.simulated_tpot_ms is not None]
+    if replayed:
+        axes.plot(*zip(*replayed, strict=True), "--", color=GREEN, label="law, replayed means")
+    if simulated:
+        axes.plot(*zip(*simulated, strict=True), "o", mfc="none", mec=VERMILLION, ms=5, label="simulation")
+    axes.set_ylabel("time per token (ms)")
+    top = max([*law, *(tpot for _, tpot in (*simulated, *replayed, *vanilla))])
+    baseline = points[0].baseline_tpot_ms
+    if baseline <= 1.1 * top:
+        axes.axhline(baseline, color=GREY, lw=1.0, ls="-.", label="autoregressive, law")
+    else:
+        note = f"autoregressive, law: {baseline:.1f} ms (above this panel)"
+        axes.text(0.985, 0.97, note, transform=axes.transAxes, ha="right", va="top", size=8, color=GREY)
+    axes.set_ylim(0.0, max(top, baseline if baseline <= 1.1 * top else 0.0) * 1.05)
+
+
+def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
+    """Share of verified windows by accepted draft tokens: simulated bars beside the law's markers; SVG text."""
+    longest = max([*outcome.accepted, len(odds.accepted) - 1 if odds else 0])
+    lengths = np.arange(longest + 1)
+    counts = np.array([outcome.accepted.get(int(length), 0) for length in lengths], dtype=float)
+    with mpl.rc_context(LOOK):
+        figure = Figure(figsize=(WIDTH_IN, 2.9), layout="constrained")
+        axes = figure.subplots()
+        mean = float(lengths @ counts / counts.sum())
+        label = f"simulation, mean {mean:.2f}"
+        axes.bar(lengths, 100 * counts / counts.sum(), width=0.7, color=BLUE, alpha=0.55, label=label)
+        if odds is not None:
+            label = f"law, {odds.source}, mean {odds.mean_accepted:.2f}"
+            law = 100 * odds.accepted
+            axes.plot(lengths[: len(law)], law, "D", mfc="white", mec=VERMILLION, mew=1.5, ms=6, label=label)
+        axes.set_xlabel("accepted draft tokens per verified window (correction or bonus not counted)")
+        axes.set_ylabel("verified windows (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+        return _svg(figure)
+
+
+def _svg(figure: Figure) -> str:
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "specsim"})
+    return text.getvalue()

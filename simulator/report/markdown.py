@@ -1,0 +1,172 @@
+"""The report as Markdown: the answer first, then how it came about, then everything that went in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import yaml
+
+from simulator.report.facts import (
+    columns,
+    conditions,
+    fallback,
+    gaps,
+    headline,
+    kind_name,
+    number,
+    percent,
+    step_kinds,
+)
+from simulator.run import Result
+from simulator.scenario import resolved
+from simulator.sweep_window import SweepPoint
+
+REPORT, SWEEP, ACCEPTED, TIMELINE, TRACE = (
+    "report.md",
+    "window_sweep.svg",
+    "accepted_lengths.svg",
+    "timeline.svg",
+    "timeline.json",
+)
+CONFIDENCES = ("measured", "calibrated", "datasheet", "published", "computed", "assumed")
+KINDS_SHOWN = 4
+
+
+def report_markdown(result: Result, sweep: Sequence[SweepPoint]) -> str:
+    """The whole report; figures by relative path, sweep figure only where there is a sweep."""
+    scenario = result.scenario
+    sections = (
+        [f"# {scenario.name}: {scenario.strategy.name}", *([scenario.about] if scenario.about else [])],
+        [f"**{headline(result)}**", conditions(result)],
+        _answers(result),
+        _time(result),
+        _fallback(result),
+        _window(result, sweep),
+        _accepted(result),
+        _timeline(result),
+        ["## Notes", "\n".join(f"- {note}" for note in result.notes)] if result.notes else [],
+        _provenance(result),
+        _scenario(result),
+        ["## Made by", f"```\n{result.command or '(the command was not recorded)'}\n```"],
+    )
+    return "\n\n".join(block for section in sections for block in section) + "\n"
+
+
+def _answers(result: Result) -> Iterator[str]:
+    found = columns(result)
+    rows = [
+        ("mean step (ms)", *(number(column.step_ms) for column in found)),
+        ("tokens per step and request", *(number(column.tokens_per_step) for column in found)),
+        ("**time per token (ms)**", *(f"**{number(column.tpot_ms)}**" for column in found)),
+        ("time per token against the simulation", *(percent((c.tpot_ms / found[-1].tpot_ms - 1) * 100) for c in found)),
+    ]
+    yield "## Law, replay and simulation"
+    yield _table(("", *(column.origin for column in found)), rows)
+    yield (
+        "Law: step over tokens, at the mean context. Replay and simulation: mean over requests of "
+        "(E2E − TTFT)/(tokens − 1). The law with replayed means is told the acceptance and the step kinds that the "
+        "simulation counted: it explains, it does not predict."
+    )
+    lines = []
+    for gap in gaps(result):
+        parts = ", ".join(f"{name} {percent(share)}" for name, share in gap.parts)
+        lines.append(f"- **{gap.title}: {percent(gap.percent)}** ({parts}). Why: {gap.why}.")
+    yield "\n".join(lines)
+    yield f"Law: {result.law.source}. Relation of the law to the process: {result.law.relation}."
+
+
+def _time(result: Result) -> Iterator[str]:
+    yield "## Where the time goes"
+    kinds = list(result.phases)
+    split = any(phase.busy for parts in result.phases.values() for phase in parts.values())
+    rows = []
+    for kind in kinds[:KINDS_SHOWN]:
+        for index, (name, phase) in enumerate(result.phases[kind].items()):
+            row = [kind_name(kind) if not index else "", name, number(phase.wall_s * 1e3)]
+            if split:
+                for use in ("compute", "collectives", "host"):
+                    held = [seconds for lane, seconds in phase.busy.items() if lane.endswith(f" {use}")]
+                    row.append(number(sum(held) * 1e3) if held else "–")
+            rows.append(row)
+    yield _table(("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split)), rows)
+    origin = "Origin: the cost model at the mean context" if split else "Origin: stated in the scenario, with no split"
+    origin += "; draft and suffix run side by side" if any("suffix" in parts for parts in result.phases.values()) else ""
+    left = len(kinds) - KINDS_SHOWN
+    yield f"{origin}." + (f" {left} rarer step kinds are left out here." if left > 0 else "")
+    shares = [(name, f"{law:.1%}", f"{run:.1%}") for name, law, run in step_kinds(result)]
+    yield _table(("step kind", "share by law (marginal rates)", "share in the simulation"), shares)
+    busy = [(lane, f"{share:.1%}") for lane, share in result.busy.items()]
+    yield _table(("lane", "busy share of the whole run (simulation)"), busy)
+
+
+def _fallback(result: Result) -> Iterator[str]:
+    if text := fallback(result):
+        yield "## Fallback"
+        yield f"{text}."
+
+
+def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
+    if not sweep:
+        return
+    yield "## Which window"
+    yield f"![Step time and time per token against the window]({SWEEP})"
+    best = min(sweep, key=lambda point: point.law_tpot_ms)
+    text = f"Best window by law (marginal rates): γ = {best.gamma} with {number(best.law_tpot_ms)} ms per token"
+    tried = {point.gamma: point.simulated_tpot_ms for point in sweep if point.simulated_tpot_ms is not None}
+    if tried:
+        gamma = min(tried, key=lambda known: tried[known])
+        count = max(point.simulated_requests for point in sweep)
+        text += f"; by simulation ({count} requests for each window): γ = {gamma} with {number(tried[gamma])} ms"
+    yield f"{text}. This scenario runs γ = {result.scenario.strategy.window}."
+    given = result.scenario.durations
+    if given and given.draft_ms is not None:
+        yield (
+            f"The stated draft_ms of {number(given.draft_ms)} ms is for γ = {result.scenario.strategy.window}; other windows "
+            "are taken in proportion to their internal draft steps, and the stated target time as the same for all."
+        )
+
+
+def _accepted(result: Result) -> Iterator[str]:
+    if result.simulated.accepted:
+        yield "## How many draft tokens are kept"
+        yield f"![Accepted draft tokens per verified window]({ACCEPTED})"
+        yield "Bars: simulation. Markers: law with marginal rates, as if positions were independent."
+
+
+def _timeline(result: Result) -> Iterator[str]:
+    yield "## A few steps"
+    yield f"![Timeline of a few steps]({TIMELINE})"
+    yield (
+        f"Origin: simulation; chosen to show as many different spans as possible, so not typical shares. "
+        f"[{TRACE}]({TRACE}) opens in [Perfetto](https://ui.perfetto.dev)."
+    )
+
+
+def _provenance(result: Result) -> Iterator[str]:
+    yield "## Where the numbers come from"
+    entries = result.provenance()
+    if not entries:
+        yield "No number with a source went in: durations and rates are stated in the scenario."
+        return
+    counts = Counter(str(entry["confidence"]) for entry in entries)
+    order = [name for name in CONFIDENCES if name in counts]
+    yield f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + "."
+    ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
+    rows = [(e["confidence"], f"`{e['parameter']}`", f"{e['value']:g}", e["source"]) for e in ranked]
+    yield _table(("confidence", "parameter", "value", "source"), rows)
+
+
+def _scenario(result: Result) -> Iterator[str]:
+    text = yaml.safe_dump(resolved(result.scenario), sort_keys=False, allow_unicode=True, width=110)
+    yield "## The scenario, resolved"
+    yield f"<details><summary>{result.scenario.name}, every default and every file filled in</summary>"
+    yield f"```yaml\n{text}```"
+    yield "</details>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    def line(cells: Iterable[object]) -> str:
+        return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    return "\n".join([line(head), line("---" for _ in head), *map(line, rows)])

@@ -1,0 +1,69 @@
+"""A report folder, all of it or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from simulator.acceptance import Odds
+from simulator.report import figures
+from simulator.report.facts import regime
+from simulator.report.markdown import ACCEPTED, REPORT, SWEEP, TIMELINE, TRACE, report_markdown
+from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
+from simulator.run import Result
+from simulator.schema import BadInput, Fault
+from simulator.sweep_window import SweepPoint
+
+OURS = {REPORT, SWEEP, ACCEPTED, TIMELINE, TRACE}
+
+
+def write(result: Result, sweep: Sequence[SweepPoint], odds: Odds | None, folder: Path) -> list[Path]:
+    """Write the report into ``folder``, which appears only when complete; the files in it.
+
+    A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
+    """
+    folder = folder.resolve()
+    _check(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+        new, old = Path(name) / "new", Path(name) / "old"
+        new.mkdir()
+        for file, text in _files(result, sweep, odds):
+            (new / file).write_text(text, "utf-8")
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+    return sorted(folder.iterdir())
+
+
+def _check(folder: Path) -> None:
+    if not folder.exists():
+        return
+    here = (str(folder), 0, 0)
+    if not folder.is_dir():
+        raise BadInput([Fault(here, "", "is a file; expected the folder of a report, or a name that is free")])
+    held = {path.name for path in folder.iterdir()}
+    if REPORT not in held:
+        message = f"is there already and holds no {REPORT}, so it is no report to replace; choose another folder"
+        raise BadInput([Fault(here, "", message)])
+    if strangers := sorted(held - OURS):
+        message = f"holds '{strangers[0]}', which is no part of a report and would be lost; move it or choose another folder"
+        raise BadInput([Fault(here, "", message)])
+
+
+def _files(result: Result, sweep: Sequence[SweepPoint], odds: Odds | None) -> Iterator[tuple[str, str]]:
+    yield REPORT, report_markdown(result, sweep)
+    if sweep:
+        yield SWEEP, figures.window_sweep(sweep)
+    if result.simulated.accepted:
+        yield ACCEPTED, figures.accepted_lengths(result.simulated, odds)
+    caption = f"{result.scenario.strategy.equation}. Here {regime(result)}."
+    yield TIMELINE, timeline_svg(result.spans, steady_window(result.spans), caption)
+    yield TRACE, json.dumps(chrome_trace(result.spans), separators=(",", ":")) + "\n"

@@ -1,0 +1,132 @@
+"""The window sweep: what a step and a token cost as ``gamma`` grows, by law and by simulation.
+
+    step |            ____/   slope: draft time per token
+         |___________/
+         +-----------+------- gamma
+                   gamma*     T_draft = Delta
+
+Below gamma* drafting hides behind the target's remaining layers (Mirror-SD: the zero-slope region).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simulator import run
+from simulator.acceptance import Acceptance
+from simulator.cost import Given
+from simulator.scenario import Loaded, Scenario
+from simulator.strategies.protocol import Kind
+from simulator.strategies.vanilla_sd import VanillaSD
+
+SWEEP_REQUESTS = 48
+"""Requests simulated at one window length, or two full batches where that is more."""
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One window length ``gamma``; times in milliseconds, None where not asked for or not defined."""
+
+    gamma: int
+    law_step_ms: float
+    """Mean step over all step kinds, marginal rates."""
+    law_tpot_ms: float
+    main_step_ms: float
+    """The law of the main step kind alone: no fallback in it."""
+    draft_ms: float
+    """T_draft of the main step kind."""
+    overlap_ms: float | None
+    """Delta, the target's time that drafting can hide behind."""
+    baseline_tpot_ms: float
+    """Autoregressive decoding on the same target."""
+    vanilla_step_ms: float | None = None
+    """Law of vanilla speculative decoding with the same window, drafter and hardware."""
+    vanilla_tpot_ms: float | None = None
+    simulated_requests: int = 0
+    simulated_step_ms: float | None = None
+    simulated_tpot_ms: float | None = None
+    replayed_tpot_ms: float | None = None
+    """Law with the acceptance and step kinds that the simulation counted."""
+
+
+def window_sweep(loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[int] = ()) -> list[SweepPoint]:
+    """Law at every one of ``gammas``, simulation where also in ``simulate_at``; empty without a ``gamma``.
+
+    A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its own ``gamma``; other windows
+    take it in proportion to their internal draft steps.
+    """
+    if "gamma" not in type(loaded.scenario.strategy).model_fields:
+        return []
+    acceptance = loaded.acceptance()
+    return [_point(_at(loaded, gamma), acceptance, gamma in simulate_at) for gamma in sorted(set(gammas))]
+
+
+def gammas_to_show(loaded: Loaded, most: int = 40) -> range:
+    """Windows from 1 to well past both the scenario's own and gamma*, but not above ``most``."""
+    own = loaded.scenario.strategy.window
+    hidden = own
+    for point in window_sweep(loaded, range(1, most + 1)):
+        if point.overlap_ms is None or point.draft_ms > point.overlap_ms:
+            break
+        hidden = max(own, point.gamma)
+    return range(1, min(most, max(8, round(1.6 * hidden), own + 2)) + 1)
+
+
+def main_kind(kinds: Iterable[Kind]) -> Kind:
+    """The step that the paper's equation is about: every request has its window at hand."""
+    return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying))
+
+
+def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> SweepPoint:
+    strategy, law = scenario.strategy, run.law(scenario, acceptance)
+    kind = main_kind(law.kinds)
+    durations = strategy.durations(scenario.cost, kind, strategy.rows(kind, scenario.mean_context))
+    named: Mapping[str, float] = durations._asdict()
+    point = SweepPoint(
+        gamma=strategy.window,
+        law_step_ms=law.step_s * 1e3,
+        law_tpot_ms=law.tpot_s * 1e3,
+        main_step_ms=float(strategy.step_seconds(durations, kind)) * 1e3,
+        draft_ms=named.get("draft", 0.0) * 1e3,
+        overlap_ms=named["suffix"] * 1e3 if "suffix" in named else None,
+        baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
+    )
+    if strategy.name != "vanilla_sd" and hasattr(strategy, "drafter"):
+        vanilla = run.law(_with(scenario, strategy=VanillaSD(gamma=strategy.window, drafter=strategy.drafter)), acceptance)
+        point = replace(point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3)
+    if simulated:
+        outcome, _ = run.simulate(scenario, acceptance)
+        point = replace(
+            point,
+            simulated_requests=scenario.requests.count,
+            simulated_step_ms=outcome.step_s * 1e3,
+            simulated_tpot_ms=outcome.tpot_s * 1e3,
+            replayed_tpot_ms=run.law_from(scenario, outcome).tpot_s * 1e3,
+        )
+    return point
+
+
+def _at(loaded: Loaded, gamma: int) -> Scenario:
+    scenario = loaded.scenario
+    requests = scenario.requests
+    count = min(requests.count, max(SWEEP_REQUESTS, 2 * requests.concurrency))
+    changed = loaded.change(gamma=gamma).scenario
+    updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
+    if scenario.durations:
+        scale = changed.strategy.window_steps / scenario.strategy.window_steps
+        updates["durations"] = Given(**dict(_scaled(scenario.durations, scale)))
+    return _with(changed, **updates)
+
+
+def _scaled(given: Given, scale: float) -> Iterator[tuple[str, Any]]:
+    for name in given.model_fields_set:
+        value = getattr(given, name)
+        yield name, value * scale if name in ("draft_ms", "redraft_ms") and value is not None else value
+
+
+def _with(scenario: Scenario, **updates: Any) -> Scenario:
+    """A copy that has computed nothing yet: ``model_copy`` would keep the cost of the old fields."""
+    held = {name: getattr(scenario, name) for name in type(scenario).model_fields}
+    return type(scenario)(**held | updates)

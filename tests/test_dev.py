@@ -1,0 +1,188 @@
+"""dev.py: when it sets up, what it hands on, and that it runs on nothing but the standard library."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import dev
+
+PYTEST = ("pytest", "-n", "2", "--dist", "loadgroup")
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A project of its own for dev.py, the steps of setting it up that it ran, and the step that fails."""
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    for name, value in {"ROOT": tmp_path, "PROJECT": tmp_path / "pyproject.toml", "VENV": tmp_path / ".venv"}.items():
+        monkeypatch.setattr(dev, name, value)
+    monkeypatch.setattr(dev, "STAMP", dev.VENV / "made-from")
+    state = SimpleNamespace(ran=[], fails=None)
+
+    def quietly(*command, hint):
+        step = "venv" if "venv" in command else "install" if "install" in command else "check"
+        if step == state.fails:
+            raise SystemExit(7)
+        state.ran.append(step)
+        dev.VENV.mkdir(exist_ok=True)
+
+    monkeypatch.setattr(dev, "quietly", quietly)
+    return state
+
+
+def ran(checkout):
+    """What a setup runs now."""
+    checkout.ran = []
+    dev.setup()
+    return checkout.ran
+
+
+def test_setup_does_nothing_the_second_time(checkout, capsys):
+    assert ran(checkout) == ["check", "venv", "install"]
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert ran(checkout) == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_setup_updates_after_a_change_of_pyproject(checkout):
+    dev.setup()
+    dev.PROJECT.write_text("[project]\nname = 'x'\n")
+    assert ran(checkout) == ["check", "install"]
+    assert ran(checkout) == []
+
+
+@pytest.mark.parametrize("what", ["version_info", "base_prefix"])
+def test_setup_starts_over_for_another_python(checkout, monkeypatch, what):
+    dev.setup()
+    monkeypatch.setattr(sys, what, {"version_info": (3, 99, 0), "base_prefix": "/elsewhere"}[what])
+    assert ran(checkout) == ["check", "venv", "install"]
+
+
+def test_setup_starts_over_in_a_moved_checkout(checkout, monkeypatch, tmp_path):
+    dev.setup()
+    monkeypatch.setattr(dev, "ROOT", tmp_path / "moved")
+    assert ran(checkout) == ["check", "venv", "install"]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_setup_starts_over_after_an_interruption(checkout, changed):
+    if changed:
+        dev.setup()
+        dev.PROJECT.write_text("[project]\nname = 'x'\n")
+    checkout.fails = "install"
+    with pytest.raises(SystemExit, match="7"):
+        dev.setup()
+    checkout.fails = None
+    assert ran(checkout) == ["check", "venv", "install"]
+    assert ran(checkout) == []
+
+
+def test_setup_without_pip_leaves_the_environment_alone(checkout):
+    dev.setup()
+    before = dev.STAMP.read_text()
+    dev.PROJECT.write_text("[project]\nname = 'x'\n")
+    checkout.fails = "check"
+    with pytest.raises(SystemExit):
+        dev.setup()
+    assert dev.STAMP.read_text() == before
+
+
+def test_quietly_is_silent_unless_it_fails(capfd):
+    dev.quietly(sys.executable, "-c", "print('noise')", hint="do this")
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(SystemExit) as end:
+        dev.quietly(sys.executable, "-c", "print('cause'); exit(5)", hint="do this")
+    assert end.value.code == 5
+    assert capfd.readouterr() == ("", "cause\ndev.py: do this\n")
+
+
+def test_call_hands_on_exit_codes_and_signals(monkeypatch):
+    monkeypatch.setattr(dev, "VENV", Path(sys.executable).parent.parent)
+    python = Path(sys.executable).name
+    assert dev.call(python, "-c", "") == 0
+    assert dev.call(python, "-c", "exit(3)") == 3
+    assert dev.call(python, "-c", "import os; os.kill(os.getpid(), 15)") == 128 + 15
+
+
+@pytest.mark.parametrize(
+    ("argv", "calls"),
+    [
+        (["setup"], []),
+        (["test"], [(*PYTEST, "-m", "not full")]),
+        (["test", "-k", "model or cost", "-x"], [(*PYTEST, "-m", "not full", "-k", "model or cost", "-x")]),
+        (["test", "--full", "tests/test_dev.py"], [(*PYTEST, "tests/test_dev.py")]),
+        (["lint"], [("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)]),
+    ],
+)
+def test_verbs_set_up_and_call_tools(monkeypatch, argv, calls):
+    done = []
+    monkeypatch.setattr(dev, "setup", lambda: done.append("setup"))
+    monkeypatch.setattr(dev, "call", lambda *command, cwd=None: done.append(command) or 0)
+    assert dev.main(argv) == 0
+    assert done == ["setup", *calls]
+
+
+def test_lint_runs_every_check_and_fails_with_any(monkeypatch):
+    codes = {"ruff": 1, "mypy": 0}
+    done = []
+    monkeypatch.setattr(dev, "setup", lambda: None)
+    monkeypatch.setattr(dev, "call", lambda tool, *args: done.append(tool) or codes[tool])
+    assert dev.main(["lint"]) == 1
+    assert done == ["ruff", "ruff", "mypy"]
+
+
+def test_demo_writes_into_the_checkout_from_anywhere(monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dev, "call", lambda *command, cwd: calls.append((command, cwd)) or 0)
+    assert dev.demo() == 0
+    ((command, cwd),) = calls
+    assert (cwd / command[-1]).resolve() == dev.ROOT / "reports" / dev.DEMO
+
+
+def test_bench_runs_the_benchmarks_alone(checkout, monkeypatch):
+    calls = []
+    monkeypatch.setattr(dev, "call", lambda *command: calls.append(command) or 0)
+    assert dev.bench() == 0
+    (dev.ROOT / "benchmarks").mkdir()
+    for name in ("bench_b.py", "bench_a.py", "fit.py"):
+        (dev.ROOT / "benchmarks" / name).touch()
+    assert dev.bench() == 0
+    assert [Path(file).name for _, file in calls] == ["bench_a.py", "bench_b.py"]
+
+
+def test_other_verbs_take_no_arguments(monkeypatch, capsys):
+    monkeypatch.setattr(dev, "setup", lambda: pytest.fail("set up before reading the command line"))
+    with pytest.raises(SystemExit, match="2"):
+        dev.main(["lint", "--fix"])
+    assert "lint takes no --fix" in capsys.readouterr().err
+
+
+def test_an_old_python_is_told_so(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    assert dev.main(["setup"]) == 1
+    assert "needs Python 3.11" in capsys.readouterr().err
+
+
+def test_nothing_but_the_standard_library():
+    tree = ast.parse(Path(dev.__file__).read_text(), feature_version=(3, 8))  # an old Python must get to say its line
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.name if isinstance(node, ast.Import) else node.module for node in imports for alias in node.names}
+    assert names <= sys.stdlib_module_names | {"__future__"}
+
+
+def test_a_second_setup_is_quick(checkout):
+    script = Path(dev.__file__).read_text()
+    (dev.ROOT / "dev.py").write_text(script)
+    dev.setup()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "dev.py", "setup"], cwd=dev.ROOT, capture_output=True, check=True)
+        times.append(time.perf_counter() - start)
+        assert (done.stdout, done.stderr) == (b"", b"")
+    assert min(times) < 1  # 0.06 s on an idle machine

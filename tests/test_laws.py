@@ -1,0 +1,216 @@
+"""Law against timeline, for every strategy there is: with deterministic acceptance they agree to 1e-9."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.acceptance import Cycle, Odds, Rates
+from simulator.cost import Given, GivenCost
+from simulator.drafters import StreamingDrafter
+from simulator.serving.closed_loop import ClosedLoop, Requests
+from simulator.strategies import Strategy, strategies
+from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
+from simulator.strategies.protocol import Kind, Lanes, Law
+from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.world import World
+
+milliseconds = st.floats(min_value=0.01, max_value=500.0)
+given_durations = st.builds(
+    Given,
+    prefix_ms=milliseconds,
+    suffix_ms=milliseconds,
+    draft_ms=milliseconds,
+    redraft_ms=milliseconds,
+    rv_ee_ms=st.floats(0.0, 5.0),
+    rv_fv_ms=st.floats(0.0, 5.0),
+)
+windows = st.integers(1, 9)
+any_strategy = st.one_of(
+    st.just(strategies()["autoregressive"]()),
+    st.builds(VanillaSD, gamma=windows),
+    st.builds(
+        MirrorSD,
+        gamma=windows,
+        message=st.sampled_from(["per_position", "first_position"]),
+        fallback=st.sampled_from(["redraft", "undrafted"]),
+        others=st.sampled_from(["wait", "proceed"]),
+        drafter=st.builds(StreamingDrafter, streams=st.integers(1, 3)),
+    ),
+)
+
+
+def play(strategy: Strategy, acceptance: Any, cost: GivenCost, requests: Requests) -> tuple[ClosedLoop, World]:
+    world = World()
+    if cost.contention > 1.0:
+        world.share_memory(("target", "draft"), cost.contention)
+    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("channel"))
+    loop = ClosedLoop(strategy, acceptance, strategy.exit(None), requests, cost)
+    world.environment.process(loop.run(world, lanes))
+    world.environment.run()
+    return loop, world
+
+
+def agree(law: Law, loop: ClosedLoop) -> None:
+    tally = loop.tally
+    steps = sum(tally.steps.values())
+    assert tally.step_seconds / steps == pytest.approx(law.step_s, rel=1e-9)
+    assert tally.committed / tally.request_steps == pytest.approx(law.tokens_per_step, rel=1e-9)
+
+
+def test_all_strategies_are_exercised_here() -> None:
+    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd"}
+
+
+@given(any_strategy, given_durations, st.integers(0, 9), st.booleans(), st.sampled_from([1, 8]))
+def test_law_and_simulation_agree_with_constant_acceptance(
+    strategy: Strategy, durations: Given, accepted: int, off_exit: bool, batch: int
+) -> None:
+    """Two runs of different length differ by whole cycles of steady steps; the first step, whose window
+    is always at hand, drops out.
+    """
+    acceptance = Cycle((accepted,), (off_exit,))
+    cost = GivenCost(durations, strategy.window_steps)
+    law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100)
+    if any(share < 1.0 for share in law.kinds.values()):
+        law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100, in_lockstep(strategy, batch))
+    window = min(accepted, strategy.window) + 1
+    cycle = 2 * window * (window + 1)
+    short, long = (
+        play(strategy, acceptance, cost, Requests(concurrency=batch, count=batch, output_tokens=1 + cycle * turns))[0].tally
+        for turns in (1, 3)
+    )
+    steps = sum(long.steps.values()) - sum(short.steps.values())
+    assert (long.step_seconds - short.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
+    assert (long.committed - short.committed) / (steps * batch) == pytest.approx(law.tokens_per_step, rel=1e-9)
+
+
+def in_lockstep(strategy: Strategy, batch: int) -> dict[Kind, float]:
+    """Equal requests lose their window together and find it together: the two kinds take turns."""
+    assert isinstance(strategy, MirrorSD)
+    return {strategy.kind_of(batch, 0): 0.5, strategy.kind_of(0, batch): 0.5}
+
+
+@given(given_durations, windows, st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8))
+def test_law_and_simulation_agree_over_a_cycle_with_fallbacks(
+    durations: Given, gamma: int, cycle: list[tuple[int, bool]]
+) -> None:
+    """One request; the kind of a step is set by the verdict before, so the cycle is played from its second turn on."""
+    strategy = MirrorSD(gamma=gamma)
+    acceptance = Cycle(tuple(a for a, _ in cycle), tuple(off for _, off in cycle))
+    cost = GivenCost(durations, strategy.window_steps)
+    law = strategy.law(cost, lambda g: acceptance.odds(g, None), 1, 100)
+    tokens = sum(min(a, gamma) + 1 for a, _ in cycle)
+    once, twice = (
+        play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + tokens * turns))[0].tally for turns in (1, 2)
+    )
+    steps = sum(twice.steps.values()) - sum(once.steps.values())
+    assert steps == len(cycle)
+    assert (twice.step_seconds - once.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
+    assert (twice.committed - once.committed) / steps == pytest.approx(law.tokens_per_step, rel=1e-9)
+
+
+class Staggered(Cycle):
+    """The same cycle, each request one turn further on: exactly one of eight requests is off the tree at a time."""
+
+    def cursor(self, request: int, exit: Any) -> Any:
+        cursor = super().cursor(request, exit)
+        cursor.turn = request
+        return cursor
+
+
+@given(given_durations, windows, st.integers(0, 9), st.sampled_from(["wait", "proceed", "undrafted"]))
+def test_eight_requests_with_one_in_fallback(durations: Given, gamma: int, accepted: int, switch: str) -> None:
+    """What the seven others do is the explicit switch: wait for the redraft, step on, or carry a bare token along."""
+    strategy = MirrorSD(
+        gamma=gamma,
+        fallback="undrafted" if switch == "undrafted" else "redraft",
+        others="proceed" if switch == "proceed" else "wait",
+    )
+    acceptance = Staggered((accepted,), (True,) + (False,) * 7)
+    cost = GivenCost(durations, strategy.window_steps)
+    loop, _ = play(
+        strategy, acceptance, cost, Requests(concurrency=8, count=8, output_tokens=1 + 8 * (min(accepted, gamma) + 1))
+    )
+    kind = {
+        "wait": Kind("fallback", 8, redrafts=1),
+        "proceed": Kind("fallback", 7, redrafts=1),
+        "undrafted": Kind("fallback", 7, bare=1),
+    }[switch]
+    assert loop.tally.steps[kind] >= 7
+    t = strategy.durations(cost, kind, strategy.rows(kind, 100))
+    late = {"wait": t.redraft, "proceed": 0.0, "undrafted": 0.0}[switch]
+    start = max(0.0, t.redraft - t.prefix - t.rv_ee) if switch == "proceed" else 0.0
+    expected = late + t.prefix + t.rv_ee + max(t.suffix, start + t.draft) + t.rv_fv
+    assert float(strategy.step_seconds(t, kind)) == pytest.approx(expected, rel=1e-12)
+    law = strategy.law(cost, lambda g: acceptance.odds(g, None), 8, 100, {kind: 1.0})
+    window = min(accepted, gamma) + 1
+    tokens = {"wait": 8 * window, "proceed": 7 * window, "undrafted": 7 * window + 1}[switch]
+    assert law.tokens_per_step == pytest.approx(tokens / 8)
+
+
+@given(given_durations, st.floats(1.0, 2.0))
+def test_contention_is_the_same_term_in_law_and_simulation(durations: Given, slowdown: float) -> None:
+    strategy, acceptance = MirrorSD(gamma=4), Cycle((3,))
+    cost = GivenCost(durations, strategy.window_steps, slowdown)
+    loop, _ = play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + 4 * 10))
+    agree(strategy.law(cost, lambda g: acceptance.odds(g, None), 1, 100), loop)
+
+
+@given(given_durations)
+def test_the_two_regimes_of_the_mirror_law(durations: Given) -> None:
+    """MSD-3: hidden and exposed draft; the step saves min(Delta, T_d) - T_rv and never gains more than 1 + Delta/T_target."""
+    t = MirrorSD(gamma=4).durations(GivenCost(durations, 4), Kind("reuse", 1), MirrorSD().rows(Kind("reuse", 1), 10))
+    mirror = float(MirrorSD().step_seconds(t, Kind("reuse", 1)))
+    target, rv = t.prefix + t.suffix, t.rv_ee + t.rv_fv
+    serial = target + t.draft
+    regime = target + rv if t.draft <= t.suffix else t.prefix + t.draft + rv
+    assert mirror == pytest.approx(regime, rel=1e-12)
+    assert serial - mirror == pytest.approx(min(t.suffix, t.draft) - rv, abs=1e-12)
+    assert serial / mirror <= 1 + t.suffix / target + 1e-12
+    assert mirror == pytest.approx(target + rv + float(exposed_draft(t)), rel=1e-12)
+
+
+@given(st.floats(0.05, 0.98), windows, st.floats(0.0, 1.0))
+def test_stated_rates_are_what_the_odds_say(alpha: float, gamma: int, spare: float) -> None:
+    """E[A] = a (1 - a^gamma)/(1 - a), and per position the fallback bound holds with equality (MSD-8)."""
+    overlap = alpha + (1 - alpha) * spare
+    odds = Rates((alpha,), overlap).odds(gamma, None)
+    assert odds.accepted.sum() == pytest.approx(1.0)
+    assert odds.mean_accepted == pytest.approx(alpha * (1 - alpha**gamma) / (1 - alpha))
+    assert MirrorSD(gamma=1, bonus_on_full_accept=False).miss(Rates((alpha,), overlap).odds(1, None)) == pytest.approx(
+        1 - overlap
+    )
+    assert MirrorSD(gamma=gamma).miss(odds) <= 1.0 + 1e-12
+
+
+def test_random_acceptance_meets_its_odds() -> None:
+    """The law of independent requests, B = 4, against 40,000 drawn windows: within 1 %."""
+    strategy, acceptance = MirrorSD(gamma=5), Rates((0.75,), 0.9, seed=3)
+    cost = GivenCost(Given(prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1), 5)
+    for options in ({}, {"fallback": "undrafted"}, {"others": "proceed"}, {"message": "first_position"}):
+        strategy = MirrorSD(gamma=5, **options)
+        loop, _ = play(strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=3_000))
+        law = strategy.law(cost, lambda g: acceptance.odds(g, None), 4, 100)
+        steps = sum(loop.tally.steps.values())
+        assert loop.tally.step_seconds / steps == pytest.approx(law.step_s, rel=0.01)
+        assert loop.tally.committed / loop.tally.request_steps == pytest.approx(law.tokens_per_step, rel=0.01)
+
+
+def test_a_law_is_the_same_expression_for_numbers_and_for_grids() -> None:
+    draft = np.linspace(0, 40, 9)
+    t = MirrorSD.named(18.0, 0.05, 18.0, draft, 0.05)
+    whole = MirrorSD().step_seconds(t, Kind("reuse", 1))
+    single = [float(MirrorSD().step_seconds(t._replace(draft=one), Kind("reuse", 1))) for one in draft]
+    assert whole.tolist() == single
+
+
+def test_odds_of_a_cycle_are_shares() -> None:
+    odds = Cycle((7, 3, 0, 5), (True, False)).odds(5, None)
+    assert odds.accepted.tolist() == [0.25, 0, 0, 0.25, 0, 0.5]
+    assert odds.off_exit.tolist() == [0.25, 0, 0, 0, 0, 0.25]
+    assert isinstance(odds, Odds)
