@@ -108,7 +108,9 @@ class Catalogue:
             else:
                 other = read(path, shown(path))
             other.data.setdefault("name", path.stem)
+            mention = document.place(where)
             document.graft(where, other)
+            document.mentions[where] = mention
 
 
 def _references(data: dict[str, object], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:

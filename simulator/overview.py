@@ -10,9 +10,9 @@ from simulator.catalogue import FOLDERS, Catalogue, shown
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
 from simulator.model import ModelSpec
-from simulator.schema import BadInput, Fault, did_you_mean, read, validate
+from simulator.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
 
-MODELS = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
+MODELS: dict[str, type[Frozen]] = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
 
 
 class Details(NamedTuple):
@@ -107,7 +107,8 @@ def json_schema(kind: str) -> dict[str, Any]:
     from simulator.catalogue import REFERENCES
     from simulator.scenario import Scenario
 
-    found: dict[str, Any] = (Scenario if kind == "scenario" else MODELS[kind]).model_json_schema()
+    model = Scenario if kind == "scenario" else MODELS[kind]
+    found: dict[str, Any] = model.model_json_schema()
     for part in (found, *found.get("$defs", {}).values()):
         for field, target in REFERENCES.items():
             if kind == "scenario" and field in part.get("properties", {}):

@@ -69,6 +69,8 @@ class Result:
     """With the acceptance and the step kinds that the simulation counted: not a prediction of them."""
     replay: Outcome
     simulated: Outcome
+    odds: Odds
+    """Of one verified window, from marginal rates."""
     baseline: Law
     """Autoregressive decoding on the same target."""
     phases: Mapping[Kind, Mapping[str, Phase]]
@@ -107,6 +109,7 @@ def run(loaded: Loaded, command: str = "") -> Result:
         law_replayed=law_from(scenario, simulated),
         replay=replayed,
         simulated=simulated,
+        odds=acceptance.odds(scenario.schedule.window, scenario.exit),
         baseline=baseline(scenario),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,

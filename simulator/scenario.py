@@ -128,6 +128,10 @@ class Scenario(Frozen):
             raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
         return HardwareCost(self.target, self.draft, self.channel, self.contention)
 
+    def replace(self, **updates: Any) -> Scenario:
+        """A copy that has computed nothing yet; ``model_copy`` would keep the cost and schedule of the old fields."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | updates)
+
     @property
     def mean_context(self) -> int:
         """Cached tokens halfway through the output, at which the law takes its durations."""
@@ -155,10 +159,13 @@ class Loaded:
         return Rates(tuple(rates), spec.overlap, seed)
 
     def change(self, **updates: Any) -> Loaded:
-        """The same with fields of the strategy replaced."""
+        """The same with fields of the strategy replaced, checked like the file."""
         strategy = self.scenario.strategy
-        changed = type(strategy).model_validate(strategy.model_dump() | updates)
-        return Loaded(scenario=self.scenario.model_copy(update={"strategy": changed}), trace=self.trace, document=self.document)
+        return self.replace(strategy=type(strategy).model_validate(strategy.model_dump() | updates))
+
+    def replace(self, **updates: Any) -> Loaded:
+        """The same with whole fields of the scenario replaced."""
+        return Loaded(self.scenario.replace(**updates), self.trace, self.document)
 
 
 def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:
@@ -178,9 +185,9 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
     faults = list(_faults(scenario, document))
     if faults:
         raise BadInput(faults)
-    trace = _trace(scenario, document, catalogue)
     _check_memory(scenario, document)
-    return Loaded(scenario=scenario, trace=trace, document=document)
+    trace = _trace(scenario, document, catalogue)
+    return Loaded(scenario, trace, document)
 
 
 def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -218,7 +225,10 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
         return None
     where = ("acceptance", "trace")
     path = catalogue.path("trace", spec.trace, document, where)
-    trace = read_trace(path)
+    try:
+        trace = read_trace(path)
+    except BadInput as error:
+        raise BadInput([document.fault(where, f"{shown(path)} {fault.message}") for fault in error.faults]) from error
     size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
     if size != trace.vocabulary and not spec.stand_in:
         message = (
@@ -253,7 +263,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
             remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
             parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in roles)
             message = f"{parts} does not fit {place.device.name} with {limit:g} GB; {remedy}"
-            raise Infeasible([document.fault((role, "device"), message)])
+            raise Infeasible([document.fault((role, "tensor_parallel"), message)])
 
 
 def resolved(scenario: Scenario) -> dict[str, Any]:

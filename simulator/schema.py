@@ -122,6 +122,8 @@ class Document:
 
     data: Any
     places: dict[Path_, Place] = field(default_factory=dict)
+    mentions: dict[Path_, Place] = field(default_factory=dict)
+    """Where a file now in place was named."""
 
     def place(self, path: Path_) -> Place:
         """The place of ``path``, or of the nearest thing around it that was written down."""
@@ -131,7 +133,7 @@ class Document:
 
     def fault(self, path: Path_, message: str) -> Fault:
         """A fault about the value at ``path``."""
-        return Fault(self.place(path), ".".join(map(str, path)), message)
+        return Fault(self.mentions.get(path) or self.place(path), ".".join(map(str, path)), message)
 
     def get(self, path: Path_) -> Any:
         """The value at ``path``, None where there is none."""
@@ -148,9 +150,14 @@ class Document:
         for key in path[:-1]:
             parent = parent[key]
         parent[path[-1]] = other.data
+        self._forget_mentions(path)
         for old in [known for known in self.places if known[: len(path)] == path]:
             del self.places[old]
         self.places |= {path + inner: place for inner, place in other.places.items()}
+
+    def _forget_mentions(self, path: Path_) -> None:
+        for old in [known for known in self.mentions if known[: len(path)] == path]:
+            del self.mentions[old]
 
     def merge(self, other: Document, path: Path_ = ()) -> None:
         """Lay ``other`` over this document: mappings merge, everything else is replaced.
@@ -185,6 +192,7 @@ class Document:
         if sourced and not isinstance(value, dict):
             value = {"value": value, "source": "set on the command line", "confidence": "assumed"}
         parent[path[-1]] = value
+        self._forget_mentions(path)
         for old in [known for known in self.places if known[: len(path)] == path]:
             del self.places[old]
         self.places[path] = place

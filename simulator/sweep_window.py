@@ -51,8 +51,12 @@ class SweepPoint:
     """Law with the acceptance and step kinds that the simulation counted."""
 
 
-def window_sweep(loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[int] = ()) -> list[SweepPoint]:
+def window_sweep(
+    loaded: Loaded, gammas: Iterable[int] | None = None, simulate_at: Collection[int] | None = None
+) -> list[SweepPoint]:
     """Law at every one of ``gammas``, simulation where also in ``simulate_at``; empty without a ``gamma``.
+
+    The default of both is :func:`gammas_to_show`: everywhere worth a look.
 
     A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its own ``gamma``; other windows
     take it in proportion to their internal draft steps.
@@ -60,14 +64,16 @@ def window_sweep(loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
     acceptance = loaded.acceptance()
-    return [_point(_at(loaded, gamma), acceptance, gamma in simulate_at) for gamma in sorted(set(gammas))]
+    chosen = sorted(set(gammas_to_show(loaded) if gammas is None else gammas))
+    simulated = chosen if simulate_at is None else simulate_at
+    return [_point(_at(loaded, gamma), acceptance, gamma in simulated) for gamma in chosen]
 
 
 def gammas_to_show(loaded: Loaded, most: int = 40) -> range:
     """Windows from 1 to well past both the scenario's own and gamma*, but not above ``most``."""
-    own = loaded.scenario.strategy.window
+    own = loaded.scenario.schedule.window
     hidden = own
-    for point in window_sweep(loaded, range(1, most + 1)):
+    for point in window_sweep(loaded, range(1, most + 1), ()):
         if point.overlap_ms is None or point.draft_ms > point.overlap_ms:
             break
         hidden = max(own, point.gamma)
@@ -80,7 +86,7 @@ def main_kind(kinds: Iterable[Kind]) -> Kind:
 
 
 def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> SweepPoint:
-    strategy, law = scenario.strategy, run.law(scenario, acceptance)
+    strategy, law = scenario.schedule, run.law(scenario, acceptance)
     kind = main_kind(law.kinds)
     durations = strategy.durations(scenario.cost, kind, strategy.rows(kind, scenario.mean_context))
     named: Mapping[str, float] = durations._asdict()
@@ -94,7 +100,8 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Sweep
         baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
     )
     if strategy.name != "vanilla_sd" and hasattr(strategy, "drafter"):
-        vanilla = run.law(_with(scenario, strategy=VanillaSD(gamma=strategy.window, drafter=strategy.drafter)), acceptance)
+        serial = VanillaSD(gamma=strategy.window, drafter=strategy.drafter, bonus_on_full_accept=strategy.bonus_on_full_accept)
+        vanilla = run.law(scenario.replace(strategy=serial), acceptance)
         point = replace(point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3)
     if simulated:
         outcome, _ = run.simulate(scenario, acceptance)
@@ -115,18 +122,12 @@ def _at(loaded: Loaded, gamma: int) -> Scenario:
     changed = loaded.change(gamma=gamma).scenario
     updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:
-        scale = changed.strategy.window_steps / scenario.strategy.window_steps
+        scale = changed.schedule.window_steps / scenario.schedule.window_steps
         updates["durations"] = Given(**dict(_scaled(scenario.durations, scale)))
-    return _with(changed, **updates)
+    return changed.replace(**updates)
 
 
 def _scaled(given: Given, scale: float) -> Iterator[tuple[str, Any]]:
     for name in given.model_fields_set:
         value = getattr(given, name)
         yield name, value * scale if name in ("draft_ms", "redraft_ms") and value is not None else value
-
-
-def _with(scenario: Scenario, **updates: Any) -> Scenario:
-    """A copy that has computed nothing yet: ``model_copy`` would keep the cost of the old fields."""
-    held = {name: getattr(scenario, name) for name in type(scenario).model_fields}
-    return type(scenario)(**held | updates)

@@ -126,7 +126,7 @@ def read(path: Path) -> Trace:
         raise _bad(path, f"is not a trace: array {error} is missing") from error
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from error
-    except (ValueError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise _bad(path, f"is not a trace: {error}") from error
     _check(path, trace)
     return trace
@@ -135,7 +135,7 @@ def read(path: Path) -> Trace:
 def _check(path: Path, trace: Trace) -> None:
     if trace.header.get("format") != FORMAT:
         raise _bad(path, f"has format {trace.header.get('format')}; this version reads format {FORMAT}")
-    sizes = {role: model["shape"]["vocabulary"] for role, model in trace.header["models"].items()}
+    sizes = {role: model["shape"]["vocabulary"] for role, model in sorted(trace.header["models"].items(), reverse=True)}
     if set(sizes.values()) != {trace.vocabulary}:
         held = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
         raise _bad(path, f"mixes vocabularies ({held}; header {trace.vocabulary:,}): target and draft must share one tokenizer")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simulator.report.facts import columns, conditions, fallback, gaps, headline, number, percent
+from simulator.report.facts import choices, columns, conditions, fallback, gaps, headline, number, percent, share
 from simulator.run import Result
 
 WIDEST = 100
 BAR = 30
+KINDS_SHOWN = 4
 
 
 def print_result(result: Result, console: Console) -> None:
@@ -31,8 +33,33 @@ def print_result(result: Result, console: Console) -> None:
         _item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
     console.print(_lanes(result), width=width)
     extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
+    extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]
     for note in (*extra, *(f"Note: {note}" for note in result.notes)):
         _item(console, note, width)
+
+
+def print_law(found: Mapping[str, Any], console: Console) -> None:
+    """What ``run.law_details`` found: time per token, step kinds, named durations in ms."""
+    width = min(console.width, WIDEST)
+    law, baseline = found["law"], found["baseline"]["tpot_ms"]
+    console.print(Text(found["scenario"], style="bold"), width=width)
+    answer = (
+        f"{number(law['tpot_ms'], 3)} ms per token (law), {found['speedup']:.2f} times the speed of autoregressive decoding "
+        f"({number(baseline, 3)} ms, law): {number(law['step_ms'])} ms per step, "
+        f"{number(law['tokens_per_step'])} tokens per step"
+    )
+    console.print(Text(answer, style="bold"), width=width)
+    kinds = found["kinds"]
+    names = list(dict.fromkeys(name for kind in kinds for name in kind["durations"]))
+    table = _table("ms", *(f"{kind['name']} {share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
+    for name in names:
+        held = [kind["durations"].get(name) for kind in kinds[:KINDS_SHOWN]]
+        table.add_row(name.removesuffix("_ms"), *(number(value) if value is not None else "" for value in held))
+    table.add_row("step", *(number(kind["step_ms"]) for kind in kinds[:KINDS_SHOWN]))
+    console.print(table, width=width)
+    if len(kinds) > KINDS_SHOWN:
+        _item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
+    _item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
 
 
 def _item(console: Console, text: str, width: int) -> None:
@@ -44,7 +71,7 @@ def _item(console: Console, text: str, width: int) -> None:
 
 def _answers(result: Result) -> Table:
     found = columns(result)
-    table = _table("", "law, marginal", "law, replayed", "replay", "simulation", "law to simulation")
+    table = _table("", "law, marginal", "law, replayed", "replay", "simulation", "law to simul.")
 
     def row(name: str, values: Iterable[float]) -> None:
         held = list(values)
@@ -59,15 +86,15 @@ def _answers(result: Result) -> Table:
 def _lanes(result: Result) -> Table:
     table = _table("lane", "busy (simulation)", "")
     table.columns[2].justify = "left"
-    for lane, share in result.busy.items():
-        full = min(BAR, round(share * BAR))
-        table.add_row(lane, f"{share:.1%}", "#" * full + "." * (BAR - full))
+    for lane, fraction in result.busy.items():
+        full = min(BAR, round(fraction * BAR))
+        table.add_row(lane, share(fraction), "#" * full + "." * (BAR - full))
     return table
 
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column(first)
+    table.add_column(first, no_wrap=True)
     for name in others:
         table.add_column(name, justify="right")
     return table

@@ -32,11 +32,11 @@ class Gap:
     """What it is made of, in per cent; factors, so they multiply up to the whole."""
 
 
-def number(value: float) -> str:
-    """Four significant digits, at most three behind the point."""
+def number(value: float, significant: int = 4) -> str:
+    """So many significant digits, at most three behind the point."""
     if value == 0.0 or abs(value) < 0.0005:
         return "0" if value == 0.0 else "<0.001" if value > 0 else ">-0.001"
-    digits = min(3, max(0, 3 - floor(log10(abs(value)))))
+    digits = min(3, max(0, significant - 1 - floor(log10(abs(value)))))
     return f"{value:,.{digits}f}"
 
 
@@ -44,6 +44,11 @@ def percent(value: float) -> str:
     """Signed per cent, two digits behind the point."""
     text = f"{value:+.2f} %"
     return text if text not in ("+0.00 %", "-0.00 %") else "0.00 %"
+
+
+def share(value: float) -> str:
+    """A share of one as per cent, one digit behind the point."""
+    return f"{value * 100:.1f} %"
 
 
 def columns(result: Result) -> list[Column]:
@@ -69,15 +74,15 @@ def regime(result: Result) -> str:
         parts = result.phases[main_kind(result.phases)]
         if "draft" not in parts:
             return "nothing is drafted"
-        return f"drafting a window takes {number(parts['draft'].wall_s * 1e3)} ms and nothing hides it"
+        return f"drafting a window takes {number(parts['draft'].wall_s * 1e3, 3)} ms and nothing hides it"
     draft, delta = (seconds * 1e3 for seconds in pair)
-    stands = f"T_draft = {number(draft)} ms"
+    stands = f"T_draft = {number(draft, 3)} ms"
     if scenario.one_lane:
-        return f"{stands} is not hidden: target and draft share one device, so Δ = {number(delta)} ms adds to it"
+        return f"{stands} is not hidden: target and draft share one device, so Δ = {number(delta, 3)} ms adds to it"
     if draft <= delta:
-        text = f"{stands} is hidden behind Δ = {number(delta)} ms with {number(delta - draft)} ms to spare"
+        text = f"{stands} is hidden behind Δ = {number(delta, 3)} ms with {number(delta - draft, 3)} ms to spare"
     else:
-        text = f"{stands} exceeds Δ = {number(delta)} ms, so {number(draft - delta)} ms of every step are exposed"
+        text = f"{stands} exceeds Δ = {number(delta, 3)} ms, so {number(draft - delta, 3)} ms of every step are exposed"
     if scenario.contention > 1.0:
         text += f" (before both slow down by {scenario.contention:g} while they share one memory)"
     return text
@@ -85,8 +90,8 @@ def regime(result: Result) -> str:
 
 def headline(result: Result) -> str:
     """The answer in one sentence."""
-    tpot, baseline = number(result.simulated.tpot_s * 1e3), number(result.baseline.tpot_s * 1e3)
-    if not result.scenario.strategy.window:
+    tpot, baseline = number(result.simulated.tpot_s * 1e3, 3), number(result.baseline.tpot_s * 1e3, 3)
+    if not result.scenario.schedule.window:
         return f"{tpot} ms per token (simulation); the law of the same target says {baseline} ms."
     speed = result.speedup
     verdict = f"{speed:.2f} times as fast as" if speed >= 1.0 else f"slower than, at {speed:.2f} times the speed of,"
@@ -142,7 +147,7 @@ def gaps(result: Result) -> list[Gap]:
 
 def _why_first(result: Result) -> str:
     spec, windows = result.scenario.acceptance, result.simulated.windows
-    if not result.scenario.strategy.window:
+    if not result.scenario.schedule.window:
         return "nothing is drafted, so acceptance plays no part"
     if spec.trace is not None:
         return (
@@ -159,13 +164,13 @@ def _why_second(result: Result) -> str:
     reasons = []
     if scenario.durations is None:
         reasons.append("the context grows from step to step while the law takes the mean context")
-    if scenario.strategy.window:
+    if scenario.schedule.window:
         reasons.append("tokens past the end of an output are verified but not delivered")
-        if hasattr(scenario.strategy, "fallback"):
+        if hasattr(scenario.schedule, "fallback"):
             reasons.append("the first window of a request is drafted outside the steps")
     if scenario.requests.concurrency > 1:
         reasons.append("prefills hold up the others, and the batch empties at the end")
-    if scenario.one_lane and scenario.strategy.window:
+    if scenario.one_lane and scenario.schedule.window:
         reasons.append("target and draft share a lane, which the law does not know")
     return "; ".join(reasons) or "nothing the law leaves out"
 
@@ -186,17 +191,27 @@ def kind_name(kind: Kind) -> str:
 
 def fallback(result: Result) -> str | None:
     """How often no window was at hand; None for strategies that always have one."""
-    if not hasattr(result.scenario.strategy, "fallback"):
+    if not hasattr(result.scenario.schedule, "fallback"):
         return None
     simulated = result.simulated
     rates = [_missing_per_step(result.law.kinds), _missing_per_step(simulated.kinds)]
     return (
-        f"{simulated.missed:,} of {simulated.windows:,} verified windows ({simulated.fallback_per_step:.1%}, simulation) "
+        f"{simulated.missed:,} of {simulated.windows:,} verified windows ({share(simulated.fallback_per_step)}, simulation) "
         f"left their successor off the tree; requests in fallback per step: {rates[0]:.3f} by law (marginal rates), "
         f"{rates[1]:.3f} in the simulation (a miss at the very end of an output costs nothing)"
     )
 
 
 def _missing_per_step(kinds: Mapping[Kind, float] | Mapping[Kind, int]) -> float:
-    held = [(k.redrafts + (k.bare if k.name == "fallback" else 0), share) for k, share in kinds.items()]
-    return sum(missing * share for missing, share in held) / sum(share for _, share in held)
+    held = [(k.redrafts + (k.bare if k.name == "fallback" else 0), weight) for k, weight in kinds.items()]
+    return sum(missing * weight for missing, weight in held) / sum(weight for _, weight in held)
+
+
+def choices(result: Result) -> str | None:
+    """What the strategy chose, with shares of the simulation; None where it has no choice."""
+    counts = result.simulated.choices
+    total = sum(counts.values())
+    if not total:
+        return None
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return "next window (simulation): " + ", ".join(f"{name} {share(count / total)}" for name, count in ranked)

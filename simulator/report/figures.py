@@ -37,14 +37,15 @@ def window_sweep(points: Sequence[SweepPoint]) -> str:
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH_IN, 6.0), layout="constrained")
         steps, tokens = figure.subplots(2, 1, sharex=True)
+        steps.set_xlim(points[0].gamma - 0.4, points[-1].gamma + 0.4)
         _steps(steps, points)
         _tokens(tokens, points)
         steps.tick_params(labelbottom=True)
         for axes in (steps, tokens):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axes.set_xlim(points[0].gamma - 0.4, points[-1].gamma + 0.4)
             axes.set_xlabel("window γ (draft tokens)")
-            axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2, columnspacing=1.4)
+            columns = 2 if len(axes.get_legend_handles_labels()[0]) == 4 else 3
+            axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.4)
         return _svg(figure)
 
 
@@ -91,24 +92,29 @@ def _steps(axes: Any, points: Sequence[SweepPoint]) -> None:
 def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
     """Shade where T_draft <= Delta, mark gamma*, name the slope behind it."""
     end, star = crossing(points)
-    left, right = points[0].gamma - 0.4, points[-1].gamma + 0.4
+    left, right = axes.get_xlim()
+    slope = _slope(points)
+    behind = "" if slope is None else f"T_draft adds {slope:.3g} ms per draft token"
+    where, side, text = 0.015, "left", f"drafting is not hidden: {behind}" if behind else ""
     if star is not None:
         axes.axvspan(left, right if end is None else end, color=SHADE, lw=0, zorder=0)
-        axes.text(0.015, 0.04, "T_draft ≤ Δ: drafting is hidden", color=GREY, size=8, transform=axes.transAxes)
+        text = "shaded: T_draft ≤ Δ, drafting is hidden at every window shown"
     if star is not None and end is not None:
         axes.axvline(end, color=GREY, lw=0.8)
-        near_edge = (end - left) / (right - left) > 0.7
-        place: Any = {"xytext": (-4 if near_edge else 4, 0), "ha": "right" if near_edge else "left"}
-        text = f"γ* = {star} (T_draft = Δ at {end:.1f})"
-        top = axes.get_ylim()[0] + 0.15 * (axes.get_ylim()[1] - axes.get_ylim()[0])
-        axes.annotate(text, (end, top), textcoords="offset points", size=8, va="center", **place)
-    exposed = [p for p in points if p.overlap_ms is None or p.draft_ms > p.overlap_ms]
-    if len(exposed) > 1:
-        first, last = exposed[0], exposed[-1]
-        slope = (last.draft_ms - first.draft_ms) / (last.gamma - first.gamma)
-        text = f"slope of T_draft: {slope:.3g} ms per draft token"
-        where: Any = {"xytext": (0, -12), "textcoords": "offset points", "ha": "right", "va": "top", "size": 8, "color": BLUE}
-        axes.annotate(text, (last.gamma + 0.3, last.main_step_ms), **where)
+        where = (end - left) / (right - left)
+        side = "right" if where > 0.5 else "left"
+        where += -0.012 if side == "right" else 0.012
+        text = f"γ* = {star}: up to here T_draft ≤ Δ is hidden"
+        text += f"\nbeyond, {behind}" if behind else ""
+    axes.text(where, 0.04, text, ha=side, va="bottom", size=8, transform=axes.transAxes)
+
+
+def _slope(points: Sequence[SweepPoint]) -> float | None:
+    """Growth of T_draft in ms per draft token over the windows at which it is not hidden."""
+    exposed = [point for point in points if point.overlap_ms is None or point.draft_ms > point.overlap_ms]
+    if len(exposed) < 2:
+        return None
+    return (exposed[-1].draft_ms - exposed[0].draft_ms) / (exposed[-1].gamma - exposed[0].gamma)
 
 
 def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import yaml
 
 from simulator.report.facts import (
+    choices,
     columns,
     conditions,
     fallback,
@@ -16,6 +17,7 @@ from simulator.report.facts import (
     kind_name,
     number,
     percent,
+    share,
     step_kinds,
 )
 from simulator.run import Result
@@ -70,7 +72,7 @@ def _answers(result: Result) -> Iterator[str]:
     )
     lines = []
     for gap in gaps(result):
-        parts = ", ".join(f"{name} {percent(share)}" for name, share in gap.parts)
+        parts = ", ".join(f"{name} {percent(size)}" for name, size in gap.parts)
         lines.append(f"- **{gap.title}: {percent(gap.percent)}** ({parts}). Why: {gap.why}.")
     yield "\n".join(lines)
     yield f"Law: {result.law.source}. Relation of the law to the process: {result.law.relation}."
@@ -80,9 +82,10 @@ def _time(result: Result) -> Iterator[str]:
     yield "## Where the time goes"
     kinds = list(result.phases)
     split = any(phase.busy for parts in result.phases.values() for phase in parts.values())
-    rows = []
+    rows, first = [], result.phases[kinds[0]]
     for kind in kinds[:KINDS_SHOWN]:
-        for index, (name, phase) in enumerate(result.phases[kind].items()):
+        parts = {name: phase for name, phase in result.phases[kind].items() if kind == kinds[0] or first.get(name) != phase}
+        for index, (name, phase) in enumerate(parts.items()):
             row = [kind_name(kind) if not index else "", name, number(phase.wall_s * 1e3)]
             if split:
                 for use in ("compute", "collectives", "host"):
@@ -92,11 +95,15 @@ def _time(result: Result) -> Iterator[str]:
     yield _table(("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split)), rows)
     origin = "Origin: the cost model at the mean context" if split else "Origin: stated in the scenario, with no split"
     origin += "; draft and suffix run side by side" if any("suffix" in parts for parts in result.phases.values()) else ""
-    left = len(kinds) - KINDS_SHOWN
-    yield f"{origin}." + (f" {left} rarer step kinds are left out here." if left > 0 else "")
-    shares = [(name, f"{law:.1%}", f"{run:.1%}") for name, law, run in step_kinds(result)]
+    left = max(0, len(kinds) - KINDS_SHOWN)
+    yield (
+        f"{origin}."
+        + " A part that takes the same as in the first step kind is not repeated." * (len(kinds) > 1)
+        + f" Rarer step kinds left out here: {left}." * (left > 0)
+    )
+    shares = [(name, share(law), share(run)) for name, law, run in step_kinds(result)][: 2 * KINDS_SHOWN]
     yield _table(("step kind", "share by law (marginal rates)", "share in the simulation"), shares)
-    busy = [(lane, f"{share:.1%}") for lane, share in result.busy.items()]
+    busy = [(lane, share(fraction)) for lane, fraction in result.busy.items()]
     yield _table(("lane", "busy share of the whole run (simulation)"), busy)
 
 
@@ -104,6 +111,8 @@ def _fallback(result: Result) -> Iterator[str]:
     if text := fallback(result):
         yield "## Fallback"
         yield f"{text}."
+    if text := choices(result):
+        yield f"{text[0].upper()}{text[1:]}."
 
 
 def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
@@ -118,11 +127,11 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
         gamma = min(tried, key=lambda known: tried[known])
         count = max(point.simulated_requests for point in sweep)
         text += f"; by simulation ({count} requests for each window): γ = {gamma} with {number(tried[gamma])} ms"
-    yield f"{text}. This scenario runs γ = {result.scenario.strategy.window}."
+    yield f"{text}. This scenario runs γ = {result.scenario.schedule.window}."
     given = result.scenario.durations
     if given and given.draft_ms is not None:
         yield (
-            f"The stated draft_ms of {number(given.draft_ms)} ms is for γ = {result.scenario.strategy.window}; other windows "
+            f"The stated draft_ms of {number(given.draft_ms)} ms is for γ = {result.scenario.schedule.window}; other windows "
             "are taken in proportion to their internal draft steps, and the stated target time as the same for all."
         )
 

@@ -22,7 +22,7 @@ YELLOW, GREEN, PURPLE = "#F0E442", "#009E73", "#CC79A7"
 PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION)  # Okabe and Ito
 FAMILIES = {"target": (SKY, BLUE), "draft": (ORANGE, VERMILLION, YELLOW), "channel": (GREEN, PURPLE)}
 
-WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 38.0, 10.0
+WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
 STYLE = """
 text { font-family: Arial, Helvetica, "Liberation Sans", "DejaVu Sans", sans-serif; }
@@ -115,7 +115,7 @@ class _Drawing:
         lanes = lanes_of(spans)
         tiny = (end - begin) * 1e-9
         inside = [s for s in spans if s.start_s < end - tiny and s.end_s > begin + tiny and s.end_s > s.start_s]
-        left = MARGIN + max([*(len(lane) * 13 * EM for lane in lanes), 72.0]) + 10
+        left = MARGIN + max([*(len(lane) * 13 * EM for lane in lanes), 80.0]) + 10
         return _Drawing(lanes, inside, _colours(lanes, inside), begin, end, left)
 
     def x(self, time: float) -> float:
@@ -135,8 +135,8 @@ class _Drawing:
     def row(self, lane: str, top: float) -> Iterator[str]:
         mine = [span for span in self.spans if span.lane == lane]
         busy = sum(min(span.end_s, self.end) - max(span.start_s, self.begin) for span in mine)
-        yield _text(MARGIN, top + 16, lane, 13)
-        yield _text(MARGIN, top + 31, f"busy {busy / (self.end - self.begin):.0%}", 11, "soft")
+        yield _text(MARGIN, top + 20, lane, 13)
+        yield _text(MARGIN, top + 35, f"busy {busy / (self.end - self.begin) * 100:.1f} %", 11, "soft")
         room = WIDTH - MARGIN - self.left
         yield f'<rect class="lane" x="{self.left:.2f}" y="{top:.2f}" width="{room:.2f}" height="{ROW:g}"/>'
         free = self.begin
@@ -152,13 +152,14 @@ class _Drawing:
         yield from _lines((self.x(begin) + self.x(end)) / 2, top, lines, 'class="soft"')
 
     def _box(self, span: Span, top: float) -> Iterator[str]:
-        x, wide = self.x(span.start_s), max(1.6, self.x(span.end_s) - self.x(span.start_s))
+        wide = max(1.6, self.x(span.end_s) - self.x(span.start_s))
+        x = min(self.x(span.start_s), WIDTH - MARGIN - wide)
         fill = self.colours[span.lane, span.label]
         milliseconds = f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
         yield f"<g><title>{escape(span.label)}: {milliseconds}</title>"
         yield f'<rect class="edge" x="{x:.2f}" y="{top:.2f}" width="{wide:.2f}" height="{ROW:g}" fill="{fill}"/>'
         ink = "#ffffff" if fill == BLUE else "#000000"
-        yield from _lines(x + wide / 2, top, _fitting((span.label, milliseconds), wide, 11), f'fill="{ink}"')
+        yield from _lines(x + wide / 2, top, _labelled(span.label, milliseconds, wide), f'fill="{ink}"')
         yield "</g>"
 
     def legend(self, top: float) -> tuple[list[str], float]:
@@ -193,14 +194,21 @@ def _tick(length: float) -> float:
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= length * (1 - 1e-9))
 
 
+def _labelled(label: str, milliseconds: str, room: float) -> list[str]:
+    """The label on one line or two, and the time; the time alone where the label does not fit."""
+    lines = wrap(label, max(1, floor((room - 4) / (11 * EM))), break_long_words=False)
+    fits = len(lines) <= 2 and _fitting(lines, room, 11) == lines
+    return [*(lines if fits else []), *_fitting([milliseconds], room, 11)]
+
+
 def _fitting(lines: Sequence[str], room: float, size: float) -> list[str]:
     return [line for line in lines if len(line) * size * EM + 4 <= room]
 
 
 def _lines(x: float, top: float, lines: Sequence[str], paint: str) -> Iterator[str]:
-    """One or two centred lines in a row."""
+    """Up to three centred lines in a row."""
     for index, line in enumerate(lines):
-        y = top + ROW / 2 + 4 + (index - (len(lines) - 1) / 2) * 14
+        y = top + ROW / 2 + 4 + (index - (len(lines) - 1) / 2) * 13.5
         yield f'<text x="{x:.2f}" y="{y:.2f}" font-size="11" text-anchor="middle" {paint}>{escape(line)}</text>'
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from simulator.acceptance import Odds
 from simulator.report import figures
 from simulator.report.facts import regime
 from simulator.report.markdown import ACCEPTED, REPORT, SWEEP, TIMELINE, TRACE, report_markdown
@@ -19,7 +18,7 @@ from simulator.sweep_window import SweepPoint
 OURS = {REPORT, SWEEP, ACCEPTED, TIMELINE, TRACE}
 
 
-def write(result: Result, sweep: Sequence[SweepPoint], odds: Odds | None, folder: Path) -> list[Path]:
+def write(result: Result, sweep: Sequence[SweepPoint], folder: Path) -> list[Path]:
     """Write the report into ``folder``, which appears only when complete; the files in it.
 
     A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
@@ -30,7 +29,7 @@ def write(result: Result, sweep: Sequence[SweepPoint], odds: Odds | None, folder
     with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
         new, old = Path(name) / "new", Path(name) / "old"
         new.mkdir()
-        for file, text in _files(result, sweep, odds):
+        for file, text in _files(result, sweep):
             (new / file).write_text(text, "utf-8")
         if folder.exists():
             folder.rename(old)
@@ -58,12 +57,12 @@ def _check(folder: Path) -> None:
         raise BadInput([Fault(here, "", message)])
 
 
-def _files(result: Result, sweep: Sequence[SweepPoint], odds: Odds | None) -> Iterator[tuple[str, str]]:
+def _files(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[tuple[str, str]]:
     yield REPORT, report_markdown(result, sweep)
     if sweep:
         yield SWEEP, figures.window_sweep(sweep)
     if result.simulated.accepted:
-        yield ACCEPTED, figures.accepted_lengths(result.simulated, odds)
-    caption = f"{result.scenario.strategy.equation}. Here {regime(result)}."
+        yield ACCEPTED, figures.accepted_lengths(result.simulated, result.odds)
+    caption = f"{result.scenario.schedule.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
     yield TIMELINE, timeline_svg(result.spans, steady_window(result.spans), caption)
     yield TRACE, json.dumps(chrome_trace(result.spans), separators=(",", ":")) + "\n"

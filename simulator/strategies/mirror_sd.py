@@ -242,6 +242,11 @@ class MirrorSD(Strategy):
             return miss / (1.0 + miss - float(odds(0).off_exit[0]))
         return miss / (1.0 + miss) if self.others == "proceed" else miss
 
+    def batch(self, kind: Kind) -> int:
+        """Requests of the batch; one that redrafts while the others step on verifies nothing."""
+        absent = kind.redrafts if self.others == "proceed" else 0
+        return super().batch(kind) + absent
+
     def miss(self, odds: Odds) -> float:
         """Chance that a verified window leaves its successor off the tree (MSD-8)."""
         last = len(odds.accepted) if self.bonus_on_full_accept else -1

@@ -161,6 +161,10 @@ class Strategy(Frozen):
         """Long-run share of each kind of step for a batch of independent requests."""
         return {Kind("step", requests): 1.0}
 
+    def batch(self, kind: Kind) -> int:
+        """Requests in the batch of a step of this kind."""
+        return kind.verifying + kind.bare
+
     def committed(self, kind: Kind, odds: OddsOf) -> float:
         """Expected tokens that a step of this kind commits, over all its requests."""
         return kind.verifying * odds(self.window).committed(self.bonus_on_full_accept) + kind.bare
@@ -195,11 +199,12 @@ class Strategy(Frozen):
         ``kinds`` replaces the shares of independent requests where the real ones are known.
         """
         shares = kinds or self.kinds(odds, requests)
-        step = tokens = 0.0
+        step = tokens = batch = 0.0
         for kind, share in shares.items():
             step += share * float(self.step_seconds(self.durations(cost, kind, self.rows(kind, context)), kind))
             tokens += share * self.committed(kind, odds)
-        return Law(step, tokens / requests, self.relation, f"{self.equation}; {odds(self.window).source}", shares)
+            batch += share * self.batch(kind)
+        return Law(step, tokens / batch, self.relation, f"{self.equation}; {odds(self.window).source}", shares)
 
 
 @cache

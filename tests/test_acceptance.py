@@ -1,0 +1,164 @@
+"""Acceptance replayed from a tiny trace, judged window by window, and the odds a law sees."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.acceptance import Chain, Cycle, Exit, Rates, Replay, accepted_prefix, overlap_mass
+from simulator.drafters import AutoregressiveDrafter, StreamingDrafter, branch_rows, internal_steps
+from simulator.traces import Trace, read
+
+
+def make_trace(ranks: list[list[int]], exits: list[list[int]] | None = None, temperature: float = 0.0, **arrays: Any) -> Trace:
+    """A trace of one flavour from the draft ranks of each request; position 0 belongs to the prefill."""
+    flat = [rank for request in ranks for rank in request]
+    exit_flat = [rank for request in exits for rank in request] if exits else [0] * len(flat)
+    shape = {"layers": 4, "vocabulary": 100}
+    header = {
+        "format": 1,
+        "temperature": temperature,
+        "vocabulary": 100,
+        "flavours": ["only"],
+        "exit_layers": [2],
+        "models": {role: {"shape": shape, "parameters": 1} for role in ("target", "draft")},
+    }
+    return Trace(
+        header,
+        offsets=np.cumsum([0, *(len(request) for request in ranks)]),
+        flavour=np.zeros(len(ranks), dtype=np.uint8),
+        token=np.arange(len(flat), dtype=np.uint16) % 100,
+        draft_rank=np.array(flat, dtype=np.uint16),
+        p=arrays.get("p", np.ones(len(flat), dtype=np.float16)),
+        q=arrays.get("q", np.ones(len(flat), dtype=np.float16)),
+        exit_rank=np.array([exit_flat], dtype=np.uint16),
+    )
+
+
+def test_a_recording_judged_window_by_window() -> None:
+    """Agreement 1 1 0 | 0 | 1 1 1 1: with gamma 3 the windows keep 2, 0, 3; then round again from position 1."""
+    trace = make_trace([[9, 0, 0, 1, 1, 0, 0, 0, 0]], [[0, 0, 0, 5, 0, 0, 0, 0, 7]])
+    cursor = Replay(trace).cursor(0, Exit(0.5, kappa=4))
+    first, second, third, fourth = (cursor.judge(Chain(3)) for _ in range(4))
+    assert (first.accepted, first.committed, first.off_exit) == (2, 3, True)
+    assert (second.accepted, second.committed, second.off_exit) == (0, 1, False)
+    assert (third.accepted, third.committed, third.off_exit, third.off_path) == (3, 4, True, False)
+    assert (fourth.accepted, fourth.committed) == (2, 3)
+
+
+def test_without_a_bonus_a_full_window_commits_what_it_proposed() -> None:
+    cursor = Replay(make_trace([[9, 0, 0, 0, 1]])).cursor(0, None)
+    assert [cursor.judge(Chain(2, bonus=False)).committed for _ in range(3)] == [2, 2, 2]
+
+
+def test_a_bonus_the_draft_would_not_have_written_is_off_the_path() -> None:
+    cursor = Replay(make_trace([[9, 0, 0, 3, 0, 0, 0]])).cursor(0, None)
+    assert cursor.judge(Chain(2)).off_path
+    assert not cursor.judge(Chain(2)).off_path
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 30))
+def test_replay_equals_a_plain_walk(agreement: list[bool], gamma: int, windows: int) -> None:
+    trace = make_trace([[0, *(0 if agree else 1 for agree in agreement)]])
+    cursor = Replay(trace).cursor(0, None)
+    position = 0
+    for _ in range(windows):
+        accepted = 0
+        while accepted < gamma and agreement[(position + accepted) % len(agreement)]:
+            accepted += 1
+        verdict = cursor.judge(Chain(gamma))
+        assert (verdict.accepted, verdict.committed) == (accepted, accepted + 1)
+        position += accepted + 1
+
+
+def test_requests_are_dealt_once_each_in_an_order_set_by_the_seed() -> None:
+    trace = make_trace([[0, rank, rank] for rank in range(10)])
+    orders = {seed: Replay(trace, seed=seed).order for seed in (0, 1)}
+    assert sorted(orders[0]) == list(range(10))
+    assert orders[0] != orders[1]
+    assert Replay(trace, seed=1).order == orders[1]
+
+
+def test_sampled_positions_are_accepted_with_the_coupling_chance() -> None:
+    """min(1, q/p) of the emitted token: 0.5, 1 and 0 at three kinds of position."""
+    count = 6_000
+    p = np.tile([0.8, 0.2, 0.5], count // 3).astype(np.float16)
+    q = np.tile([0.4, 0.6, 0.0], count // 3).astype(np.float16)
+    trace = make_trace([[0] * count], temperature=1.0, p=p, q=q)
+    accepted = trace.accepted(seed=5)
+    assert accepted[1::3].all()
+    assert not accepted[2::3].any()
+    assert accepted[0::3].mean() == pytest.approx(0.5, abs=0.04)
+    assert (trace.accepted(seed=5) == accepted).all()
+    assert not (trace.accepted(seed=6) == accepted).all()
+
+
+def test_marginal_odds_of_a_trace() -> None:
+    trace = make_trace([[9, 0, 0, 1, 0]], [[9, 0, 0, 5, 9]])
+    odds = Replay(trace).odds(2, Exit(0.5, kappa=4))
+    assert odds.accepted.tolist() == pytest.approx([0.25, 0.1875, 0.5625])
+    assert odds.off_exit.tolist() == pytest.approx([0.25, 0.1875, 0.5625 * 0.5])
+
+
+@given(st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=12), min_size=1, max_size=4), st.integers(1, 6))
+def test_fallback_is_monotone_in_kappa_exactly(exits: list[list[int]], gamma: int) -> None:
+    """Top-kappa sets are nested, so per position a larger kappa can only help (Proposition 1)."""
+    trace = make_trace([[0] * len(request) for request in exits], exits)
+    missed = [int((~trace.on_exit(0.5, kappa)).sum()) for kappa in range(1, 22)]
+    assert all(wider <= narrower for narrower, wider in pairwise(missed))
+    assert missed[-1] == 0
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=2, max_size=8))
+def test_overlap_mass_grows_to_one(weights: list[float]) -> None:
+    q = np.array(weights) / sum(weights)
+    masses = [overlap_mass(q, q[::-1], kappa) for kappa in range(1, len(q) + 1)]
+    assert all(a <= b + 1e-12 for a, b in pairwise(masses))
+    assert masses[-1] == pytest.approx(1.0)
+
+
+def test_the_file_comes_back_as_written_and_always_the_same(tmp_path: Any) -> None:
+    trace = make_trace([[9, 0, 0, 1, 0], [9, 0, 1]])
+    for name in ("a.npz", "b.npz"):
+        trace.write(tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    again = read(tmp_path / "a.npz")
+    assert again.header == trace.header
+    assert (again.draft_rank == trace.draft_rank).all()
+    assert again.requests_by_flavour == {"only": [0, 1]}
+
+
+def test_repetition_is_the_share_of_four_grams_seen_before() -> None:
+    trace = make_trace([[0] * 12])
+    looped = Trace(**{**vars(trace), "token": np.tile(np.arange(4, dtype=np.uint16), 3)})
+    assert trace.repetition() == 0.0
+    assert looped.repetition() == pytest.approx(5 / 9)
+
+
+def test_constant_and_drawn_acceptance() -> None:
+    assert [Cycle((3,)).cursor(0, None).judge(Chain(gamma)).accepted for gamma in (2, 7)] == [2, 3]
+    one, again = (Rates((0.5,), seed=1).cursor(4, None) for _ in range(2))
+    assert [one.judge(Chain(5)) for _ in range(20)] == [again.judge(Chain(5)) for _ in range(20)]
+    assert Rates((1.0,)).cursor(0, None).judge(Chain(6)).accepted == 6
+    assert accepted_prefix("abcd", "abxd") == 2
+
+
+@given(st.lists(st.floats(1.0, 9.0), min_size=1, max_size=5), st.integers(1, 40))
+def test_internal_steps_are_the_first_that_suffice(emitted: list[float], gamma: int) -> None:
+    steps = internal_steps(tuple(emitted), gamma)
+    total = sum((emitted + emitted[-1:] * steps)[:steps])
+    assert total >= gamma - 1e-9
+    assert total - (emitted + emitted[-1:] * steps)[steps - 1] < gamma
+
+
+def test_rows_of_a_branch_complete_tree() -> None:
+    """B x kappa x (gamma + 1) branches; a stream adds a row to each; the cache of a request is read once."""
+    branches = 2 * 8 * (7 + 1)
+    plain = branch_rows(AutoregressiveDrafter(), branches, sequences=2, kv_tokens=1000)
+    assert (plain.tokens, plain.sequences, plain.kv_tokens, plain.attention_pairs) == (128, 2, 1000, 128 * 500)
+    assert branch_rows(StreamingDrafter(streams=2), branches, 2, 1000).tokens == 3 * 128

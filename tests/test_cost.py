@@ -1,0 +1,166 @@
+"""Costs of a pass, by hand on a device of round numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from simulator.cost import Given, GivenCost, HardwareCost, Phase, Placement, Rows, layer_time, together
+
+HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 100}
+DEVICE = {
+    "name": "round",
+    "kind": "gpu",
+    "memory_gb": 100,
+    "memory_bandwidth_gb_s": 1,  # 1e9 bytes a second
+    "peak_tflops": 1,
+    "matmul": {"default": HARD},
+    "attention": HARD,
+    "small_operations": {**HARD, "fixed_us": 10},
+}
+MODEL = {
+    "name": "tiny",
+    "hidden_size": 100,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 10,
+    "num_key_value_heads": 5,
+    "head_dim": 10,
+    "intermediate_size": 200,
+    "vocab_size": 1000,
+}
+ENGINE = {"host_us_per_layer": 0, "host_us_per_pass": 0, "small_operations_ratio": 1, "kv_traffic_ratio": 1, "sampling_us": 0}
+LINK = {
+    "name": "wire",
+    "latency_us": 5,
+    "bandwidth_gb_s": 1,
+    "all_reduce": {"ring": {"fixed_us": 100, "bandwidth_gb_s": 1}, "tree": {"alpha_us": 10, "bandwidth_gb_s": 1}},
+}
+ONE = Rows.decode(1, 99)
+
+
+def place(**changes: Any) -> Placement:
+    return Placement.model_validate({"model": MODEL, "device": DEVICE, "engine": ENGINE, **changes})
+
+
+def test_one_layer_by_hand() -> None:
+    """Weights 100 x 200, 100 x 100, 100 x 400, 200 x 100 at two bytes and 1 GB/s, plus activations."""
+    layer = layer_time(place(), ONE, experts=False)
+    assert layer.qkv == pytest.approx((20_000 * 2 + 300 * 2) * 1e-9)
+    assert layer.output == pytest.approx((10_000 * 2 + 200 * 2) * 1e-9)
+    assert layer.mlp == pytest.approx((40_000 * 2 + 500 * 2 + 20_000 * 2 + 300 * 2) * 1e-9)
+    assert layer.attention == pytest.approx(100 * 2 * 50 * 2 * 1e-9)
+    small_bytes = 2 * (8 * 100 + 3 * 200 + 2 * 200)
+    assert layer.small == pytest.approx(10e-6 + small_bytes * 1e-9)
+
+
+def test_rows_add_up() -> None:
+    """A chunk of prefill and two verifications in one pass are the sum of their rows."""
+    total = Rows.prefill(16) + Rows.decode(8, 100) + Rows.decode(8, 50)
+    assert total == Rows(tokens=32, logit_rows=17, sequences=3, kv_tokens=16 + 108 + 58, attention_pairs=136 + 836 + 436)
+
+
+def test_prefix_and_suffix_make_the_whole_pass() -> None:
+    cost = HardwareCost(place())
+    whole, head = cost.target(ONE), cost.target(ONE, 4, 4)
+    prefix, suffix = cost.target(ONE, 0.0, 1), cost.target(ONE, 1, 1.0)
+    assert prefix.wall_s + suffix.wall_s == pytest.approx(whole.wall_s)
+    assert suffix.wall_s - head.wall_s == pytest.approx(3 * prefix.wall_s)
+
+
+def test_the_host_hides_behind_the_device_or_adds_to_it() -> None:
+    slow_host = {**ENGINE, "host_us_per_layer": 1_000_000}
+    assert HardwareCost(place(engine=slow_host)).target(ONE).wall_s == pytest.approx(4.0)
+    device = HardwareCost(place()).target(ONE).wall_s
+    both = HardwareCost(place(engine={**slow_host, "launch": "synchronous"})).target(ONE)
+    assert both.wall_s == pytest.approx(4.0 + device)
+    assert both.busy == {"target compute": pytest.approx(device), "target collectives": 0.0, "target host": 4.0}
+
+
+def test_tensor_parallel_shares_the_work_and_pays_two_collectives_a_layer() -> None:
+    cost = HardwareCost(place(tensor_parallel=2, link=LINK))
+    phase = cost.target(ONE)
+    one = 100e-6 + 2 * 0.5 * 200e-9
+    assert phase.busy["target collectives"] == pytest.approx(8 * one)
+    assert phase.busy["target compute"] < HardwareCost(place()).target(ONE).busy["target compute"]
+    tree = HardwareCost(place(tensor_parallel=2, link=LINK, collectives={"form": "tree"})).target(ONE)
+    assert tree.busy["target collectives"] == pytest.approx(8 * (10e-6 + 100e-9))
+
+
+def test_a_sharded_draft_pays_two_collectives_a_pass() -> None:
+    draft = place(tensor_parallel=4, link=LINK, collectives={"count": 2, "per": "pass"})
+    cost = HardwareCost(place(), draft)
+    assert cost.draft(ONE).busy["draft collectives"] == pytest.approx(2 * (100e-6 + 1.5 * 200e-9))
+    assert cost.target(ONE).busy["target collectives"] == 0.0
+
+
+def test_quantised_weights_are_read_faster_and_kv_copies_slower() -> None:
+    full, quantised = layer_time(place(), ONE, False), layer_time(place(weights="int8"), ONE, False)
+    assert quantised.qkv == pytest.approx((20_000 + 600) * 1e-9)
+    assert quantised.attention == full.attention
+    copies = layer_time(place(engine={**ENGINE, "kv_traffic_ratio": 3}), ONE, False)
+    assert copies.attention == pytest.approx(3 * full.attention)
+
+
+def test_experts_are_read_as_tokens_touch_them() -> None:
+    experts = {"routed": 8, "per_token": 2, "intermediate_size": 200}
+    mixture = place(model={**MODEL, "experts": experts})
+    one, many = (layer_time(mixture, Rows.decode(n, 99), experts=True).mlp for n in (1, 64))
+    assert one == pytest.approx((2 * 60_000 * 2 + 700 * 2) * 1e-9, rel=0.01)
+    assert 3.5 < many / one < 4.5
+
+
+def test_rendezvous_is_exit_head_and_transfer() -> None:
+    from simulator.hardware import Link
+
+    cost = HardwareCost(place(), channel=Link.model_validate(LINK))
+    assert cost.rendezvous("fv", 8, 1000).wall_s == pytest.approx(5e-6 + 1e-6)
+    early = cost.rendezvous("ee", 1, 0)
+    adapter, head = 10_000 * 2e-9, (100_000 * 2 + 1_100 * 2) * 1e-9
+    assert early.busy["target compute"] == pytest.approx(adapter + head)
+    assert early.wall_s == pytest.approx(adapter + head + 5e-6)
+
+
+@given(st.integers(1, 64), st.integers(0, 2_000), st.integers(1, 64), st.integers(0, 2_000))
+def test_more_work_never_takes_less_time(n: int, context: int, more: int, further: int) -> None:
+    cost = HardwareCost(place())
+    assert cost.target(Rows.decode(n + more, context + further)).wall_s >= cost.target(Rows.decode(n, context)).wall_s
+
+
+@given(st.integers(1, 4), st.integers(1, 16))
+def test_remembering_changes_no_digit(n: int, context: int) -> None:
+    cost = HardwareCost(place())
+    rows = Rows.decode(n, context)
+    assert cost.target(rows) is cost.target(Rows.decode(n, context))
+    assert cost.target(rows) == HardwareCost(place()).target(rows)
+
+
+def test_phases_add() -> None:
+    one = Phase(1.0, {"a": 1.0, "b": 0.5})
+    assert together(one, Phase(2.0, {"a": 2.0}), times=3) == Phase(9.0, {"a": 9.0, "b": 1.5})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "expected one of target_ms, layers_ms"),
+        ({"target_ms": 1, "prefix_ms": 1, "suffix_ms": 1}, "expected one of"),
+        ({"prefix_ms": 1}, "expected one of"),
+        ({"target_ms": 1, "draft_ms": 1, "draft_step_ms": 1}, "not both"),
+        ({"target_ms": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_durations_that_do_not_fit_together(fields: dict[str, float], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Given.model_validate(fields)
+
+
+def test_given_durations_split_at_the_exit() -> None:
+    cost = GivenCost(Given(target_ms=40, draft_ms=21), window_steps=7)
+    assert cost.target(ONE, 0.0, 0.25).wall_s == pytest.approx(0.010)
+    assert cost.draft(ONE).wall_s == pytest.approx(0.003)
+    layers = GivenCost(Given(layers_ms=(1, 2, 3, 4), draft_ms=1))
+    assert (layers.target(ONE, 0.0, 3).wall_s, layers.target(ONE, 3, 1.0).wall_s) == pytest.approx((0.006, 0.004))

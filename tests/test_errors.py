@@ -1,0 +1,188 @@
+"""Every mistake in the input: one line that names file, line, field and remedy; exit code 2 or 3; nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli import main
+from simulator.traces import Trace
+
+DURATIONS = """\
+strategy:
+  name: mirror_sd
+  gamma: 7
+durations:
+  prefix_ms: 18
+  suffix_ms: 18
+  draft_ms: 12
+acceptance:
+  rate: 0.8
+"""
+A100 = "like: mirror_qwen3_32b_a100\nacceptance: {trace: null, stand_in: false, rate: 0.7}\n"
+
+FAULTS = [
+    (DURATIONS.replace("gamma", "gama"), "x.yaml:3:3: strategy.gama: unknown field; did you mean 'gamma'?"),
+    (DURATIONS.replace("durations", "durtions"), "x.yaml:4:1: durtions: unknown field; did you mean 'durations'?"),
+    (DURATIONS.replace("mirror_sd", "miror_sd"), "x.yaml:1:1: strategy: there is no strategy 'miror_sd'; did you mean 'mirror_sd'?"),
+    (DURATIONS.replace("18\n  s", "-18\n  s"), "x.yaml:5:3: durations.prefix_ms: expected greater than or equal to 0, got -18"),
+    (DURATIONS.replace("12", "fast"), "x.yaml:7:3: durations.draft_ms: expected a valid number"),
+    (DURATIONS.replace("  draft_ms: 12\n", ""), "x.yaml:4:1: durations: mirror_sd needs draft_ms (a window) or draft_step_ms"),
+    (DURATIONS + "  always: 3\n", "x.yaml:8:1: acceptance: expected exactly one of trace, rate, per_position, always, cycle; found rate and always"),
+    (DURATIONS + "strategy: {name: x}\n", "x.yaml:10:1: strategy: written twice; first on line 1"),
+    (DURATIONS + "seed: [1,\n", "x.yaml:11:1: not valid YAML"),
+    (DURATIONS + "seed: !!python/object:os.system x\n", "x.yaml:10:7: seed: a tag that is not allowed here"),
+    ("- a\n", "x.yaml:1:1: expected a mapping of fields to values"),
+    ("like: ./x.yaml\n", "x.yaml:1:1: like: comes back to x.yaml"),
+    ("like: mirror_qwen3_32b\n", "x.yaml:1:1: like: there is no scenario 'mirror_qwen3_32b'; did you mean 'mirror_qwen3_32b_a100'?"),
+    (A100 + "target: {device: ./none.yaml}\n", "x.yaml:3:10: target.device: there is no file none.yaml"),
+    (A100 + "target: {device: a100}\n", "x.yaml:3:10: target.device: there is no device 'a100'; did you mean 'a100_80g_sxm'?"),
+    (A100 + "target: {device: {memory_bandwidth_gb_s: -3}}\n", "x.yaml:3:19: target.device.memory_bandwidth_gb_s: expected a number above 0, got -3"),
+    (A100 + "target: {link: null}\n", "target: tensor_parallel above 1 needs a link between the devices"),
+    (A100 + "target: {link: ultrafusion}\n", "target: link 'ultrafusion' has no all_reduce in form 'ring'; it has none"),
+    (A100 + "draft: null\n", "strategy: mirror_sd needs a draft, and the scenario has none"),
+    (A100 + "draft: {model: llama_68m}\n", "x.yaml:3:9: draft.model: the draft's vocabulary of 32,000 is not the target's of 151,936"),
+    (A100 + "strategy: {exit_layer: 65}\n", "x.yaml:3:12: strategy.exit_layer: the target has 64 layers, got 65"),
+    (A100 + "strategy: {exit_layer: 0}\n", "x.yaml:3:12: strategy.exit_layer: expected a layer number from 1 or a share of the depth"),
+    (A100 + "strategy: {drafter: {name: stream}}\n", "x.yaml:3:12: strategy.drafter: there is no drafter 'stream'; did you mean 'streaming'?"),
+    (A100 + "durations: {target_ms: 3, draft_ms: 1}\n", "expected either target (a model on hardware) or durations"),
+]  # fmt: skip
+
+
+def fail(folder: Path, text: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
+    """Exit code and error lines of a run that must not leave anything behind."""
+    (folder / "x.yaml").write_text(text)
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    result = CliRunner().invoke(main, ["run", "./x.yaml", *arguments])
+    assert result.stdout == ""
+    assert sorted(folder.rglob("*")) == before
+    return result.exit_code, result.stderr.splitlines()
+
+
+@pytest.mark.parametrize(("text", "expected"), FAULTS, ids=lambda value: value.splitlines()[-1][-50:])
+def test_one_line_that_helps(text: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert expected in lines[0]
+
+
+def test_several_faults_come_one_per_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = DURATIONS.replace("gamma", "gama").replace("rate: 0.8", "rate: 1.8")
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 2
+    assert [line.split(": ")[1] for line in lines] == ["x.yaml:3:3", "x.yaml:9:3"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("strategy.gamma=-1", "strategy.gamma: expected greater than or equal to 1, got -1"),
+        ("strategy.gama=1", "strategy.gama: unknown field; did you mean 'gamma'?"),
+        ("strategy", "expected key=value"),
+        ("seed.x=1", "seed: holds 3, which has no fields of its own"),
+        ("durations.draft_ms=[", "not valid YAML"),
+    ],
+)
+def test_overrides_are_checked_like_the_file(
+    assignment: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, lines = fail(tmp_path, DURATIONS + "seed: 3\n", "--set", assignment, monkeypatch=monkeypatch)
+    assert code == 2
+    assert lines[0].startswith(f"error: --set {assignment}:")
+    assert expected in lines[0]
+
+
+def test_a_model_that_does_not_fit_says_what_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "like: mirror_opt_66b_m2_ultra\ntarget: {device: a100_80g_sxm, weights: fp16, tensor_parallel: 1}\n"
+    code, lines = fail(tmp_path, text, "--set", "shared_memory=null", monkeypatch=monkeypatch)
+    assert code == 3
+    assert lines == [
+        "error: x.yaml:2:47: target.tensor_parallel: target opt_66b 133.0 GB does not fit a100_80g_sxm with 80 GB; "
+        "set target.tensor_parallel=2"
+    ]
+
+
+def test_an_unknown_scenario_and_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, expected in (("mirror", "there is no scenario of this name"), ("./none.yaml", "cannot be read: No such file")):
+        result = CliRunner().invoke(main, ["run", name])
+        assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+        assert expected in result.stderr
+
+
+# ---- traces
+
+
+def trace(**changes: Any) -> Trace:
+    """Two requests of four positions, one early exit."""
+    shape = {"layers": 4, "vocabulary": 100}
+    header = {
+        "format": 1,
+        "temperature": 0.0,
+        "vocabulary": 100,
+        "flavours": ["code", "prose"],
+        "exit_layers": [2],
+        "models": {role: {"shape": shape, "parameters": 1} for role in ("target", "draft")},
+    }
+    arrays: dict[str, Any] = {
+        "offsets": np.array([0, 4, 8]),
+        "flavour": np.array([0, 1], dtype=np.uint8),
+        "token": np.arange(8, dtype=np.uint16),
+        "draft_rank": np.array([0, 0, 1, 0, 0, 3, 0, 0], dtype=np.uint16),
+        "p": np.ones(8, dtype=np.float16),
+        "q": np.ones(8, dtype=np.float16),
+        "exit_rank": np.array([[0, 0, 9, 0, 0, 1, 0, 0]], dtype=np.uint16),
+    }
+    for name, value in changes.items():
+        (arrays if name in arrays else header)[name] = value
+    return Trace(header, **arrays)
+
+
+TRACES = [
+    ({}, "was recorded with a vocabulary of 100, the target has 151,936; record one from your models, or set acceptance.stand_in=true"),
+    ({"token": np.full(8, 200, dtype=np.uint16)}, "holds token 200, outside its vocabulary of 100"),
+    ({"models": {"target": {"shape": {"vocabulary": 100}}, "draft": {"shape": {"vocabulary": 90}}}}, "mixes vocabularies (target 100, draft 90"),
+    ({"format": 9}, "has format 9; this version reads format 1"),
+    ({"p": np.ones(7, dtype=np.float16)}, "holds arrays of different lengths"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "expected"), TRACES)
+def test_a_trace_that_cannot_be_replayed(
+    changes: dict[str, Any], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace(**changes).write(tmp_path / "own.npz")
+    text = "like: mirror_qwen3_32b_a100\nacceptance: {trace: ./own.npz, stand_in: false}\n"
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("error: x.yaml:2:14: acceptance.trace: ")
+    assert "own.npz" in lines[0]
+    assert expected in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [(b"PK\x03\x04rubbish", "is not a trace"), (b"", "is not a trace"), (None, "there is no file")]
+)
+def test_a_file_that_is_no_trace(content: bytes | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if content is not None:
+        (tmp_path / "own.npz").write_bytes(content)
+    text = "like: mirror_qwen3_32b_a100\nacceptance: {trace: ./own.npz}\n"
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert (code, len(lines)) == (2, 1)
+    assert expected in lines[0]
+
+
+def test_an_unknown_flavour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace().write(tmp_path / "own.npz")
+    text = "like: mirror_qwen3_32b_a100\nacceptance: {trace: ./own.npz, flavours: [cod]}\n"
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 2
+    assert "x.yaml:2:32: acceptance.flavours: the trace has no flavour 'cod'; did you mean 'code'?" in lines[0]

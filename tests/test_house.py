@@ -1,0 +1,181 @@
+"""The rules of the house: imports point one way, numbers carry units, new files are picked up, --help is quick."""
+
+from __future__ import annotations
+
+import ast
+import json
+import resource
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pydantic import BaseModel
+
+import simulator.scenario  # the model classes below are found through their base
+from simulator.catalogue import FOLDERS, Catalogue
+from simulator.cli import KINDS, main
+from simulator.scenario import load
+from simulator.schema import Frozen
+from simulator.strategies import strategies
+
+PACKAGE = Path(simulator.scenario.__file__).parent
+FLOORS = [
+    {"schema", "world", "__init__"},
+    {"model", "engine", "hardware", "traces"},
+    {"huggingface", "acceptance", "cost"},
+    {"catalogue", "drafters"},
+    {"strategies"},
+    {"serving"},
+    {"scenario"},
+    {"run"},
+    {"sweep_window", "overview"},
+    {"report"},
+    {"cli"},
+]
+FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "record" not in path.parts)
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """Whole dotted names that a module imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    own = part_of(path)
+    used = {name.split(".")[1] for name in imported(path) if name.startswith("simulator.")}
+    upward = {name for name in used & set(FLOOR) - {own} if FLOOR[name] >= FLOOR[own]}
+    assert not upward, f"{own} must not import {upward}"
+    assert "record" not in used
+
+
+@pytest.mark.parametrize("folder", ["strategies", "serving"])
+def test_a_strategy_sees_no_files_no_tables_no_plots(folder: str) -> None:
+    for path in (PACKAGE / folder).glob("*.py"):
+        assert not {"yaml", "pandas", "matplotlib", "pathlib"} & {name.split(".")[0] for name in imported(path)}
+
+
+def test_the_world_imports_nothing_of_ours() -> None:
+    assert not {name for name in imported(PACKAGE / "world.py") if name.startswith("simulator")}
+
+
+UNITS = ("_gb", "_gb_s", "_tflops", "_us", "_ms", "_s", "_bytes", "_tokens", "_w", "_usd_per_hour", "_us_per_layer", "_us_per_pass")
+COUNTS_AND_RATIOS = {
+    *("hidden_size", "intermediate_size", "vocab_size", "head_dim", "embedding_width", "kv_latent_width"),
+    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "first_dense_layers", "learned_positions"),
+    *("routed", "per_token", "shared", "parameters", "tensor_parallel", "count", "concurrency", "seed", "streams"),
+    *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
+    *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
+    *("per_position",),
+}
+
+
+def models(base: type[BaseModel] = Frozen) -> set[type[BaseModel]]:
+    return {base}.union(*(models(child) for child in base.__subclasses__()))
+
+
+def test_every_number_in_a_file_carries_its_unit() -> None:
+    for model in models():
+        for name, field in model.model_fields.items():
+            numeric = any(
+                word in str(field.annotation) for word in ("int", "float", "Positive", "NonNegative", "Fraction", "Sourced")
+            )
+            if numeric and "Literal" not in str(field.annotation):
+                assert name in COUNTS_AND_RATIOS or name.endswith(UNITS), f"{model.__name__}.{name}"
+
+
+# ---- what lies in the folders is what there is
+
+
+@pytest.mark.parametrize("name", sorted(Catalogue().names("scenario")))
+def test_every_shipped_scenario_loads(name: str) -> None:
+    scenario = load(name).scenario
+    assert scenario.name == name
+    assert scenario.about
+
+
+@pytest.mark.parametrize("kind", ["device", "link", "engine", "model"])
+def test_every_shipped_file_says_what_it_is(kind: str) -> None:
+    for name in Catalogue().names(kind):
+        shown = CliRunner().invoke(main, ["show", name, "--json"])
+        assert json.loads(shown.stdout)["content"]["about"], name
+
+
+def test_a_file_of_your_own_is_found_first(tmp_path: Path) -> None:
+    own = tmp_path / FOLDERS["device"][0]
+    own.mkdir(parents=True)
+    text = (Catalogue().names("device")["a100_80g_sxm"]).read_text()
+    (own / "a100_80g_sxm.yaml").write_text(text.replace("about:", "about: mine #", 1) if "about: >" not in text else text)
+    (own / "h999.yaml").write_text(text)
+    arguments = ["law", "mirror_qwen3_32b_a100", "--catalogue", str(tmp_path), "--set", "target.device=h999", "--json"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "h999" in Catalogue((tmp_path,)).names("device")
+    assert Catalogue((tmp_path,)).names("device")["a100_80g_sxm"].is_relative_to(tmp_path)
+
+
+def test_every_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
+    assert {path.stem for path in (PACKAGE / "strategies").glob("*.py")} - {"__init__", "protocol"} == set(strategies())
+    for name, strategy in strategies().items():
+        docstring = ast.get_docstring(ast.parse((PACKAGE / f"strategies/{name}.py").read_text())) or ""
+        assert "target |" in docstring
+        assert "T_" in docstring
+        assert strategy.equation
+
+
+# ---- the command line
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["run", "--help"]])
+def test_help_and_list_are_quick_and_load_no_numpy(arguments: list[str]) -> None:
+    script = (
+        "import sys; from simulator.cli import main; main(sys.argv[1:], standalone_mode=False); "
+        "sys.exit(','.join(set(sys.modules) & {'numpy', 'pandas', 'matplotlib', 'torch', 'scipy', 'simpy'}))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=PACKAGE.parent)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stderr.strip() == ""
+    assert after.ru_utime - before.ru_utime < 10
+
+
+def test_list_names_everything_once() -> None:
+    found = json.loads(CliRunner().invoke(main, ["list", "--json"]).stdout)
+    assert set(found) == set(KINDS)
+    assert set(found["strategy"]) == set(strategies())
+    assert all(found[kind] for kind in ("scenario", "device", "link", "engine", "model"))
+
+
+def test_schema_is_json_schema_and_lets_names_stand_for_files() -> None:
+    found = json.loads(CliRunner().invoke(main, ["schema"]).stdout)
+    assert found["properties"]["strategy"]["discriminator"]["propertyName"] == "name"
+    assert {"type": "string"}.items() <= found["$defs"]["Placement"]["properties"]["device"]["anyOf"][0].items()
+    assert "name" not in found["required"]
+
+
+def test_law_shows_its_durations() -> None:
+    found = json.loads(CliRunner().invoke(main, ["law", "durations_only", "--json"]).stdout)
+    assert found["kinds"][0]["durations"]["suffix_ms"] == pytest.approx(18.0)
+    assert sum(kind["share"] for kind in found["kinds"]) == pytest.approx(1.0)
+    shares = [kind["share"] for kind in found["kinds"]]
+    assert all(a >= b for a, b in pairwise(shares))
+
+
+def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
+    result = CliRunner().invoke(main, ["show", "a100"])
+    assert result.exit_code == 2
+    assert "nothing has this name; did you mean" in result.stderr

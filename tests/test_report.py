@@ -1,0 +1,238 @@
+"""Reports: same bytes, drawings that parse, all of it or nothing, and only numbers that were passed in."""
+
+import ast
+import json
+from collections import Counter
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from simulator.report import figures, write
+from simulator.report.console import print_law, print_result
+from simulator.report.facts import columns, gaps, number, percent
+from simulator.report.markdown import report_markdown
+from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
+from simulator.run import law_details, run
+from simulator.scenario import load
+from simulator.schema import BadInput
+from simulator.sweep_window import SweepPoint, gammas_to_show, window_sweep
+from simulator.world import Span
+
+SVG = "{http://www.w3.org/2000/svg}"
+COMMAND = "specsim run durations_only --set requests.count=4"
+SPANS = [
+    Span("target", 0.0, 0.010, "prefill"),
+    Span("target", 0.010, 0.020, "verify <1>"),
+    Span("draft", 0.020, 0.024, "draft"),
+    Span("target", 0.024, 0.034, "verify <1>"),
+    Span("draft", 0.034, 0.038, "draft"),
+]
+
+
+def parsed(svg):
+    return ElementTree.fromstring(svg)  # noqa: S314 (our own text)
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load("durations_only", ["requests.count=4", "requests.output_tokens=64"])
+
+
+@pytest.fixture(scope="module")
+def result(loaded):
+    return run(loaded, COMMAND)
+
+
+@pytest.fixture(scope="module")
+def sweep(loaded, result):  # after the run, so that the scenario has cached its own cost and schedule
+    return window_sweep(loaded, gammas_to_show(loaded), (4, 10))
+
+
+# ---- the window sweep
+
+
+def test_drafting_is_hidden_up_to_gamma_star_and_costs_its_own_time_behind_it(sweep):
+    end, star = figures.crossing(sweep)
+    assert star == 10
+    assert end == pytest.approx(10.5)  # 12 ms for 7 tokens against Delta = 18 ms
+    steps = {point.gamma: point.main_step_ms for point in sweep}
+    assert steps[1] == pytest.approx(36.1)
+    assert steps[10] == pytest.approx(36.1)
+    assert steps[13] - steps[12] == pytest.approx(12 / 7)
+
+
+def test_simulation_only_where_asked_for(sweep):
+    assert [point.gamma for point in sweep if point.simulated_step_ms is not None] == [4, 10]
+
+
+def test_a_window_costs_what_was_stated_at_the_scenarios_own_gamma(sweep, result):
+    own = next(point for point in sweep if point.gamma == 7)
+    assert own.draft_ms == pytest.approx(12.0)
+    assert own.law_step_ms == pytest.approx(result.law.step_s * 1e3)
+    assert own.law_tpot_ms == pytest.approx(result.law.tpot_s * 1e3)
+
+
+def test_no_sweep_without_a_window():
+    loaded = load("durations_only", ["strategy={name: autoregressive}", "requests.count=2"])
+    assert window_sweep(loaded) == []
+    assert "window_sweep.svg" not in report_markdown(run(loaded), [])
+
+
+@pytest.mark.parametrize("draft_ms", [(1.0, 2.0), (30.0, 60.0), (10.0, 30.0), (18.0, 18.0)])
+def test_the_sweep_figure_bears_every_regime(draft_ms):
+    points = [
+        SweepPoint(gamma, 40.0, 10.0, 36.0 + max(0.0, draft - 18.0), draft, 18.0, 36.0)
+        for gamma, draft in enumerate(draft_ms, start=1)
+    ]
+    parsed(figures.window_sweep(points))
+
+
+# ---- the timeline
+
+
+def test_chrome_trace_holds_every_second_of_every_lane(result):
+    trace = json.loads(json.dumps(chrome_trace(result.spans, limit=len(result.spans))))
+    names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    microseconds = Counter()
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            microseconds[names[event["tid"]]] += event["dur"]
+    assert list(names.values()) == ["target", "draft", "channel"]
+    for lane, share in result.busy.items():
+        assert microseconds[lane] == pytest.approx(share * result.simulated.end_s * 1e6, rel=1e-6)
+
+
+def test_chrome_trace_says_what_it_left_out():
+    trace = chrome_trace(SPANS, limit=2)
+    assert trace["otherData"] == {"spans": 5, "shown": 2}
+    assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 2
+
+
+def test_steady_window_begins_after_the_prefill():
+    assert steady_window(SPANS, steps=1) == (0.010, 0.024)
+
+
+def test_timeline_has_a_row_for_each_lane_and_shows_idle_time():
+    root = parsed(timeline_svg(SPANS, (0.010, 0.038), "a < b"))
+    rows = [group for group in root.iter(f"{SVG}g") if group.get("class") == "row"]
+    assert [row.get("id") for row in rows] == ["lane-target", "lane-draft"]
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"a < b", "idle", "verify <1>", "target: verify <1>", "busy 71.4 %"} <= set(texts)
+
+
+def test_text_stays_in_its_box(result):
+    root = parsed(timeline_svg(result.spans, steady_window(result.spans)))
+    boxes = [group for group in root.iter(f"{SVG}g") if group.find(f"{SVG}title") is not None]
+    assert boxes
+    for box in boxes:
+        width = float(box.find(f"{SVG}rect").get("width"))
+        assert all(len(text.text) * 11 * 0.6 <= width for text in box.iter(f"{SVG}text"))
+
+
+# ---- the folder
+
+
+def test_same_bytes_twice(result, sweep, tmp_path):
+    first = write.write(result, sweep, tmp_path / "a")
+    second = write.write(result, sweep, tmp_path / "b")
+    assert [path.name for path in first] == sorted(write.OURS)
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+    for path in first:
+        if path.suffix == ".svg":
+            parsed(path.read_text("utf-8"))
+
+
+def test_nothing_half_written_is_left(result, sweep, tmp_path, monkeypatch):
+    folder = tmp_path / "report"
+    write.write(result, sweep, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def broken(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(figures, "accepted_lengths", broken)
+    with pytest.raises(OSError, match="no space left"):
+        write.write(result, sweep, folder)
+    with pytest.raises(OSError, match="no space left"):
+        write.write(result, sweep, tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_an_old_report_is_replaced(result, sweep, tmp_path):
+    (tmp_path / "report.md").write_text("old")
+    write.write(result, sweep, tmp_path)
+    assert COMMAND in (tmp_path / "report.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("held", "message"), [(["thesis.tex"], "holds no report.md"), (["report.md", "thesis.tex"], "thesis.tex")]
+)
+def test_a_folder_with_other_things_is_left_alone(result, sweep, tmp_path, held, message):
+    for name in held:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(BadInput, match=message):
+        write.write(result, sweep, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(held)
+
+
+# ---- what is said
+
+
+def test_report_says_the_answer_both_gaps_and_the_command(result, sweep):
+    text = report_markdown(result, sweep)
+    first, second = gaps(result)
+    assert f"{number(result.simulated.tpot_s * 1e3, 3)} ms per token (simulation)" in text
+    assert "T_draft = 12.0 ms is hidden behind Δ = 18.0 ms with 6.00 ms to spare" in text
+    assert f"{first.title}: {percent(first.percent)}" in text
+    assert f"{second.title}: {percent(second.percent)}" in text
+    assert COMMAND in text
+    assert "prefix_ms: 18.0" in text
+
+
+def test_the_gaps_lead_from_the_law_to_the_simulation(result):
+    law, _, _, simulation = columns(result)
+    first, second = gaps(result)
+    assert law.tpot_ms * (1 + first.percent / 100) * (1 + second.percent / 100) == pytest.approx(simulation.tpot_ms)
+    for gap in (first, second):
+        whole = 1.0
+        for _, part in gap.parts:
+            whole *= 1 + part / 100
+        assert whole == pytest.approx(1 + gap.percent / 100)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.2758, "9.276"), (38.5967, "38.60"), (0.05, "0.050"), (0.0, "0"), (1e-5, "<0.001"), (12345.6, "12,346")],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_console_fits(loaded, result, width):
+    page = StringIO()
+    console = Console(file=page, width=width)
+    print_result(result, console)
+    print_law(law_details(loaded), console)
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= min(width, 100)
+    assert "…" not in page.getvalue()
+    assert any(line.startswith("ms per token") for line in lines)
+    assert any(line.startswith("- Fallback") for line in lines)
+
+
+def test_reports_run_nothing_and_only_figures_draw():
+    folder = Path(write.__file__).parent
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "simulator.run":
+                assert {alias.name for alias in node.names} <= {"Result", "Outcome"}, path.name
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = getattr(node, "module", None) or node.names[0].name
+                assert not module.startswith("matplotlib") or path.name == "figures.py"
