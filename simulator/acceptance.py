@@ -207,7 +207,7 @@ class Replay:
         recording = self.order[request % len(self.order)]
         key = (recording, exit)
         if key not in self._lanes:
-            start, end = int(self.trace.offsets[recording]) + 1, int(self.trace.offsets[recording + 1])
+            start, end = self._span(recording)
             self._lanes[key] = _Lane.of(self.accepted[start:end], self._off(exit)[start:end])
         return _ReplayCursor(self._lanes[key])
 
@@ -217,15 +217,25 @@ class Replay:
         What a formula knows that is fed with marginal rates. The replay visits positions unevenly, since
         acceptance comes in bursts; the difference between the two is the first gap in a report.
         """
-        spans = [slice(int(self.trace.offsets[r]) + 1, int(self.trace.offsets[r + 1])) for r in self.order]
-        kept = np.concatenate([self.accepted[span] for span in spans])
-        off_all = self._off(exit)
-        off = np.concatenate([off_all[span] for span in spans])
+        positions = self.positions()
+        kept, off = self.accepted[positions], self._off(exit)[positions]
         rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
         on_path = rate * (1.0 - float((kept & off).mean()) / rate) if rate else 0.0
         return chain_odds(
             [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, "marginal rates of the trace"
         )
+
+    def positions(self) -> NDArray[np.int64]:
+        """All positions of the requests dealt out, those emitted by a prefill left out."""
+        return np.concatenate([np.arange(start, end) for start, end in map(self._span, self.order)])
+
+    def length(self, request: int) -> int:
+        """Recorded positions that request number ``request`` can replay before it goes round."""
+        start, end = self._span(self.order[request % len(self.order)])
+        return end - start
+
+    def _span(self, recording: int) -> tuple[int, int]:
+        return int(self.trace.offsets[recording]) + 1, int(self.trace.offsets[recording + 1])
 
     def _off(self, exit: Exit | None) -> Bools:
         if exit is None:

@@ -7,18 +7,20 @@ step's time from the law; *simulation* books lanes on the event engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from simulator.acceptance import Acceptance, Odds
+from simulator.acceptance import Acceptance, Odds, Replay
 from simulator.cost import Phase
+from simulator.fallback import FallbackRate, fallback_rates
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.schema import provenance
 from simulator.serving.closed_loop import ClosedLoop, Tally
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import Kind, Lanes, Law
 from simulator.world import Span, World
 
@@ -75,6 +77,8 @@ class Result:
     """Autoregressive decoding on the same target."""
     phases: Mapping[Kind, Mapping[str, Phase]]
     spans: list[Span]
+    fallback: Sequence[FallbackRate]
+    """By exit depth and width on the trace; empty without a trace or an early exit."""
     notes: tuple[str, ...]
 
     @property
@@ -113,6 +117,7 @@ def run(loaded: Loaded, command: str = "") -> Result:
         baseline=baseline(scenario),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
+        fallback=_fallback(scenario, acceptance),
         notes=tuple(_notes(loaded)),
     )
 
@@ -195,6 +200,13 @@ def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kin
         yield kind, scenario.schedule.phases(scenario.cost, kind, rows)
 
 
+def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
+    strategy = scenario.schedule
+    if isinstance(acceptance, Replay) and isinstance(strategy, MirrorSD):
+        return fallback_rates(acceptance, strategy)
+    return []
+
+
 def _notes(loaded: Loaded) -> Iterator[str]:
     scenario, trace = loaded.scenario, loaded.trace
     if scenario.one_lane and scenario.schedule.overlaps:
@@ -227,6 +239,7 @@ def summary(result: Result) -> dict[str, Any]:
         "speedup": result.speedup,
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": requests,
+        "fallback": [asdict(rate) for rate in result.fallback],
         "notes": list(result.notes),
         "provenance": result.provenance(),
     }

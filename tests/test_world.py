@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -137,7 +138,7 @@ def test_no_lane_is_ever_booked_twice(bookings: list[tuple[str, float]]) -> None
     spans = play(world, process())
     for lane in "abc":
         own = [span for span in spans if span.lane == lane]
-        assert all(before.end_s <= after.start_s for before, after in zip(own, own[1:], strict=False))
+        assert all(before.end_s <= after.start_s for before, after in pairwise(own))
         assert sum(d for name, d in bookings if name == lane) == pytest.approx(sum(s.end_s - s.start_s for s in own))
 
 

@@ -113,6 +113,24 @@ def _fallback(result: Result) -> Iterator[str]:
         yield f"{text}."
     if text := choices(result):
         yield f"{text[0].upper()}{text[1:]}."
+    if not result.fallback:
+        return
+    yield (
+        f"On all {result.fallback[0].windows:,} windows of the recording (γ = {result.scenario.schedule.window}), by exit depth and κ. "
+        "The paper's bound, fallback ≤ 1 − Ω, speaks of a position and holds there; a step has up to γ + 1 chances. "
+        "Wider is never worse; deeper need not be better, so it comes with an interval (95 %, whole requests resampled)."
+    )
+    rows = [
+        (
+            f"{rate.exit_fraction:.2f}",
+            str(rate.kappa),
+            share(rate.off_exit),
+            share(rate.per_position),
+            f"{share(rate.per_step)} ({rate.per_step_low * 100:.1f} to {rate.per_step_high * 100:.1f})",
+        )
+        for rate in result.fallback
+    ]
+    yield _table(("exit depth", "κ", "1 − Ω, all positions", "fallback per position", "fallback per step"), rows)
 
 
 def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
