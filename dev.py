@@ -91,7 +91,7 @@ def demo() -> int:
 
 def test(full: bool, args: list[str]) -> int:
     """Run pytest: the fast tier, or everything."""
-    return call("pytest", "-n", "2", "--dist", "loadgroup", *([] if full else ["-m", "not full"]), *args)
+    return call("pytest", "-n", "2", *([] if full else ["-m", "not full"]), *args)
 
 
 def lint() -> int:

@@ -8,7 +8,7 @@ step's time from the law; *simulation* books lanes on the event engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from simulator.schema import provenance
 from simulator.serving.closed_loop import ClosedLoop, Tally
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import Kind, Lanes, Law
+from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf
 from simulator.world import Span, World
 
 
@@ -144,12 +144,7 @@ def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
 
 def law(scenario: Scenario, acceptance: Acceptance) -> Law:
     """The closed form with marginal acceptance rates."""
-    strategy = scenario.schedule
-    requests, context = scenario.requests.concurrency, scenario.mean_context
-    found = strategy.law(scenario.cost, lambda gamma: acceptance.odds(gamma, scenario.exit), requests, context)
-    if scenario.one_lane and strategy.overlaps:
-        return replace(found, relation="lower bound: target and draft share one lane")
-    return found
+    return _law(scenario, lambda gamma: acceptance.odds(gamma, scenario.exit), None)
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
@@ -159,9 +154,12 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
         kept[accepted] += count
     total = kept.sum()
     odds = Odds(kept / total if total else np.ones(1), np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
-    shares = {kind: count / outcome.steps for kind, count in outcome.kinds.items()}
+    return _law(scenario, lambda gamma: odds, {kind: count / outcome.steps for kind, count in outcome.kinds.items()})
+
+
+def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None) -> Law:
     requests, context = scenario.requests.concurrency, scenario.mean_context
-    return scenario.schedule.law(scenario.cost, lambda gamma: odds, requests, context, shares)
+    return scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
 
 
 def baseline(scenario: Scenario) -> Law:
@@ -209,8 +207,9 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
 
 def _notes(loaded: Loaded) -> Iterator[str]:
     scenario, trace = loaded.scenario, loaded.trace
-    if scenario.one_lane and scenario.schedule.overlaps:
-        yield "target and draft share one device: the simulation serialises them, the law does not know it"
+    relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
+    if relation != "exact":
+        yield f"the law is no equality here ({relation})"
     if trace is None:
         return
     if scenario.acceptance.stand_in:
@@ -277,10 +276,12 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     found, strategy = law(scenario, loaded.acceptance()), scenario.schedule
     kinds = []
     for kind, share in sorted(found.kinds.items(), key=lambda item: -item[1]):
-        durations = strategy.durations(scenario.cost, kind, strategy.rows(kind, scenario.mean_context))
+        rows = strategy.rows(kind, scenario.mean_context)
+        durations = strategy.durations(scenario.cost, kind, rows)
         named = {f"{name}_ms": seconds * 1e3 for name, seconds in durations._asdict().items() if name != "contention"}
         step = float(strategy.step_seconds(durations, kind)) * 1e3
-        kinds.append({**kind._asdict(), "share": share, "step_ms": step, "durations": named})
+        derived = dict(strategy.derived(scenario.cost, kind, rows))
+        kinds.append({**kind._asdict(), "share": share, "step_ms": step, "durations": named, "derived": derived})
     autoregressive = baseline(scenario)
     return {
         "scenario": scenario.name,

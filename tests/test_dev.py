@@ -11,7 +11,7 @@ import pytest
 
 import dev
 
-PYTEST = ("pytest", "-n", "2", "--dist", "loadgroup")
+PYTEST = ("pytest", "-n", "2")
 
 
 @pytest.fixture

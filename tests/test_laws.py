@@ -32,13 +32,14 @@ given_durations = st.builds(
 windows = st.integers(1, 9)
 any_strategy = st.one_of(
     st.just(strategies()["autoregressive"]()),
-    st.builds(VanillaSD, gamma=windows),
+    st.builds(VanillaSD, gamma=windows, bonus_on_full_accept=st.booleans()),
     st.builds(
         MirrorSD,
         gamma=windows,
         message=st.sampled_from(["per_position", "first_position"]),
         fallback=st.sampled_from(["redraft", "undrafted"]),
         others=st.sampled_from(["wait", "proceed"]),
+        bonus_on_full_accept=st.booleans(),
         drafter=st.builds(StreamingDrafter, streams=st.integers(1, 3)),
     ),
 )
@@ -78,7 +79,8 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100)
     if any(share < 1.0 for share in law.kinds.values()):
         law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100, in_lockstep(strategy, batch))
-    window = min(accepted, strategy.window) + 1
+    full = accepted >= strategy.window and strategy.window and not strategy.bonus_on_full_accept
+    window = min(accepted, strategy.window) + (0 if full else 1)
     cycle = 2 * window * (window + 1)
     short, long = (
         play(strategy, acceptance, cost, Requests(concurrency=batch, count=batch, output_tokens=1 + cycle * turns))[0].tally

@@ -11,85 +11,79 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PYTHON = getattr(sys, "_base_executable", sys.executable)
-SHIPPED = ("hardware_profiles", "scenarios")
+FONTS = {"home/.cache", "home/.config"}  # matplotlib keeps its list of fonts there, whoever draws with it
 
-pytestmark = [pytest.mark.full, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.full
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([PYTHON, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT], check=True)
+def pip(*args):
+    subprocess.run([PYTHON, "-m", "pip", *args], check=True)
+
+
+def build(folder):
+    """The wheel of this checkout, made in ``folder``."""
+    pip("wheel", "-q", "--no-deps", "-w", folder, ROOT)
     (file,) = folder.glob("specsim-*.whl")
     return file
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory, wheel):
-    """An environment that holds the wheel and what it asks for, and nothing else."""
-    folder = tmp_path_factory.mktemp("installed") / "env"
-    subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder], check=True)
-    subprocess.run([PYTHON, "-m", "pip", "--python", folder, "install", "-q", "--no-compile", wheel], check=True)
-    return folder
-
-
-@pytest.fixture
-def specsim(installed, tmp_path):
-    """Run specsim in ``here``, with a home and a temporary folder of its own; see that it writes nowhere but ``here``."""
-    here, outside = tmp_path / "here", tmp_path / "outside"
-    for folder in (here, outside / "home", outside / "scratch"):
-        folder.mkdir(parents=True)
-    names = {"PATH": "/usr/bin:/bin", "HOME": f"{outside}/home", "TMPDIR": f"{outside}/scratch"}
-
-    def run(*args):
-        before = contents(installed), contents(outside)
-        command = [installed / "bin" / "specsim", *args]
-        env = names | {"PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert (contents(installed), contents(outside)) == before
-        return done.stdout
-
-    run.here = here
-    return run
 
 
 def contents(folder):
     """Every file and folder below, with what changes when it is written."""
     paths = [Path(where, name) for where, folders, files in os.walk(folder) for name in (*folders, *files)]
-    return {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in paths}
+    return {(str(path.relative_to(folder)), path.lstat().st_size, path.lstat().st_mtime_ns) for path in paths if path.is_file()}
 
 
-def test_wheel_carries_the_catalogue_and_nothing_stray(wheel):
-    carried = {name for name in ZipFile(wheel).namelist() if not name.startswith("specsim-")}
-    tops = {name.split("/")[0] for name in carried}
-    assert tops == {"simulator"}
-    for folder in SHIPPED:
-        files = {str(file.relative_to(ROOT)) for ending in ("yaml", "npz") for file in (ROOT / folder).rglob(f"*.{ending}")}
-        assert files
-        assert {f"simulator/_shipped/{file}" for file in files} <= carried
+def files(folder, ending):
+    return {str(file.relative_to(ROOT)) for file in (ROOT / folder).rglob(f"*{ending}")}
+
+
+def test_wheel_carries_the_code_and_the_catalogue_alone(tmp_path):
+    with ZipFile(build(tmp_path)) as wheel:
+        carried = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    catalogue = files("hardware_profiles", ".yaml") | files("scenarios", ".yaml") | files("scenarios", ".npz")
+    assert {name for name in carried if name.endswith(".py")} == files("simulator", ".py")
+    assert {f"simulator/_shipped/{file}" for file in catalogue} <= carried
+    assert {name.partition("/")[0] for name in carried} == {"simulator"}
     assert not [name for name in carried if "__pycache__" in name]
 
 
-def test_list_names_what_the_checkout_has(specsim):
+def test_an_installed_wheel_works_anywhere_and_writes_here_only(tmp_path):
+    installed, here, outside = tmp_path / "env", tmp_path / "here", tmp_path / "outside"
+    for folder in (here, outside / "home", outside / "scratch"):
+        folder.mkdir(parents=True)
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", installed], check=True)
+    pip("--python", installed, "install", "-q", "--no-compile", build(tmp_path))
+    environ = {
+        "HOME": f"{outside}/home",
+        "TMPDIR": f"{outside}/scratch",
+        "PATH": "/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    environment = contents(installed)
+
+    def specsim(*args, fonts=False):
+        command = [installed / "bin" / "specsim", *args]
+        done = subprocess.run(command, cwd=here, env=environ, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        strays = {file for file, *_ in contents(outside)}
+        assert {file for file in strays if not (fonts and file.startswith(tuple(FONTS)))} == set(), args
+        return done.stdout
+
     found = json.loads(specsim("list", "--json"))
-    assert set(found["scenario"]) == {file.stem for file in (ROOT / "scenarios").glob("*.yaml")}
-    assert set(found["device"]) == {file.stem for file in (ROOT / "hardware_profiles" / "devices").glob("*.yaml")}
+    assert {f"scenarios/{name}.yaml" for name in found["scenario"]} == {
+        str(f.relative_to(ROOT)) for f in ROOT.glob("scenarios/*.yaml")
+    }
+    assert {f"hardware_profiles/devices/{name}.yaml" for name in found["device"]} == files("hardware_profiles/devices", ".yaml")
     assert "durations_only" in specsim("list")
 
-
-def test_run_and_law(specsim):
-    assert json.loads(specsim("run", "durations_only", "--json"))
     assert specsim("law", "durations_only")
-    assert not list(specsim.here.iterdir())
+    numbers = json.loads(specsim("run", "durations_only", "--json"))
+    assert not list(here.iterdir())
+    assert "reports/durations_only/report.md" in specsim("run", "durations_only", fonts=True)
+    assert (here / "reports" / "durations_only" / "report.md").is_file()
+    assert contents(installed) == environment
 
-
-def test_run_writes_its_report_here(specsim):
-    assert "reports/durations_only/report.md" in specsim("run", "durations_only")
-    assert (specsim.here / "reports" / "durations_only" / "report.md").is_file()
-
-
-def test_a_run_is_that_of_the_checkout(specsim):
-    checkout = [sys.executable, "-c", "from simulator.cli import main; main()", "run", "durations_only", "--json"]
-    done = subprocess.run(checkout, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == json.loads(specsim("run", "durations_only", "--json"))
+    script = "from simulator.cli import main; main()"
+    command = [sys.executable, "-c", script, "run", "durations_only", "--json"]
+    checkout = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(checkout.stdout) == numbers

@@ -51,15 +51,23 @@ def print_law(found: Mapping[str, Any], console: Console) -> None:
     console.print(Text(answer, style="bold"), width=width)
     kinds = found["kinds"]
     names = list(dict.fromkeys(name for kind in kinds for name in kind["durations"]))
-    table = _table("ms", *(f"{kind['name']} {share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
+    table = _table("ms", *(f"{_kind(kind)}, {share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
     for name in names:
         held = [kind["durations"].get(name) for kind in kinds[:KINDS_SHOWN]]
         table.add_row(name.removesuffix("_ms"), *(number(value) if value is not None else "" for value in held))
-    table.add_row("step", *(number(kind["step_ms"]) for kind in kinds[:KINDS_SHOWN]))
+    table.add_row("step", *(number(kind["step_ms"]) for kind in kinds[:KINDS_SHOWN]), end_section=True)
+    for name in kinds[0]["derived"]:
+        label = name.removesuffix("_ms").replace("_", " ")
+        table.add_row(label, *(number(kind["derived"].get(name, 0.0)) for kind in kinds[:KINDS_SHOWN]))
     console.print(table, width=width)
     if len(kinds) > KINDS_SHOWN:
         _item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
     _item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
+
+
+def _kind(kind: Mapping[str, Any]) -> str:
+    missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)
+    return f"{kind['name']} of {missing}" if missing else str(kind["name"])
 
 
 def _item(console: Console, text: str, width: int) -> None:

@@ -116,7 +116,8 @@ def _fallback(result: Result) -> Iterator[str]:
     if not result.fallback:
         return
     yield (
-        f"On all {result.fallback[0].windows:,} windows of the recording (γ = {result.scenario.schedule.window}), by exit depth and κ. "
+        f"On all {result.fallback[0].windows:,} windows of the recording (γ = {result.scenario.schedule.window}), "
+        "by exit depth and κ. "
         "The paper's bound, fallback ≤ 1 − Ω, speaks of a position and holds there; a step has up to γ + 1 chances. "
         "Wider is never worse; deeper need not be better, so it comes with an interval (95 %, whole requests resampled)."
     )

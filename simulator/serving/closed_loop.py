@@ -163,7 +163,8 @@ class ClosedLoop:
         while True:
             if entering := self.admit(now):
                 admission = self.admission(entering)
-                now += max(admission.target, admission.draft)
+                sides = admission.target, admission.draft
+                now += max(sides) + (self.cost.contention - 1.0) * min(sides)
                 self.first_tokens(entering, now)
                 now += admission.window
             if not self.batch:

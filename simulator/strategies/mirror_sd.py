@@ -56,7 +56,6 @@ class MirrorSD(Strategy):
 
     name: Literal["mirror_sd"] = "mirror_sd"
     named: ClassVar[type[Durations]] = Durations
-    overlaps: ClassVar[bool] = True
     equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
 
     gamma: int = Field(default=7, ge=1)
@@ -144,7 +143,7 @@ class MirrorSD(Strategy):
         if state.proposed is None:
             state.ready = True
             return Progress(0, 0, 0, 0)
-        verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept))
+        verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept or not state.proposed))
         state.context += verdict.committed
         state.ready = self.reuses(verdict, state.proposed)
         return Progress(
@@ -154,7 +153,7 @@ class MirrorSD(Strategy):
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Whether what was committed is a path of the tree (MSD-7)."""
         full = verdict.accepted == proposed
-        if full and not self.bonus_on_full_accept:
+        if full and proposed and not self.bonus_on_full_accept:
             return True
         if self.message == "per_position" or verdict.accepted == 0:
             return not verdict.off_exit
@@ -189,6 +188,19 @@ class MirrorSD(Strategy):
         durations: Durations = super().durations(cost, kind, rows)
         return durations._replace(contention=cost.contention)
 
+    def derived(self, cost: Cost, kind: Kind, rows: Rows) -> dict[str, float]:
+        """Exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
+        if not (kind.verifying or kind.bare):
+            return {}
+        t = self.durations(cost, kind, rows)
+        serial = self._chain(cost, kind.verifying or 1, rows.kv_tokens // (kind.verifying + kind.bare)).wall_s
+        return {
+            "exposed_draft_ms": float(exposed_draft(t)) * 1e3,
+            "relative_draft_overhead": float(relative_overhead(t, serial)) if serial else 0.0,
+            "branches": float(self.branches(kind.verifying, kind.bare)),
+            "early_exit_payload_bytes": float(self.payload_bytes(kind.verifying + kind.bare)),
+        }
+
     def _chain(self, cost: Cost, requests: int, context: int) -> Phase:
         """A serial window, one branch per request."""
         rows = branch_rows(self.drafter, requests, requests, requests * context)
@@ -218,6 +230,14 @@ class MirrorSD(Strategy):
 
     # ---- the law
 
+    def relation(self, contention: float, one_lane: bool) -> str:
+        """Eq. 10 takes target and draft to be two machines."""
+        if one_lane:
+            return "lower bound: target and draft share one lane and cannot overlap"
+        if contention > 1.0 and self.others == "proceed":
+            return "idealised: the contention of a redraft beside the prefix is left out"
+        return "exact"
+
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """Eq. 10 with the fallback it leaves out and the contention of one memory."""
         t = durations
@@ -238,6 +258,8 @@ class MirrorSD(Strategy):
     def fallback_share(self, odds: OddsOf) -> float:
         """Long-run share of steps that a request begins without a window."""
         miss = self.miss(odds(self.gamma))
+        if not miss:
+            return 0.0
         if self.fallback == "undrafted":
             return miss / (1.0 + miss - float(odds(0).off_exit[0]))
         return miss / (1.0 + miss) if self.others == "proceed" else miss

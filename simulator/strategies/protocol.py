@@ -108,11 +108,7 @@ class Strategy(Frozen):
     """A named tuple of seconds, in the paper's symbols."""
     equation: ClassVar[str]
     """Paper and equation of the law."""
-    relation: ClassVar[str] = "exact"
-    """How the law relates to the process: exact, upper bound, idealised (and of what)."""
     in_flight: ClassVar[int] = 1
-    overlaps: ClassVar[bool] = False
-    """Target and draft work at the same time, so that one shared lane breaks the law."""
     bonus_on_full_accept: bool = True
 
     @property
@@ -149,6 +145,10 @@ class Strategy(Frozen):
         """Named durations of a step, in seconds."""
         return self.named(**{name: phase.wall_s for name, phase in self.phases(cost, kind, rows).items()})
 
+    def derived(self, cost: Cost, kind: Kind, rows: Rows) -> Mapping[str, float]:
+        """What the paper computes from the durations of a step, by name with unit; nothing by default."""
+        return {}
+
     def timeline(self, lanes: Lanes, durations: Any, kind: Kind) -> Timeline:
         """Let the step's time pass."""
         raise NotImplementedError
@@ -156,6 +156,10 @@ class Strategy(Frozen):
     def step_seconds(self, durations: Any, kind: Kind) -> Any:
         """The law of one step; durations may be arrays."""
         raise NotImplementedError
+
+    def relation(self, contention: float, one_lane: bool) -> str:
+        """How the law relates to the process: exact, a bound, an idealisation (and of what)."""
+        return "exact"
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Long-run share of each kind of step for a batch of independent requests."""
@@ -193,7 +197,15 @@ class Strategy(Frozen):
         target, draft = cost.prefill("target", rows), cost.prefill("draft", rows) if self.window else Phase(0.0, {})
         return Admission(target.wall_s, draft.wall_s, 0.0, {**target.busy, **draft.busy})
 
-    def law(self, cost: Cost, odds: OddsOf, requests: int, context: int, kinds: Mapping[Kind, float] | None = None) -> Law:
+    def law(
+        self,
+        cost: Cost,
+        odds: OddsOf,
+        requests: int,
+        context: int,
+        kinds: Mapping[Kind, float] | None = None,
+        one_lane: bool = False,
+    ) -> Law:
         """Renewal-reward over step kinds: ``sum pi_k T_k / sum pi_k n_k``.
 
         ``kinds`` replaces the shares of independent requests where the real ones are known.
@@ -204,7 +216,13 @@ class Strategy(Frozen):
             step += share * float(self.step_seconds(self.durations(cost, kind, self.rows(kind, context)), kind))
             tokens += share * self.committed(kind, odds)
             batch += share * self.batch(kind)
-        return Law(step, tokens / batch, self.relation, f"{self.equation}; {odds(self.window).source}", shares)
+        return Law(
+            step,
+            tokens / batch,
+            self.relation(cost.contention, one_lane),
+            f"{self.equation}; {odds(self.window).source}",
+            shares,
+        )
 
 
 @cache

@@ -1,0 +1,223 @@
+"""Whole runs: three evaluators that agree, the laws' limits on real hardware and traces, the promised JSON."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simulator.acceptance import Replay
+from simulator.catalogue import Catalogue
+from simulator.cli import main
+from simulator.fallback import fallback_rates
+from simulator.run import law, run, simulate, summary
+from simulator.scenario import load
+from simulator.strategies.mirror_sd import MirrorSD
+from simulator.strategies.protocol import Kind
+from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.sweep_window import window_sweep
+from simulator.traces import read
+
+SCENARIOS = sorted(Catalogue().names("scenario"))
+MIRRORS = [name for name in SCENARIOS if name.startswith("mirror")]
+TRACES = sorted(Catalogue().names("trace"))
+FEW = ["requests.count=12", "requests.output_tokens=96"]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_replay_and_simulation_are_the_same_run(name: str) -> None:
+    """One walks the recording with the law's step times, the other books lanes: same steps, same times."""
+    result = run(load(name, FEW))
+    replay, simulated = result.replay, result.simulated
+    assert (replay.steps, replay.tokens, replay.accepted) == (simulated.steps, simulated.tokens, simulated.accepted)
+    for one, other in ((replay.step_s, simulated.step_s), (replay.tpot_s, simulated.tpot_s), (replay.ttft_s, simulated.ttft_s)):
+        assert one == pytest.approx(other, rel=1e-9)
+    assert replay.end_s == pytest.approx(simulated.end_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", MIRRORS)
+def test_the_law_with_replayed_means_explains_the_simulation(name: str) -> None:
+    """What is left is the growing context: the law takes its durations halfway."""
+    result = run(load(name, FEW))
+    assert result.law_replayed.step_s == pytest.approx(result.simulated.step_s, rel=0.01)
+    assert result.law_replayed.tokens_per_step == pytest.approx(result.simulated.tokens_per_step, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_eight_at_a_time(name: str) -> None:
+    result = run(load(name, ["requests.concurrency=8", "requests.count=20", "requests.output_tokens=40"]))
+    assert result.simulated.tokens == 20 * 40
+    assert result.replay.step_s == pytest.approx(result.simulated.step_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", MIRRORS)
+def test_mirror_never_beats_vanilla_by_more_than_its_overlap(name: str) -> None:
+    """S_mirror / S_vanilla <= 1 + Delta / T_target for the same draft and acceptance, at every window."""
+    loaded = load(name)
+    for gamma in range(1, 17):
+        scenario = loaded.change(gamma=gamma).scenario
+        mirror, kind = scenario.schedule, Kind("reuse", 1)
+        assert isinstance(mirror, MirrorSD)
+        rows = mirror.rows(kind, scenario.mean_context)
+        t = mirror.durations(scenario.cost, kind, rows)
+        serial = VanillaSD(gamma=gamma, drafter=mirror.drafter)
+        s = serial.durations(scenario.cost, Kind("step", 1), rows)
+        same_draft = s._replace(draft=t.draft)
+        for vanilla in (s, same_draft):
+            ratio = serial.step_seconds(vanilla, Kind("step", 1)) / mirror.step_seconds(t, kind)
+            assert ratio <= 1 + t.suffix / (t.prefix + t.suffix) + 1e-12
+
+
+def test_zero_slope_and_then_the_draft_time_per_token() -> None:
+    """Delta 18, 3 ms a draft token: flat to gamma* = 6, then 3 ms more per token, in law and simulation."""
+    text = ["durations={prefix_ms: 18, suffix_ms: 18, draft_step_ms: 3, rv_ee_ms: 0.05, rv_fv_ms: 0.05}"]
+    sure = ["acceptance={always: 99}", "requests.count=2", "requests.output_tokens=121"]
+    points = window_sweep(load("durations_only", [*text, *sure]), range(1, 13))
+    steps = [point.simulated_step_ms for point in points]
+    assert steps == pytest.approx([36.1] * 6 + [36.1 + 3 * extra for extra in range(1, 7)])
+    assert [point.main_step_ms for point in points] == pytest.approx(steps)
+
+
+def test_on_hardware_the_step_is_the_target_plus_what_sticks_out() -> None:
+    """The target itself takes longer for a longer window; beyond that, only the exposed draft counts."""
+    loaded = load("mirror_qwen3_32b_a100")
+    for gamma in range(1, 25):
+        scenario = loaded.change(gamma=gamma).scenario
+        mirror, kind = scenario.schedule, Kind("reuse", 1)
+        t = mirror.durations(scenario.cost, kind, mirror.rows(kind, scenario.mean_context))
+        beyond = mirror.step_seconds(t, kind) - (t.prefix + t.suffix + t.rv_ee + t.rv_fv)
+        assert beyond == pytest.approx(max(0.0, t.draft - t.suffix), abs=1e-12)
+
+
+def test_one_shared_device_serialises_and_the_law_says_it_is_a_bound() -> None:
+    changes = ["draft.machine=a100", "draft.device=a100_80g_sxm", "channel=null", *FEW]
+    result = run(load("mirror_qwen3_32b_a100", changes))
+    assert result.law.relation.startswith("lower bound")
+    assert result.simulated.step_s > result.law_replayed.step_s * 1.05
+    assert any("share one lane" in note for note in result.notes)
+
+
+def test_the_overlap_emerges_from_two_lanes() -> None:
+    """No formula stands in the timeline: the draft's spans lie beside the suffix's, and the step ends with the later."""
+    result = run(load("mirror_qwen3_32b_a100", FEW))
+    suffixes = [span for span in result.spans if span.label == "layers l_e+1..N"]
+    drafts = [span for span in result.spans if span.label == "draft next window"]
+    verified = [span for span in result.spans if span.label == "verification"]
+    assert len(suffixes) == len(drafts) == len(verified) == result.simulated.steps
+    for suffix, draft, end in zip(suffixes, drafts, verified, strict=True):
+        assert suffix.start_s == draft.start_s
+        assert end.start_s == pytest.approx(max(suffix.end_s, draft.end_s))
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
+    first, again, other = (summary(run(load("mirror_qwen3_32b_a100", FEW, seed=seed))) for seed in (1, 1, 2))
+    assert json.dumps(first) == json.dumps(again)
+    assert first["simulated"] != other["simulated"]
+
+
+def test_json_is_one_object_with_the_promised_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["run", "mirror_qwen3_32b_a100", "--json", "--set", FEW[0], "--set", FEW[1]])
+    found = json.loads(result.stdout)
+    assert {"step_ms", "tokens_per_step", "tpot_ms", "relation", "source"} <= set(found["law"])
+    simulated = {"step_ms", "tokens_per_step", "tpot_ms", "tokens_per_s", "ttft_ms", "steps", "tokens"}
+    assert simulated <= set(found["simulated"])
+    assert simulated <= set(found["replay"])
+    assert set(found["baseline"]) == {"strategy", "tpot_ms"}
+    assert found["speedup"] == pytest.approx(found["baseline"]["tpot_ms"] / found["simulated"]["tpot_ms"])
+    assert {lane: set(value) for lane, value in found["lanes"].items()}["target"] == {"busy_fraction"}
+    assert {"parameter", "value", "source", "confidence"} == set(found["provenance"][0])
+    assert found["scenario"]["target"]["model"]["name"] == "qwen3_32b"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["run", "durations_only", "--set", "requests.count=5"])
+    assert result.exit_code == 0, result.output
+    written = {path.name for path in (tmp_path / "reports/durations_only").iterdir()}
+    assert written == {"report.md", "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"}
+
+
+def test_the_batching_rule_is_applied_by_batch_size() -> None:
+    found = {}
+    for batch in (1, 16, 64):
+        changes = ["strategy.batching_rule=true", f"requests.concurrency={batch}"]
+        schedule = load("mirror_qwen3_32b_a100", changes).scenario.schedule
+        assert isinstance(schedule, MirrorSD)
+        found[batch] = (schedule.kappa, schedule.drafter.tokens_per_branch - 1)
+    assert found == {1: (8, 2), 16: (4, 1), 64: (1, 1)}
+
+
+# ---- the shipped traces
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_shipped_trace_is_sound_and_says_where_it_comes_from(name: str) -> None:
+    trace = read(Catalogue().names("trace")[name])
+    header = trace.header
+    assert len(trace.flavours) >= 6
+    assert header["command"].startswith("python -m simulator.record")
+    assert {source["licence"] for source in header["text"]["sources"].values()}
+    for model in header["models"].values():
+        assert model["loss"] > 0
+        assert len(model["hash"]) == 32
+        assert {"training_steps", "training_tokens", "seed", "parameters"} <= set(model)
+    assert list(trace.exit_fractions) == [0.25, 0.5, 0.75]
+    assert trace.repetition() < 0.5
+    rates = [float(trace.accepted(0)[Replay(trace, [flavour]).positions()].mean()) for flavour in trace.flavours]
+    assert min(rates) > 0.4
+    assert max(rates) - min(rates) > 0.1
+
+
+@pytest.mark.parametrize("message", ["per_position", "first_position"])
+@pytest.mark.parametrize("name", TRACES)
+def test_fallback_on_the_trace(name: str, message: str) -> None:
+    """Monotone in kappa exactly, per position and per step; bounded by 1 - Omega per position only (K11)."""
+    trace = read(Catalogue().names("trace")[name])
+    rates = fallback_rates(Replay(trace), MirrorSD.model_validate({"message": message}), widths=(1, 2, 4, 8, 16, 64))
+    for fraction in trace.exit_fractions:
+        at = [rate for rate in rates if rate.exit_fraction == fraction]
+        for narrow, wide in pairwise(at):
+            assert wide.per_position <= narrow.per_position
+            assert wide.per_step <= narrow.per_step
+            assert wide.off_exit <= narrow.off_exit
+    for rate in rates:
+        assert rate.per_position <= rate.off_exit
+        assert rate.per_step_low <= rate.per_step <= rate.per_step_high
+    assert any(rate.per_step > rate.off_exit for rate in rates), "the printed corollary does not hold per step"
+
+
+def test_replayed_windows_are_those_of_a_plain_walk_over_the_shipped_trace() -> None:
+    """A second implementation: run lengths counted by hand on the arrays, request by request."""
+    loaded = load("vanilla_qwen3_32b_a100", ["requests.count=24", "requests.output_tokens=150"])
+    replay = loaded.acceptance()
+    assert isinstance(replay, Replay)
+    counted: dict[int, int] = {}
+    for request in range(24):
+        recording = replay.order[request]
+        start = int(replay.trace.offsets[recording]) + 1
+        tokens, position = 1, start
+        while tokens < 150:
+            accepted = 0
+            while accepted < 7 and replay.accepted[position + accepted]:
+                accepted += 1
+            counted[accepted] = counted.get(accepted, 0) + 1
+            position += accepted + 1
+            tokens += accepted + 1
+    outcome, _ = simulate(loaded.scenario, replay)
+    assert dict(outcome.accepted) == dict(sorted(counted.items()))
+
+
+def test_the_marginal_law_misses_what_comes_in_bursts() -> None:
+    """Both gaps are real and reported: marginal rates against the replay, replayed means against the simulation."""
+    loaded = load("mirror_qwen3_32b_a100")
+    result = run(loaded)
+    marginal = law(loaded.scenario, loaded.acceptance())
+    assert marginal.tokens_per_step != pytest.approx(result.simulated.tokens_per_step, rel=1e-3)
+    assert result.law_replayed.tokens_per_step == pytest.approx(result.simulated.tokens_per_step, rel=1e-9)
+    assert np.isfinite(result.speedup)
