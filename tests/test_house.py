@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -104,9 +105,7 @@ def models(base: type[BaseModel] = Frozen) -> set[type[BaseModel]]:
 def test_every_number_in_a_file_carries_its_unit() -> None:
     for model in models():
         for name, field in model.model_fields.items():
-            numeric = any(
-                word in str(field.annotation) for word in ("int", "float", "Positive", "NonNegative", "Fraction", "Sourced")
-            )
+            numeric = re.search(r"\b(int|float|Positive|NonNegative|Fraction|Sourced)\b", str(field.annotation))
             if numeric and "Literal" not in str(field.annotation):
                 assert name in COUNTS_AND_RATIOS or name.endswith(UNITS), f"{model.__name__}.{name}"
 

@@ -168,7 +168,7 @@ def test_a_shipped_trace_is_sound_and_says_where_it_comes_from(name: str) -> Non
         assert len(model["hash"]) == 32
         assert {"training_steps", "training_tokens", "seed", "parameters"} <= set(model)
     assert list(trace.exit_fractions) == [0.25, 0.5, 0.75]
-    assert trace.repetition() < 0.5
+    assert trace.repetition() < (0.6 if trace.temperature == 0 else 0.1)
     rates = [float(trace.accepted(0)[Replay(trace, [flavour]).positions()].mean()) for flavour in trace.flavours]
     assert min(rates) > 0.4
     assert max(rates) - min(rates) > 0.1

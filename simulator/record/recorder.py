@@ -24,6 +24,8 @@ from simulator.record.training import (
 from simulator.traces import FORMAT, Trace
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 64, 192
+CANDIDATES = 3
+"""Requests written for each one kept."""
 COMMAND = "python -m simulator.record --work DIR --out scenarios/traces"
 
 
@@ -31,7 +33,7 @@ def prompts(family: Family, flavour: str, count: int) -> Tensor:
     """(count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
     windows = [
         document[start : start + PROMPT_TOKENS]
-        for start in range(0, 4 * PROMPT_TOKENS, PROMPT_TOKENS)
+        for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS)
         for document in family.text.held_out[flavour]
         if len(document) >= start + PROMPT_TOKENS
     ]
@@ -54,6 +56,13 @@ def generate(target: Network, prompt: Tensor, temperature: float, generator: tor
             tokens = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
         written.append(tokens)
     return torch.cat(written, 1)
+
+
+def least_repetitive(written: Tensor, count: int) -> Tensor:
+    """Rows with the most distinct four-token sequences, in their own order: small models fall into loops."""
+    grams = written.unfold(1, 4, 1)
+    distinct = torch.tensor([len(set(map(tuple, row.tolist()))) for row in grams])
+    return distinct.argsort(descending=True, stable=True)[:count].sort().values
 
 
 def rank_of(logits: Tensor, tokens: Tensor) -> Tensor:
@@ -90,8 +99,10 @@ def record(family: Family, temperature: float, per_flavour: int, seed: int, comm
     generator = torch.Generator().manual_seed(seed)
     parts = []
     for flavour in corpus.FLAVOURS:
-        prompt = prompts(family, flavour.name, per_flavour)
+        prompt = prompts(family, flavour.name, per_flavour * CANDIDATES)
         written = generate(family.target, prompt, temperature, generator)
+        kept = least_repetitive(written, per_flavour)
+        prompt, written = prompt[kept], written[kept]
         parts.append(observe(family, prompt, written, temperature))
     arrays = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
     requests = per_flavour * len(corpus.FLAVOURS)
@@ -115,6 +126,7 @@ def describe(family: Family, temperature: float, seed: int, command: str) -> dic
         "vocabulary": VOCABULARY,
         "tokenizer": "byte-level BPE trained on the corpus",
         "prompt_tokens": PROMPT_TOKENS,
+        "selection": f"the least repetitive of {CANDIDATES} times as many requests, by distinct four-token sequences",
         "exit_layers": list(EXIT_LAYERS),
         "exits": {
             "steps": EXIT_SCHEDULE.steps,
