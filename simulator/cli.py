@@ -116,11 +116,9 @@ def run(
     from rich.console import Console
 
     from simulator.report.console import print_result
-    from simulator.report.write import write
     from simulator.run import run as run_scenario
     from simulator.run import summary
     from simulator.scenario import load
-    from simulator.sweep_window import window_sweep
 
     with faults_as_lines(), Console(stderr=True).status("reading") as status:
         loaded = load(scenario, overrides, _catalogue(own), seed)
@@ -128,6 +126,9 @@ def run(
         result = run_scenario(loaded, _command("run", scenario, overrides, seed))
         folder = out or (None if as_json else Path("reports") / loaded.scenario.name)
         if folder:
+            from simulator.report.write import write
+            from simulator.sweep_window import window_sweep
+
             status.update("sweeping the window")
             points = window_sweep(loaded)
             status.update("writing")
