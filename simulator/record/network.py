@@ -24,7 +24,9 @@ class Shape:
         return asdict(self)
 
 
-Cache = list[tuple[Tensor, Tensor]]
+Keys = tuple[Tensor, Tensor]
+"""Keys and values of some tokens, each (batch, heads, tokens, head width)."""
+Cache = list[Keys]
 
 
 class Block(nn.Module):
@@ -43,17 +45,43 @@ class Block(nn.Module):
     def forward(self, x: Tensor, start: int, cache: Cache | None) -> Tensor:
         """``x``: (batch, tokens, width); ``start``: position of the first token."""
         batch, tokens, width = x.shape
-        q, k, v = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        q, k = rotate(F.rms_norm(q, q.shape[-1:]), start), rotate(F.rms_norm(k, k.shape[-1:]), start)
+        q, k, v = self.project(x, start)
         if cache is not None:
             if start:
                 past_k, past_v = cache.pop(0)
                 k, v = torch.cat((past_k, k), 2), torch.cat((past_v, v), 2)
             cache.append((k, v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=tokens > 1)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width)))
+
+    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (batch, heads, tokens, head width)."""
+        batch, tokens, _ = x.shape
+        q, k, v = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return rotate(F.rms_norm(q, q.shape[-1:]), start), rotate(F.rms_norm(k, k.shape[-1:]), start), v
+
+    def finish(self, x: Tensor) -> Tensor:
+        """The MLP behind its norm and its residual."""
         gate, value = self.up(self.norm_mlp(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * value)
+
+    def branch(self, x: Tensor, shift: int, trunk: Keys, own: list[Keys]) -> Tensor:
+        """One more row for every start: row ``t`` stands at position ``t + shift`` of a branch of its own.
+
+        It attends to the trunk's keys up to ``t`` and to ``own``, the branch's rows so far, which it joins.
+        """
+        batch, starts, width = x.shape
+        q, k, v = self.project(x, shift)
+        own.append((k, v))
+        q = q * q.shape[-1] ** -0.5
+        later = torch.ones(starts, starts, dtype=torch.bool).triu(1)
+        scores = [(q @ trunk[0].transpose(-1, -2)).masked_fill(later, float("-inf"))]
+        scores += [(q * key).sum(-1, keepdim=True) for key, _ in own]
+        weights = torch.cat(scores, -1).float().softmax(-1).to(v.dtype)
+        mixed = weights[..., :starts] @ trunk[1]
+        for step, (_, value) in enumerate(own):
+            mixed = mixed + weights[..., starts + step, None] * value
+        return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, starts, width)))
 
 
 def rotate(x: Tensor, start: int) -> Tensor:
