@@ -51,7 +51,8 @@ class Block(nn.Module):
                 past_k, past_v = cache.pop(0)
                 k, v = torch.cat((past_k, k), 2), torch.cat((past_v, v), 2)
             cache.append((k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=tokens > 1)
+        mask = None if tokens == 1 else torch.ones(tokens, k.shape[2], dtype=torch.bool).tril(k.shape[2] - tokens)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width)))
 
     def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:

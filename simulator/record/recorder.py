@@ -1,40 +1,39 @@
-"""Lets the target write, then asks draft and early exits about every token it wrote."""
+"""Lets the target write, then asks every drafter about every token it wrote."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from simulator.record import corpus
-from simulator.record.network import Cache, Network, parameters
-from simulator.record.training import (
-    BATCH,
-    CONTEXT,
-    DRAFT_SCHEDULE,
-    EXIT_LAYERS,
-    EXIT_SCHEDULE,
-    TARGET_SCHEDULE,
-    VOCABULARY,
-    Family,
-    weights_hash,
-)
+from simulator.record import corpus, lookup
+from simulator.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weights_hash
+from simulator.record.network import Cache, Network
+from simulator.record.scores import rank_of
+from simulator.record.training import Text
 from simulator.traces import FORMAT, Trace
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 64, 192
 CANDIDATES = 3
 """Requests written for each one kept."""
-COMMAND = "python -m simulator.record --work DIR --out scenarios/traces"
+COMMAND = "python -m simulator.record --work DIR --out scenarios"
+UNKNOWN = 65_535
+"""Rank of a token behind the end of the recording."""
+TRACES = {"six_flavours_greedy": 0.0, "six_flavours_warm": 0.6, "six_flavours_sampled": 1.0}
+"""Name and temperature of each shipped trace."""
+
+Arrays = dict[str, np.ndarray]
 
 
-def prompts(family: Family, flavour: str, count: int) -> Tensor:
+def prompts(text: Text, flavour: str, count: int) -> Tensor:
     """(count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
     windows = [
         document[start : start + PROMPT_TOKENS]
         for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS)
-        for document in family.text.held_out[flavour]
+        for document in text.held_out[flavour]
         if len(document) >= start + PROMPT_TOKENS
     ]
     if len(windows) < count:
@@ -65,104 +64,110 @@ def least_repetitive(written: Tensor, count: int) -> Tensor:
     return distinct.argsort(descending=True, stable=True)[:count].sort().values
 
 
-def rank_of(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Rank of each token by falling logit, ties to the lower id; logits (..., V), tokens (...)."""
-    own = logits.gather(-1, tokens[..., None])
-    ids = torch.arange(logits.shape[-1])
-    before = (logits > own) | ((logits == own) & (ids < tokens[..., None]))
-    return before.sum(-1)
-
-
 def probability_of(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
     """Probability of each token at ``temperature`` (1 stands in for greedy: the model's own confidence)."""
     return (logits / (temperature or 1.0)).softmax(-1).gather(-1, tokens[..., None])[..., 0]
 
 
 @torch.no_grad()
-def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float) -> dict[str, np.ndarray]:
+def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float) -> Arrays:
     """Ranks and probabilities of every written token, each array flat over (requests, OUTPUT_TOKENS)."""
-    context = torch.cat((prompt, written), 1)[:, :-1]
-    states = [state[:, PROMPT_TOKENS - 1 :] for state in family.target.hidden(context)]
-    target, draft = family.target.head(states[-1]), family.draft(context)[:, PROMPT_TOKENS - 1 :]
-    exits = [head(states[layer - 1], family.target) for layer, head in zip(EXIT_LAYERS, family.exits, strict=True)]
-    return {
+    sequence = torch.cat((prompt, written), 1)
+    context = sequence[:, :-1]
+    states = family.target.hidden(context)
+    here = [state[:, PROMPT_TOKENS - 1 :] for state in states]
+    target = family.target.head(here[-1])
+    exits = [head(here[layer - 1], family.target) for layer, head in zip(EXIT_LAYERS, family.exits, strict=True)]
+    arrays = {
         "token": written.numpy().astype(np.uint16).ravel(),
-        "draft_rank": rank_of(draft, written).numpy().astype(np.uint16).ravel(),
-        "p": probability_of(target, written, temperature).numpy().astype(np.float16).ravel(),
-        "q": probability_of(draft, written, temperature).numpy().astype(np.float16).ravel(),
-        "exit_rank": torch.stack([rank_of(logits, written).flatten() for logits in exits]).numpy().astype(np.uint16),
+        "p": _flat(probability_of(target, written, temperature), np.float16),
+        "exit_rank": np.stack([_flat(rank_of(logits, written), np.uint16) for logits in exits]),
     }
+    for name, rank, chance in (("draft", "draft_rank", "q"), ("plain", "plain.rank", "plain.q")):
+        logits = family.modules[name](context)[:, PROMPT_TOKENS - 1 :]
+        arrays[rank] = _flat(rank_of(logits, written), np.uint16)
+        arrays[chance] = _flat(probability_of(logits, written, temperature), np.float16)
+    for name in HEADS:
+        arrays |= _ahead(name, family.modules[name], family.target, states, sequence, temperature)
+    return arrays | _looked_up(prompt, written)
 
 
-def record(family: Family, temperature: float, per_flavour: int, seed: int, command: str) -> Trace:
+def _flat(values: Tensor, dtype: type) -> np.ndarray:
+    return values.numpy().astype(dtype).ravel()
+
+
+def _ahead(name: str, head: nn.Module, target: Network, states: list[Tensor], sequence: Tensor, temperature: float) -> Arrays:
+    """``NAME.rank`` and, where it is needed, ``NAME.q``: (depths, positions), for a window starting at each position.
+
+    A window that starts at token s stands behind token s - 1, which the target has just yielded and not yet
+    read: the newest state is that of token s - 2, and depth d is about token s + d.
+    """
+    ranks, chances = [], []
+    for depth, logits in enumerate(head(target, states, sequence)):
+        known = OUTPUT_TOKENS - depth
+        rows, tokens = logits[:, PROMPT_TOKENS - 2 :][:, :known], sequence[:, PROMPT_TOKENS + depth :]
+        behind = (0, depth)
+        ranks.append(_flat(nn.functional.pad(rank_of(rows, tokens), behind, value=UNKNOWN), np.uint16))
+        chances.append(_flat(nn.functional.pad(probability_of(rows, tokens, temperature), behind), np.float16))
+    found = {f"{name}.rank": np.stack(ranks)}
+    return found | {f"{name}.q": np.stack(chances)} if temperature else found
+
+
+def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:
+    """``lookup.proposed`` and ``lookup.run``: tokens that prompt look-up would propose here, and how many are right."""
+    rows = [pair for p, w in zip(prompt.tolist(), written.tolist(), strict=True) for pair in lookup.replay(p, w)]
+    proposed, right = np.array(rows, dtype=np.uint16).T
+    return {"lookup.proposed": proposed.copy(), "lookup.run": right.copy()}
+
+
+def record(family: Family, text: Text, temperature: float, per_flavour: int, seed: int) -> Trace:
     """A trace of ``per_flavour`` requests of every flavour."""
     generator = torch.Generator().manual_seed(seed)
     parts = []
     for flavour in corpus.FLAVOURS:
-        prompt = prompts(family, flavour.name, per_flavour * CANDIDATES)
+        prompt = prompts(text, flavour.name, per_flavour * CANDIDATES)
         written = generate(family.target, prompt, temperature, generator)
         kept = least_repetitive(written, per_flavour)
-        prompt, written = prompt[kept], written[kept]
-        parts.append(observe(family, prompt, written, temperature))
+        parts.append(observe(family, prompt[kept], written[kept], temperature))
+    return assemble(family, parts, temperature, seed)
+
+
+def assemble(family: Family, parts: Sequence[Arrays], temperature: float, seed: int) -> Trace:
+    """One trace of parts observed apart, each of one flavour."""
     arrays = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
-    requests = per_flavour * len(corpus.FLAVOURS)
+    counts = [len(part["token"]) // OUTPUT_TOKENS for part in parts]
     return Trace(
-        header=describe(family, temperature, seed, command),
-        offsets=np.arange(requests + 1, dtype=np.int64) * OUTPUT_TOKENS,
-        flavour=np.repeat(np.arange(len(corpus.FLAVOURS), dtype=np.uint8), per_flavour),
+        header=describe(family, temperature, seed),
+        offsets=np.arange(sum(counts) + 1, dtype=np.int64) * OUTPUT_TOKENS,
+        flavour=np.repeat(np.arange(len(parts), dtype=np.uint8), counts),
+        extra={name: arrays.pop(name) for name in list(arrays) if "." in name},
         **arrays,
     )
 
 
-def describe(family: Family, temperature: float, seed: int, command: str) -> dict[str, object]:
+def describe(family: Family, temperature: float, seed: int) -> dict[str, object]:
     """The header: everything needed to know what was recorded and to record it again."""
-    tokens_per_step = BATCH * CONTEXT
-    models = {"target": (family.target, TARGET_SCHEDULE), "draft": (family.draft, DRAFT_SCHEDULE)}
+    models = {name: {**about, "hash": weights_hash(family.modules[name])} for name, about in family.header["models"].items()}
     return {
         "format": FORMAT,
         "temperature": temperature,
         "seed": seed,
-        "command": command,
+        "command": COMMAND,
         "vocabulary": VOCABULARY,
         "tokenizer": "byte-level BPE trained on the corpus",
         "prompt_tokens": PROMPT_TOKENS,
         "selection": f"the least repetitive of {CANDIDATES} times as many requests, by distinct four-token sequences",
         "exit_layers": list(EXIT_LAYERS),
-        "exits": {
-            "steps": EXIT_SCHEDULE.steps,
-            "seed": EXIT_SCHEDULE.seed,
-            "loss": family.loss["exits"],
-            "hash": weights_hash(family.exits),
-        },
         "flavours": [flavour.name for flavour in corpus.FLAVOURS],
-        "text": {
-            "digest": family.text.digest,
-            "sources": {
-                f.name: {"packages": list(f.packages), "licence": f.licence, "about": f.about} for f in corpus.FLAVOURS
-            },
-        },
-        "models": {
-            role: {
-                "shape": network.shape.describe(),
-                "parameters": parameters(network),
-                "training_steps": schedule.steps,
-                "training_tokens": schedule.steps * tokens_per_step,
-                "seed": schedule.seed,
-                "loss": family.loss[role],
-                "objective": "next token" if role == "target" else "distilled from the target (forward KL)",
-                "hash": weights_hash(network),
-            }
-            for role, (network, schedule) in models.items()
-        },
+        "lookup": {"longest_ngram": lookup.LONGEST, "proposed_tokens": lookup.PROPOSED},
+        "text": family.header["text"],
+        "models": models,
     }
 
 
-def record_all(family: Family, folder: Path, per_flavour: int) -> list[Path]:
-    """The shipped traces: greedy and sampled at temperature 1."""
-    paths = []
-    for name, temperature in (("six_flavours_greedy", 0.0), ("six_flavours_sampled", 1.0)):
-        trace = record(family, temperature, per_flavour, seed=7, command=COMMAND)
+def record_all(family: Family, text: Text, folder: Path, per_flavour: int) -> Iterator[Path]:
+    """The shipped traces, greedy and sampled, one after the other."""
+    for name, temperature in TRACES.items():
         path = folder / f"{name}.npz"
-        trace.write(path)
-        paths.append(path)
-    return paths
+        record(family, text, temperature, per_flavour, seed=7).write(path)
+        yield path

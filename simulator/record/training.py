@@ -1,15 +1,14 @@
-"""Trains the family: tokenizer, target, a draft distilled from it, early exits on the frozen target.
+"""Trains the family: tokenizer, target, then drafts, early exits and heads on the frozen target.
 
 Every stage writes checkpoints below one folder and goes on from the last one when called again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,28 +18,11 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simulator.record import corpus
-from simulator.record.network import ExitHead, Network, Shape
+from simulator.record import corpus, pair
+from simulator.record.family import EXIT_LAYERS, HEADS, SCHEDULES, VOCABULARY, Family, Schedule
+from simulator.record.network import Network
 
-VOCABULARY = 2_048
-TARGET = Shape(layers=8, width=224, heads=7, hidden=512, vocabulary=VOCABULARY)
-DRAFT = Shape(layers=2, width=128, heads=4, hidden=320, vocabulary=VOCABULARY)
-EXIT_LAYERS = (2, 4, 6)
 CONTEXT, BATCH = 256, 16
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Length of one training stage and its peak learning rate."""
-
-    steps: int
-    rate: float
-    seed: int
-
-
-TARGET_SCHEDULE = Schedule(steps=3_000, rate=3e-3, seed=1)
-DRAFT_SCHEDULE = Schedule(steps=2_500, rate=4e-3, seed=2)
-EXIT_SCHEDULE = Schedule(steps=800, rate=2e-3, seed=3)
 
 
 class Text:
@@ -74,6 +56,12 @@ class Text:
         return torch.from_numpy(np.stack(rows).astype(np.int64))
 
 
+    def describe(self) -> dict[str, object]:
+        """Provenance of the text, for a header; the text itself is not shipped."""
+        sources = {f.name: {"packages": list(f.packages), "licence": f.licence, "about": f.about} for f in corpus.FLAVOURS}
+        return {"digest": self.digest, "sources": sources}
+
+
 def _tokenizer(work: Path, pieces: list[str]) -> ByteLevelBPETokenizer:
     vocabulary, merges = work / "vocab.json", work / "merges.txt"
     if not merges.exists():
@@ -105,6 +93,20 @@ def exit_loss(heads: nn.ModuleList, target: Network, tokens: Tensor) -> Tensor:
     for layer, head in zip(EXIT_LAYERS, heads, strict=True):
         given = head(states[layer - 1], target).float().log_softmax(-1).flatten(0, 1)
         losses.append(F.kl_div(given, wanted, log_target=True, reduction="batchmean"))
+    return torch.stack(losses).sum()
+
+
+def head_loss(head: nn.Module, target: Network, tokens: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of every depth of a head from the target, deeper ones counting less."""
+    inputs = tokens[:, :-1]
+    with torch.no_grad():
+        states = target.hidden(inputs)
+        wanted = target.head(states[-1]).float().log_softmax(-1)
+    losses = []
+    for depth, logits in enumerate(head(target, states, inputs), start=1):
+        given = logits[:, :-depth].float().log_softmax(-1)
+        loss = F.kl_div(given.flatten(0, 1), wanted[:, depth:].flatten(0, 1), log_target=True, reduction="batchmean")
+        losses.append(loss * 0.8 ** (depth - 1))
     return torch.stack(losses).sum()
 
 
@@ -147,36 +149,20 @@ def _save(path: Path, content: dict[str, object]) -> None:
     os.replace(partial, path)
 
 
-@dataclass(frozen=True)
-class Family:
-    """The trained models, their text and the losses (nats per token) they ended with."""
-
-    text: Text
-    target: Network
-    draft: Network
-    exits: nn.ModuleList
-    loss: dict[str, float]
-
-
-def train_family(work: Path) -> Family:
-    """All models, trained or loaded from ``work``."""
+def train_family(work: Path) -> tuple[Path, Text]:
+    """Train what is not trained yet in ``work``; the file of the whole family, and the text it was trained on."""
     work.mkdir(parents=True, exist_ok=True)
-    text = Text(work)
-    torch.manual_seed(TARGET_SCHEDULE.seed)
-    target = Network(TARGET)
-    loss = {"target": fit("target", target, TARGET_SCHEDULE, text, work, lambda tokens: target_loss(target, tokens))}
-    torch.manual_seed(DRAFT_SCHEDULE.seed)
-    draft = Network(DRAFT)
-    loss["draft"] = fit("draft", draft, DRAFT_SCHEDULE, text, work, lambda tokens: draft_loss(draft, target, tokens))
-    torch.manual_seed(EXIT_SCHEDULE.seed)
-    exits = nn.ModuleList(ExitHead(TARGET.width) for _ in EXIT_LAYERS)
-    loss["exits"] = fit("exits", exits, EXIT_SCHEDULE, text, work, lambda tokens: exit_loss(exits, target, tokens))
-    return Family(text, target, draft, exits, loss)
-
-
-def weights_hash(module: nn.Module) -> str:
-    """BLAKE2b over all parameters in order, to tell which weights a trace came from."""
-    state = hashlib.blake2b(digest_size=16)
-    for _, parameter in sorted(module.named_parameters()):
-        state.update(parameter.detach().numpy().tobytes())
-    return state.hexdigest()
+    text, family = Text(work), Family.blank()
+    target, loss = family.target, {}
+    losses: dict[str, Callable[[Tensor], Tensor]] = {
+        "target": lambda tokens: target_loss(target, tokens),
+        "draft": lambda tokens: draft_loss(family.modules["draft"], target, tokens),
+        "plain": lambda tokens: target_loss(family.modules["plain"], tokens),
+        "exits": lambda tokens: exit_loss(family.exits, target, tokens),
+        **{name: partial(head_loss, family.modules[name], target) for name in HEADS},
+    }
+    for name, schedule in SCHEDULES.items():
+        loss[name] = fit(name, family.modules[name], schedule, text, work, losses[name])
+    path = work / "family.npz"
+    pair.write(path, {"models": family.describe(loss, BATCH * CONTEXT), "text": text.describe()}, family.modules)
+    return path, text

@@ -1,0 +1,136 @@
+"""Live decoding with the shipped pair against its replay: the same steps, not just the same mean.
+
+Prompts are what the target itself wrote in the shipped trace, so that no text is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+torch = pytest.importorskip("torch", reason="needs the extra 'record'")
+
+from simulator.acceptance import Chain, Replay  # noqa: E402
+from simulator.catalogue import Catalogue, shipped  # noqa: E402
+from simulator.record.family import HEADS, Family, weights_hash  # noqa: E402
+from simulator.record.live import (  # noqa: E402
+    Drafter,
+    autoregressive_drafter,
+    head_drafter,
+    lookup_drafter,
+    sample_speculatively,
+    speculate,
+)
+from simulator.record.recorder import OUTPUT_TOKENS, PROMPT_TOKENS, assemble, generate, observe  # noqa: E402
+from simulator.traces import Trace, read  # noqa: E402
+
+TOKENS = 110
+DEPTHS = {"eagle": 5, "lyanna": 3, "medusa": 4, "streams": 4}
+
+
+@pytest.fixture(scope="module")
+def family() -> Family:
+    torch.set_num_threads(1)
+    return Family.read(shipped() / "scenarios/pairs/six_flavours.npz")
+
+
+@pytest.fixture(scope="module")
+def prompts() -> torch.Tensor:
+    """The first tokens of one request of each flavour, (6, PROMPT_TOKENS)."""
+    trace = read(Catalogue().names("trace")["six_flavours_greedy"])
+    starts = [int(trace.offsets[requests[1]]) for requests in trace.requests_by_flavour.values()]
+    return torch.from_numpy(np.stack([trace.token[start : start + PROMPT_TOKENS] for start in starts]).astype(np.int64))
+
+
+def recorded(family: Family, prompts: torch.Tensor, temperature: float, seed: int = 1) -> Trace:
+    written = generate(family.target, prompts, temperature, torch.Generator().manual_seed(seed))
+    return assemble(family, [observe(family, prompts, written, temperature)], temperature, seed)
+
+
+@pytest.fixture(scope="module")
+def greedy(family: Family, prompts: torch.Tensor) -> Trace:
+    return recorded(family, prompts, 0.0)
+
+
+def replayed(trace: Trace, request: int, gamma: int, steps: int) -> list[int]:
+    """Accepted tokens per step of one recorded request."""
+    replay = Replay(trace)
+    cursor = replay.cursor(replay.order.index(request), None)
+    return [cursor.judge(Chain(gamma)).accepted for _ in range(steps)]
+
+
+def check(family: Family, trace: Trace, prompts: torch.Tensor, drafter: Drafter, gamma: int, requests: Iterator[int] | range) -> None:
+    for request in requests:
+        prompt = prompts[request].tolist()
+        live = speculate(family.target, drafter, prompt, gamma, TOKENS)
+        start = int(trace.offsets[request])
+        assert live.tokens[:TOKENS] == trace.token[start : start + TOKENS].tolist(), "speculation changed the output"
+        assert replayed(trace, request, gamma, len(live.accepted)) == live.accepted
+
+
+@pytest.mark.parametrize("gamma", range(1, 17))
+@pytest.mark.parametrize("draft", ["draft", "plain"])
+def test_chains_replay_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor, draft: str, gamma: int) -> None:
+    drafter = autoregressive_drafter(family.modules[draft])
+    check(family, greedy.drafted_by(draft), prompts, drafter, gamma, range(gamma % 2, 6, 2))
+
+
+@pytest.mark.parametrize("name", sorted(HEADS))
+def test_heads_replay_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor, name: str) -> None:
+    drafter = head_drafter(family.target, family.modules[name])
+    for gamma in range(1, DEPTHS[name] + 1):
+        check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(gamma % 3, 6, 3))
+
+
+def test_prompt_lookup_replays_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
+    for gamma in (1, 4, 10):
+        check(family, greedy.drafted_by("lookup"), prompts, lookup_drafter(), gamma, range(6))
+
+
+def test_the_shipped_traces_come_from_the_shipped_pair(family: Family) -> None:
+    hashes = {name: weights_hash(module) for name, module in family.modules.items()}
+    for name, path in Catalogue().names("trace").items():
+        if name.startswith("six_flavours"):
+            assert {role: model["hash"] for role, model in read(path).header["models"].items()} == hashes
+
+
+@pytest.mark.parametrize("gamma", [3, 7])
+def test_sampled_acceptance_is_that_of_live_speculative_sampling(family: Family, prompts: torch.Tensor, gamma: int) -> None:
+    """Mean tokens kept per step, replayed by the coupling min(1, q/p) and live by p, q and residuals: 3 standard errors."""
+    live, generator = [], torch.Generator().manual_seed(11)
+    for _ in range(3):
+        for prompt in prompts:
+            live += sample_speculatively(family.target, family.modules["draft"], prompt.tolist(), gamma, TOKENS, generator).accepted
+    walked: list[int] = []
+    for seed in range(3):
+        trace = recorded(family, prompts, 1.0, seed)
+        for request in range(6):
+            cursor, used = Replay(trace, seed=seed).cursor(request, None), 1
+            while used < OUTPUT_TOKENS - gamma:
+                verdict = cursor.judge(Chain(gamma))
+                walked.append(verdict.accepted)
+                used += verdict.committed
+    error = np.hypot(np.std(live) / np.sqrt(len(live)), np.std(walked) / np.sqrt(len(walked)))
+    assert abs(np.mean(live) - np.mean(walked)) < 3 * error
+
+
+def test_live_speculative_sampling_is_lossless(family: Family, prompts: torch.Tensor) -> None:
+    """The token behind a given one is distributed as the target's: chi-square over the likeliest tokens and the rest."""
+    first = family.target(prompts)[:, -1].softmax(-1)
+    row = int(first.amax(1).argmax())
+    prompt, given = prompts[row].tolist(), int(first[row].argmax())
+    expected = family.target(torch.tensor([[*prompt, given]]))[0, -1].softmax(-1).numpy().astype(float)
+    generator, seen = torch.Generator().manual_seed(5), []
+    for _ in range(2_000):
+        found = sample_speculatively(family.target, family.modules["draft"], prompt, 2, 2, generator)
+        if found.tokens[0] == given:
+            seen.append(found.tokens[1])
+    likely = np.argsort(-expected)[:10]
+    likely = likely[expected[likely] * len(seen) >= 5]
+    observed = np.bincount(seen, minlength=len(expected))[likely]
+    wanted = expected[likely] * len(seen)
+    assert len(seen) > 400
+    assert chisquare([*observed, len(seen) - observed.sum()], [*wanted, len(seen) - wanted.sum()]).pvalue > 1e-3
