@@ -208,15 +208,33 @@ class Replay:
         key = (recording, exit)
         if key not in self._lanes:
             start, end = self._span(recording)
-            self._lanes[key] = _Lane.of(self.accepted[start:end], self._off(exit)[start:end])
+            self._lanes[key] = _Lane(self.runs(recording).tolist(), self._off(exit)[start:end].tolist())
         return _ReplayCursor(self._lanes[key])
+
+    def runs(self, recording: int) -> NDArray[np.int64]:
+        """By position of one recorded request from 1 on: draft tokens kept by an endless window that starts there.
+
+        As recorded where the trace holds ``run``, else counted from agreement, going round at the end.
+        """
+        start, end = self._span(recording)
+        if self.trace.run is not None:
+            return self.trace.run[start:end].astype(np.int64)
+        accepted = self.accepted[start:end]
+        stops = np.flatnonzero(~np.concatenate((accepted, accepted)))
+        if not len(stops):
+            return np.full(len(accepted), np.iinfo(np.int64).max)
+        here = np.arange(len(accepted))
+        return np.asarray(stops[np.searchsorted(stops, here)] - here, dtype=np.int64)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Odds as if every position were independent, from the rates over *all* recorded positions.
 
         What a formula knows that is fed with marginal rates. The replay visits positions unevenly, since
         acceptance comes in bursts; the difference between the two is the first gap in a report.
+        A trace with ``run`` is not broken up into positions: its windows start at any position alike.
         """
+        if self.trace.run is not None:
+            return self._run_odds(gamma, exit)
         positions = self.positions()
         kept, off = self.accepted[positions], self._off(exit)[positions]
         rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
@@ -224,6 +242,21 @@ class Replay:
         return chain_odds(
             [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, "marginal rates of the trace"
         )
+
+    def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
+        outside = self._off(exit)
+        kept, next_off, path_off = [], [], 0
+        for recording in self.order:
+            start, end = self._span(recording)
+            run, off = self.runs(recording), outside[start:end]
+            kept.append(np.minimum(run, gamma))
+            next_off.append(off[(np.arange(len(run)) + kept[-1]) % len(run)])
+            path_off += int(((run == gamma) | (off & (run > gamma))).sum())
+        lengths, count = np.concatenate(kept), sum(map(len, kept))
+        accepted, off_exit = (
+            np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, np.concatenate(next_off))
+        )
+        return Odds(accepted, off_exit, path_off / count, "marginal run lengths of the trace")
 
     def positions(self) -> NDArray[np.int64]:
         """All positions of the requests dealt out, those emitted by a prefill left out."""
@@ -246,19 +279,8 @@ class Replay:
 class _Lane(NamedTuple):
     """One recording, prepared so that judging a window takes one look-up."""
 
-    run: list[int]  # accepted positions in a row from here on, going round
-    accepted: list[bool]
+    run: list[int]
     off_exit: list[bool]
-
-    @staticmethod
-    def of(accepted: Bools, off_exit: Bools) -> _Lane:
-        length = len(accepted)
-        stops = np.flatnonzero(~np.concatenate((accepted, accepted)))
-        if len(stops):
-            run = stops[np.searchsorted(stops, np.arange(length))] - np.arange(length)
-        else:
-            run = np.full(length, np.iinfo(np.int64).max)
-        return _Lane(run.tolist(), accepted.tolist(), off_exit.tolist())
 
 
 class _ReplayCursor:
@@ -271,7 +293,7 @@ class _ReplayCursor:
         accepted = min(lane.run[first], proposal.tokens)
         following = (first + accepted) % length
         full = accepted == proposal.tokens
-        off_path = full and (lane.off_exit[first] or not lane.accepted[following])
+        off_path = full and (lane.off_exit[first] or lane.run[first] == accepted)
         committed = accepted + (0 if full and not proposal.bonus else 1)
         self.position = (first + committed) % length
         return Verdict(accepted, committed, lane.off_exit[following], off_path)

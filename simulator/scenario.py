@@ -231,8 +231,9 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
         raise BadInput([document.fault(where, f"{shown(path)} {fault.message}") for fault in error.faults]) from error
     size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
     if size != trace.vocabulary and not spec.stand_in:
+        recorded = f"a vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "an unknown vocabulary"
         message = (
-            f"{shown(path)} was recorded with a vocabulary of {trace.vocabulary:,}, the target has {size:,}; "
+            f"{shown(path)} was recorded with {recorded}, the target has {size:,}; "
             "record one from your models, or set acceptance.stand_in=true to borrow its shape"
         )
         raise BadInput([document.fault(where, message)])
@@ -240,7 +241,21 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
     if unknown:
         message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
         raise BadInput([document.fault(("acceptance", "flavours"), message)])
+    faults = list(_beyond_trace(scenario, trace, document, shown(path)))
+    if faults:
+        raise BadInput(faults)
     return trace
+
+
+def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: str) -> Iterator[Fault]:
+    """What the strategy asks for and the recording cannot answer."""
+    strategy = scenario.strategy
+    if scenario.exit and not trace.exit_fractions:
+        message = f"{strategy.name} needs early exits, and {file} was recorded without; choose a trace with exits"
+        yield document.fault(("acceptance", "trace"), message)
+    if trace.window is not None and strategy.window > trace.window:
+        message = f"{file} knows windows of up to {trace.window} draft tokens, got {strategy.window}"
+        yield document.fault(("strategy", "gamma"), message)
 
 
 def _check_memory(scenario: Scenario, document: Document) -> None:

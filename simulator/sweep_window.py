@@ -70,7 +70,8 @@ def window_sweep(
 
 
 def gammas_to_show(loaded: Loaded, most: int = 40) -> range:
-    """Windows from 1 to well past both the scenario's own and gamma*, but not above ``most``."""
+    """Windows from 1 to well past both the scenario's own and gamma*, not above ``most`` nor what the trace knows."""
+    most = min(most, (loaded.trace and loaded.trace.window) or most)
     own = loaded.scenario.schedule.window
     hidden = own
     for point in window_sweep(loaded, range(1, most + 1), ()):

@@ -13,11 +13,18 @@ array               type       meaning
 ``p``               float16    probability of the token under the target, at the trace's temperature
 ``q``               float16    probability of the token under the draft, likewise
 ``exit_rank``       uint16     (exits, positions): rank under each early exit of the target
+``run``             uint16     format 2 only, may be missing: draft tokens kept if a window starts here
 ==================  =========  ======================================================================
 
 Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are the
 target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
 behind accepted tokens only. Position 0 of a request is emitted by its prefill.
+
+Format 2 holds what was converted from other people's records (:mod:`simulator.converters`), where less is
+known. ``run`` is for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement
+per position does not determine it. ``token``, ``draft_rank``, ``p`` and ``q`` may be empty, ``exit_rank`` may
+have no exits, the header's ``models`` may lack ``shape`` and ``parameters`` and its ``vocabulary`` may be null.
+``window`` in the header is the largest window that the record can answer for; ``replay`` says how exactly.
 """
 
 from __future__ import annotations
@@ -36,6 +43,9 @@ from numpy.typing import NDArray
 from simulator.schema import BadInput, Fault
 
 FORMAT = 1
+"""What the recorder writes: every array in full."""
+CONVERTED = 2
+"""The same with parts missing, and perhaps ``run``."""
 Bools = NDArray[np.bool_]
 
 
@@ -51,6 +61,18 @@ class Trace:
     p: NDArray[np.float16]
     q: NDArray[np.float16]
     exit_rank: NDArray[np.uint16]
+    run: NDArray[np.uint16] | None = None
+
+    @property
+    def positions(self) -> int:
+        """Tokens recorded, those emitted by a prefill included."""
+        return int(self.offsets[-1])
+
+    @property
+    def window(self) -> int | None:
+        """The largest window, in draft tokens, that the trace can answer for; None: any."""
+        held: int | None = self.header.get("window")
+        return held
 
     @property
     def flavours(self) -> Sequence[str]:
@@ -60,13 +82,14 @@ class Trace:
     @property
     def exit_fractions(self) -> Sequence[float]:
         """Depth of each recorded early exit as a share of the target's layers."""
-        layers = self.header["models"]["target"]["shape"]["layers"]
-        return tuple(layer / layers for layer in self.header["exit_layers"])
+        exits = self.header["exit_layers"]
+        return tuple(layer / self.header["models"]["target"]["shape"]["layers"] for layer in exits)
 
     @property
-    def vocabulary(self) -> int:
-        """Number of tokens of the recorded pair's tokenizer."""
-        return int(self.header["vocabulary"])
+    def vocabulary(self) -> int | None:
+        """Number of tokens of the recorded pair's tokenizer; None where it is not known."""
+        size: int | None = self.header["vocabulary"]
+        return size
 
     @property
     def temperature(self) -> float:
@@ -78,7 +101,10 @@ class Trace:
 
         Greedy: whether the draft's first choice is the emitted token. Sampled: drawn once per seed with
         probability min(1, q/p), the chance that a draft token coupled to the emitted one equals it (X-2).
+        With ``run``: whether a window that starts there keeps its first token.
         """
+        if self.run is not None:
+            return np.greater(self.run, 0)
         if self.temperature == 0:
             return np.equal(self.draft_rank, 0)
         ratio = self.q.astype(np.float64) / np.maximum(self.p.astype(np.float64), 1e-12)
@@ -99,7 +125,10 @@ class Trace:
         return {name: [int(i) for i in np.flatnonzero(self.flavour == code)] for code, name in enumerate(self.flavours)}
 
     def repetition(self) -> float:
-        """Share of four-token sequences that stand earlier in the same request: loops show here."""
+        """Share of four-token sequences that stand earlier in the same request: loops show here.
+
+        0 where the tokens are not known.
+        """
         repeated = total = 0
         for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
             grams = list(zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True))
@@ -108,7 +137,7 @@ class Trace:
 
     def write(self, path: Path) -> None:
         """Write the file; the same content gives the same bytes."""
-        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
         header = np.frombuffer(json.dumps(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
         np.savez_compressed(path, header=header, **arrays)
 
@@ -121,7 +150,7 @@ def read(path: Path) -> Trace:
     try:
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]))
-            trace = Trace(header, **{name: file[name] for name in ARRAYS})
+            trace = Trace(header, **{name: file[name] for name in ARRAYS}, run=file.get("run"))
     except KeyError as error:
         raise _bad(path, f"is not a trace: array {error} is missing") from error
     except OSError as error:
@@ -133,23 +162,27 @@ def read(path: Path) -> Trace:
 
 
 def _check(path: Path, trace: Trace) -> None:
-    if trace.header.get("format") != FORMAT:
-        raise _bad(path, f"has format {trace.header.get('format')}; this version reads format {FORMAT}")
-    sizes = {role: model["shape"]["vocabulary"] for role, model in sorted(trace.header["models"].items(), reverse=True)}
-    if set(sizes.values()) != {trace.vocabulary}:
+    if trace.header.get("format") not in (FORMAT, CONVERTED):
+        raise _bad(path, f"has format {trace.header.get('format')}; this version reads formats {FORMAT} and {CONVERTED}")
+    known = {role: model["shape"] for role, model in sorted(trace.header["models"].items(), reverse=True) if model.get("shape")}
+    sizes = {role: shape["vocabulary"] for role, shape in known.items()}
+    if set(sizes.values()) - {trace.vocabulary}:
         held = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
         raise _bad(path, f"mixes vocabularies ({held}; header {trace.vocabulary:,}): target and draft must share one tokenizer")
-    if len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
+    if trace.vocabulary and len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
         raise _bad(path, f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}")
-    lengths = {
-        len(trace.token),
-        len(trace.draft_rank),
-        len(trace.p),
-        len(trace.q),
-        trace.exit_rank.shape[-1],
-        int(trace.offsets[-1]),
-    }
-    if len(lengths) != 1 or len(trace.offsets) != len(trace.flavour) + 1:
+    _check_lengths(path, trace)
+
+
+def _check_lengths(path: Path, trace: Trace) -> None:
+    lengths = {len(array) for array in (trace.token, trace.draft_rank, trace.p, trace.q)}
+    if trace.header["format"] == CONVERTED:
+        lengths -= {0}
+    if trace.run is not None:
+        lengths.add(len(trace.run))
+    elif not len(trace.draft_rank) or (trace.temperature > 0 and not (len(trace.p) and len(trace.q))):
+        raise _bad(path, "holds nothing that says what is accepted: neither run nor ranks (sampled: p and q)")
+    if lengths | {trace.exit_rank.shape[-1], trace.positions} != {trace.positions} or len(trace.offsets) != len(trace.flavour) + 1:
         raise _bad(path, "holds arrays of different lengths")
 
 
