@@ -236,6 +236,11 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
             "record one from your models, or set acceptance.stand_in=true to borrow its shape"
         )
         raise BadInput([document.fault(where, message)])
+    if scenario.exit and not trace.exit_fractions:
+        message = (
+            f"{shown(path)} holds no early exits, and {scenario.strategy.name} needs them; record it with --exits 0.25,0.5,0.75"
+        )
+        raise BadInput([document.fault(where, message)])
     unknown = [flavour for flavour in spec.flavours if flavour not in trace.flavours]
     if unknown:
         message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"

@@ -15,6 +15,8 @@ array               type       meaning
 ``exit_rank``       uint16     (exits, positions): rank under each early exit of the target
 ==================  =========  ======================================================================
 
+Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.
+
 Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are the
 target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
 behind accepted tokens only. Position 0 of a request is emitted by its prefill.
