@@ -10,6 +10,7 @@ from torch import Tensor
 
 from simulator.record import corpus
 from simulator.record.network import Cache, Network, parameters
+from simulator.record.scores import rank_of
 from simulator.record.training import (
     BATCH,
     CONTEXT,
@@ -63,14 +64,6 @@ def least_repetitive(written: Tensor, count: int) -> Tensor:
     grams = written.unfold(1, 4, 1)
     distinct = torch.tensor([len(set(map(tuple, row.tolist()))) for row in grams])
     return distinct.argsort(descending=True, stable=True)[:count].sort().values
-
-
-def rank_of(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Rank of each token by falling logit, ties to the lower id; logits (..., V), tokens (...)."""
-    own = logits.gather(-1, tokens[..., None])
-    ids = torch.arange(logits.shape[-1])
-    before = (logits > own) | ((logits == own) & (ids < tokens[..., None]))
-    return before.sum(-1)
 
 
 def probability_of(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
