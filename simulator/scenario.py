@@ -251,7 +251,7 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
     """What the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
     if scenario.exit and not trace.exit_fractions:
-        message = f"{strategy.name} needs early exits, and {file} was recorded without; choose a trace with exits"
+        message = f"{strategy.name} needs early exits, and {file} was recorded without; record it with --exits, or choose another"
         yield document.fault(("acceptance", "trace"), message)
     if trace.window is not None and strategy.window > trace.window:
         message = f"{file} knows windows of up to {trace.window} draft tokens, got {strategy.window}"

@@ -16,6 +16,8 @@ array               type       meaning
 ``run``             uint16     format 2 only, may be missing: draft tokens kept if a window starts here
 ==================  =========  ======================================================================
 
+Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.
+
 Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are the
 target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
 behind accepted tokens only. Position 0 of a request is emitted by its prefill.
