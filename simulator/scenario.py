@@ -42,12 +42,14 @@ class AcceptanceSpec(Frozen):
     """Exactly one of: a recorded trace, a rate, rates by position, a constant, a cycle.
 
     ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
-    borrowed for its shape; without it the vocabularies must be equal.
+    borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among those
+    that the trace knows: the first draft, another one, a draft head, prompt look-up.
     """
 
     trace: str | None = None
     stand_in: bool = False
     flavours: tuple[str, ...] = ()
+    drafter: str = "draft"
     rate: Share | None = None
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
     overlap: Share = 1.0
@@ -237,6 +239,10 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
             "record one from your models, or set acceptance.stand_in=true to borrow its shape"
         )
         raise BadInput([document.fault(where, message)])
+    if spec.drafter not in trace.drafters:
+        message = f"the trace has no drafter '{spec.drafter}'{did_you_mean(spec.drafter, trace.drafters)}"
+        raise BadInput([document.fault(("acceptance", "drafter"), message)])
+    trace = trace.drafted_by(spec.drafter, scenario.seed)
     unknown = [flavour for flavour in spec.flavours if flavour not in trace.flavours]
     if unknown:
         message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
@@ -251,7 +257,9 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
     """What the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
     if scenario.exit and not trace.exit_fractions:
-        message = f"{strategy.name} needs early exits, and {file} was recorded without; record it with --exits, or choose another"
+        message = (
+            f"{strategy.name} needs early exits, and {file} was recorded without; record it with --exits, or choose another"
+        )
         yield document.fault(("acceptance", "trace"), message)
     if trace.window is not None and strategy.window > trace.window:
         message = f"{file} knows windows of up to {trace.window} draft tokens, got {strategy.window}"

@@ -16,6 +16,16 @@ array               type       meaning
 ``run``             uint16     format 2 only, may be missing: draft tokens kept if a window starts here
 ==================  =========  ======================================================================
 
+Further drafters stand beside the first one, under names with a dot (``Trace.extra``):
+
+====================  ==========================================================================================
+``NAME.rank``         of a second draft, like ``draft_rank``; of a head (depths, positions): rank at depth d of
+                      token s + d for a window that starts at position s; 65,535 behind the end
+``NAME.q``            the probabilities that go with it; a head has them in sampled traces only
+``lookup.proposed``   tokens that prompt look-up would propose here; 0: no match, a step without a window
+``lookup.run``        how many of them are right
+====================  ==========================================================================================
+
 Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.
 
 Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are the
@@ -34,7 +44,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -48,6 +58,8 @@ FORMAT = 1
 """What the recorder writes: every array in full."""
 CONVERTED = 2
 """The same with parts missing, and perhaps ``run``."""
+UNKNOWN = 65_535
+"""Rank of what lies behind the end of a request."""
 Bools = NDArray[np.bool_]
 
 
@@ -64,6 +76,32 @@ class Trace:
     q: NDArray[np.float16]
     exit_rank: NDArray[np.uint16]
     run: NDArray[np.uint16] | None = None
+    extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def drafters(self) -> Sequence[str]:
+        """Every drafter that was asked; the first is the one of ``draft_rank``."""
+        return ("draft", *sorted({name.partition(".")[0] for name in self.extra}))
+
+    def drafted_by(self, name: str, seed: int = 0) -> Trace:
+        """The same text as another of its ``drafters`` proposed it."""
+        if name == "draft":
+            return self
+        if name == "lookup":
+            return replace(self, run=self.extra["lookup.run"], extra={})
+        rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
+        if rank.ndim == 1:
+            return replace(self, draft_rank=rank, q=self.q if q is None else q, extra={})
+        kept = rank == 0 if self.temperature == 0 or q is None else self._coupled(q, rank, seed)
+        run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
+        return replace(self, header={**self.header, "window": len(rank)}, run=run, extra={})
+
+    def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
+        """Draws by min(1, q/p) for every depth and start; what lies behind the end of the recording is not kept."""
+        positions = np.minimum(np.arange(q.shape[1]) + np.arange(len(q))[:, None], q.shape[1] - 1)
+        ratio = q.astype(np.float64) / np.maximum(self.p.astype(np.float64)[positions], 1e-12)
+        drawn = np.random.default_rng(seed).random(q.shape) < ratio
+        return np.asarray(drawn & (rank != UNKNOWN), dtype=bool)
 
     @property
     def positions(self) -> int:
@@ -139,9 +177,9 @@ class Trace:
 
     def write(self, path: Path) -> None:
         """Write the file; the same content gives the same bytes."""
-        arrays = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
         header = np.frombuffer(json.dumps(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
-        np.savez_compressed(path, header=header, **arrays)
+        np.savez_compressed(path, header=header, **arrays | dict(self.extra))
 
 
 ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
@@ -152,7 +190,8 @@ def read(path: Path) -> Trace:
     try:
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]))
-            trace = Trace(header, **{name: file[name] for name in ARRAYS}, run=file.get("run"))
+            extra = {name: file[name] for name in file.files if "." in name}
+            trace = Trace(header, **{name: file[name] for name in ARRAYS}, run=file.get("run"), extra=extra)
     except KeyError as error:
         raise _bad(path, f"is not a trace: array {error} is missing") from error
     except OSError as error:
@@ -180,11 +219,15 @@ def _check_lengths(path: Path, trace: Trace) -> None:
     lengths = {len(array) for array in (trace.token, trace.draft_rank, trace.p, trace.q)}
     if trace.header["format"] == CONVERTED:
         lengths -= {0}
+    lengths |= {array.shape[-1] for array in trace.extra.values()}
     if trace.run is not None:
         lengths.add(len(trace.run))
     elif not len(trace.draft_rank) or (trace.temperature > 0 and not (len(trace.p) and len(trace.q))):
         raise _bad(path, "holds nothing that says what is accepted: neither run nor ranks (sampled: p and q)")
-    if lengths | {trace.exit_rank.shape[-1], trace.positions} != {trace.positions} or len(trace.offsets) != len(trace.flavour) + 1:
+    if (
+        lengths | {trace.exit_rank.shape[-1], trace.positions} != {trace.positions}
+        or len(trace.offsets) != len(trace.flavour) + 1
+    ):
         raise _bad(path, "holds arrays of different lengths")
 
 

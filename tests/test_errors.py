@@ -153,7 +153,7 @@ TRACES = [
     ({"models": {"target": {"shape": {"vocabulary": 100}}, "draft": {"shape": {"vocabulary": 90}}}}, "mixes vocabularies (target 100, draft 90"),
     ({"format": 9}, "has format 9; this version reads formats 1 and 2"),
     ({"p": np.ones(7, dtype=np.float16)}, "holds arrays of different lengths"),
-    ({"vocabulary": QWEN, "models": SHAPED, "exit_layers": [], "exit_rank": np.zeros((0, 8), dtype=np.uint16)}, "holds no early exits, and mirror_sd needs them; record it with --exits 0.25,0.5,0.75"),
+    ({"vocabulary": QWEN, "models": SHAPED, "exit_layers": [], "exit_rank": np.zeros((0, 8), dtype=np.uint16)}, "mirror_sd needs early exits, and own.npz was recorded without"),
 ]  # fmt: skip
 
 

@@ -62,7 +62,9 @@ def replayed(trace: Trace, request: int, gamma: int, steps: int) -> list[int]:
     return [cursor.judge(Chain(gamma)).accepted for _ in range(steps)]
 
 
-def check(family: Family, trace: Trace, prompts: torch.Tensor, drafter: Drafter, gamma: int, requests: Iterator[int] | range) -> None:
+def check(
+    family: Family, trace: Trace, prompts: torch.Tensor, drafter: Drafter, gamma: int, requests: Iterator[int] | range
+) -> None:
     for request in requests:
         prompt = prompts[request].tolist()
         live = speculate(family.target, drafter, prompt, gamma, TOKENS)
@@ -103,7 +105,9 @@ def test_sampled_acceptance_is_that_of_live_speculative_sampling(family: Family,
     live, generator = [], torch.Generator().manual_seed(11)
     for _ in range(3):
         for prompt in prompts:
-            live += sample_speculatively(family.target, family.modules["draft"], prompt.tolist(), gamma, TOKENS, generator).accepted
+            live += sample_speculatively(
+                family.target, family.modules["draft"], prompt.tolist(), gamma, TOKENS, generator
+            ).accepted
     walked: list[int] = []
     for seed in range(3):
         trace = recorded(family, prompts, 1.0, seed)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -80,16 +80,12 @@ class Family:
     @property
     def target(self) -> Network:
         """The model whose output counts."""
-        target = self.modules["target"]
-        assert isinstance(target, Network)
-        return target
+        return cast(Network, self.modules["target"])
 
     @property
     def exits(self) -> nn.ModuleList:
         """Early-exit heads, one for each of ``EXIT_LAYERS``."""
-        exits = self.modules["exits"]
-        assert isinstance(exits, nn.ModuleList)
-        return exits
+        return cast(nn.ModuleList, self.modules["exits"])
 
     def describe(self, loss: Mapping[str, float], tokens_per_step: int) -> dict[str, Any]:
         """Sizes, training and loss (nats per token) of every module, for a header."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simulator.record.network import Block, Network
+from simulator.record.network import Block, Keys, Network
 
 
 class MedusaHeads(nn.Module):
@@ -50,7 +50,8 @@ class EagleLayer(nn.Module):
     def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
         """Logits by depth, each depth fed the token before it and the state predicted before it."""
         state = self.fused(target, states[-1], following(tokens, 1, states[-1]))
-        trunk, own = self.block.project(state, 0)[1:], []
+        trunk = self.block.project(state, 0)[1:]
+        own: list[Keys] = []
         predicted = self.block(state, 0, None)
         logits = [target.head(predicted)]
         for depth in range(1, self.depths):
@@ -87,7 +88,8 @@ class HiddenChain(nn.Module):
     def chain(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
         """Raw logits of every depth; no sampled token enters."""
         x = self.fuse(torch.cat((self.norm(states[-1]), target.embedding(following(tokens, 1, states[-1]))), -1))
-        trunk, own = self.block.project(x, 0)[1:], []
+        trunk = self.block.project(x, 0)[1:]
+        own: list[Keys] = []
         x = self.block(x, 0, None)
         logits = [target.head(x)]
         for depth in range(1, self.depths):
@@ -136,7 +138,8 @@ class Streams(nn.Module):
         return [target.head(row) for row in rows]
 
     def _layer(self, block: Block, down: nn.Module, up: nn.Module, main: Tensor, rows: list[Tensor]) -> list[Tensor]:
-        trunk, own = block.project(main, 0)[1:], []
+        trunk = block.project(main, 0)[1:]
+        own: list[Keys] = []
         passed = [block.branch(x, stream, trunk, own) for stream, x in enumerate(rows, start=1)]
         return [after + up(F.silu(down(before))) for before, after in zip(rows, passed, strict=True)]
 

@@ -130,4 +130,3 @@ def sample_speculatively(
 
 def _draw(weights: Tensor, generator: torch.Generator) -> int:
     return int(torch.multinomial(weights, 1, generator=generator))
-

@@ -42,7 +42,7 @@ def unpack(module: nn.Module, prefix: str, arrays: Arrays) -> None:
 
 def write(path: Path, header: Mapping[str, Any], modules: Mapping[str, nn.Module]) -> None:
     """Write all modules and a JSON header into a compressed ``.npz``."""
-    arrays = dict(item for prefix, module in modules.items() for item in pack(module, prefix))
+    arrays: dict[str, Any] = dict(item for prefix, module in modules.items() for item in pack(module, prefix))
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
     np.savez_compressed(path, header=text, **arrays)
 

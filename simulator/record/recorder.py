@@ -14,14 +14,12 @@ from simulator.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weig
 from simulator.record.network import Cache, Network
 from simulator.record.scores import rank_of
 from simulator.record.training import Text
-from simulator.traces import FORMAT, Trace
+from simulator.traces import FORMAT, UNKNOWN, Trace
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 64, 192
 CANDIDATES = 3
 """Requests written for each one kept."""
 COMMAND = "python -m simulator.record --work DIR --out scenarios"
-UNKNOWN = 65_535
-"""Rank of a token behind the end of the recording."""
 TRACES = {"six_flavours_greedy": 0.0, "six_flavours_warm": 0.6, "six_flavours_sampled": 1.0}
 """Name and temperature of each shipped trace."""
 

@@ -55,7 +55,6 @@ class Text:
             rows.append(stream[start : start + CONTEXT + 1])
         return torch.from_numpy(np.stack(rows).astype(np.int64))
 
-
     def describe(self) -> dict[str, object]:
         """Provenance of the text, for a header; the text itself is not shipped."""
         sources = {f.name: {"packages": list(f.packages), "licence": f.licence, "about": f.about} for f in corpus.FLAVOURS}
