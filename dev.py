@@ -22,13 +22,19 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "made-from"
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
 OLDEST = (3, 11)
+TEST, FULL = "test", "test,record"  # extras of pyproject.toml; the second brings torch
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
-def wanted() -> str:
+def wanted(extras: str = TEST) -> str:
     """What the stamp of an environment that needs nothing done says: who made it and where, and from what."""
     version = ".".join(map(str, sys.version_info[:3]))
-    return f"Python {version} of {sys.base_prefix} for {ROOT}\n{hashlib.sha256(PROJECT.read_bytes()).hexdigest()}\n"
+    return f"Python {version} of {sys.base_prefix} for {ROOT}\n{hashlib.sha256(PROJECT.read_bytes()).hexdigest()}\n{extras}\n"
+
+
+def ready(extras: str) -> bool:
+    """Whether the environment holds what is asked for; one with more will do."""
+    return stamped() in ({wanted(FULL)} if extras == FULL else {wanted(TEST), wanted(FULL)})
 
 
 def stamped() -> str:
@@ -38,26 +44,26 @@ def stamped() -> str:
     return ""
 
 
-def setup() -> None:
+def setup(extras: str = TEST) -> None:
     """Make the environment or bring it up to date, if it is not already."""
-    if stamped() == wanted():
+    if ready(extras):
         return
     with PROJECT.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second dev.py waits here, and then finds the work done
-        if stamped() != wanted():
-            make()
+        if not ready(extras):
+            make(extras)
 
 
-def make() -> None:
-    """Install the project and what its tests need; from nothing, unless only ``pyproject.toml`` has changed."""
+def make(extras: str) -> None:
+    """Install the project and what its tests need; from nothing, unless only what is to be installed has changed."""
     quietly(PYTHON, "-m", "pip", "--version", hint="This Python has no pip. On Debian: apt-get install python3-pip")
-    goal, same_maker = wanted(), stamped().partition("\n")[0] == wanted().partition("\n")[0]
+    goal, same_maker = wanted(extras), stamped().partition("\n")[0] == wanted().partition("\n")[0]
     STAMP.unlink(missing_ok=True)
-    say("pyproject.toml has changed: updating .venv" if same_maker else "setting up .venv (about a minute)")
+    say("updating .venv" if same_maker else "setting up .venv (about a minute)")
     if not same_maker:
         quietly(PYTHON, "-m", "venv", "--without-pip", "--clear", str(VENV), hint="On Debian: apt-get install python3")
     hint = "Could not install what pyproject.toml asks for."
-    quietly(PYTHON, "-m", "pip", "--python", str(VENV), "install", "--no-input", "-e", ".[test]", hint=hint)
+    quietly(PYTHON, "-m", "pip", "--python", str(VENV), "install", "--no-input", "-e", f".[{extras}]", hint=hint)
     STAMP.write_text(goal)  # last, so that an interrupted setup starts over
 
 
@@ -116,13 +122,13 @@ def main(argv: list[str] | None = None) -> int:
     verbs.add_parser("demo", help=f"simulate {DEMO} and write its report")
     tests = verbs.add_parser("test", help="run the fast tests, or all of them with --full", allow_abbrev=False)
     tests.usage = "dev.py test [--full] [PYTEST ARGUMENT ...]"
-    tests.add_argument("--full", action="store_true", help="the slow tests as well")
+    tests.add_argument("--full", action="store_true", help="the slow tests and those that need torch as well")
     verbs.add_parser("lint", help="run ruff check, ruff format --check and mypy")
     verbs.add_parser("bench", help="run benchmarks/bench_*.py")
     options, rest = parser.parse_known_args(argv)
     if rest and options.verb != "test":
         parser.error(f"{options.verb} takes no {rest[0]}")
-    setup()
+    setup(FULL if options.verb == "test" and options.full else TEST)
     if options.verb == "test":
         return test(options.full, rest)
     return {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench}[options.verb]()
