@@ -155,8 +155,8 @@ def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json
     from simulator import converters
 
     with faults_as_lines():
-        _, found = _open(source, own)
-        _save(_placed(source, lambda: converters.rescale(found, mean, window, seed)), out, as_json)
+        path, found = _open(source, own)
+        _save(_placed(source, lambda: converters.rescale(found, mean, window, seed, path.stem)), out, as_json)
 
 
 def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:

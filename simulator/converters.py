@@ -206,7 +206,7 @@ def _check_length(length: float, window: int) -> None:
 # ---- another mean, the same bursts
 
 
-def rescale(trace: Trace, length: float, window: int, seed: int = 0) -> Trace:
+def rescale(trace: Trace, length: float, window: int, seed: int = 0, name: str = "") -> Trace:
     """A recorded trace with acceptance easier or harder, so that ``window`` yields ``length`` tokens a step.
 
     ``length`` counts correction or bonus. Every position has a score, and the positions above one threshold
@@ -214,7 +214,7 @@ def rescale(trace: Trace, length: float, window: int, seed: int = 0) -> Trace:
     position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
     draft's probability of the emitted token, first choices before all others, so that the threshold at which
     those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair, not those of
-    the published one; exits stay as recorded; ranks say 0 for accepted and at least 1 for rejected.
+    the published one; ``name`` says in the header what was re-scaled; exits stay as recorded; ranks say 0 for accepted and at least 1 for rejected.
     """
     _check_length(length, window)
     if trace.run is not None or not len(trace.q):
@@ -233,6 +233,7 @@ def rescale(trace: Trace, length: float, window: int, seed: int = 0) -> Trace:
     reached = replayed_mean(Replay(found), window) + 1.0
     kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
     derived = {
+        "trace": name,
         "how": f"accepted where {kind} exceeds a threshold",
         "window": window,
         "mean_length_asked_tokens": length,

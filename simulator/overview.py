@@ -91,7 +91,7 @@ def _trace_details(name: str, path: Path) -> Details:
         "acceptance_by_flavour": {one.flavour: round(one.rate, 4) for one in found.flavours},
         f"mean_accepted_at_gamma_{longest.gamma}": round(longest.replayed, 4),
         f"mean_accepted_at_gamma_{longest.gamma}_by_law": round(longest.law, 4),
-        "repeated_four_grams": found.repetition,
+        "repeated_four_grams": None if found.repetition is None else round(found.repetition, 4),
         "more": f"specsim trace info {name}",
     }
     data = {"kind": "trace", "name": name, "file": shown(path), "facts": facts, "header": dict(trace.header)}

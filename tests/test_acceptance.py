@@ -79,18 +79,18 @@ def test_replay_equals_a_plain_walk(agreement: list[bool], gamma: int, windows: 
 
 def test_recorded_run_lengths_take_the_place_of_agreement() -> None:
     """From position 1 on a window keeps 2 0 3 0 1 by where it starts; agreement says something else."""
-    trace = make_trace([[9, 0, 0, 0, 0, 0]], [[0, 9, 0, 0, 0, 0]], run=np.array([9, 2, 0, 3, 0, 1], dtype=np.uint16))
+    trace = make_trace([[9, 0, 0, 0, 0, 0]], [[0, 9, 0, 9, 0, 0]], run=np.array([9, 2, 0, 3, 0, 1], dtype=np.uint16))
     cursor = Replay(trace).cursor(0, Exit(0.5, kappa=4))
     verdicts = [cursor.judge(Chain(2)) for _ in range(3)]
     assert [(v.accepted, v.committed, v.off_exit, v.off_path) for v in verdicts] == [
-        (2, 3, False, True),
+        (2, 3, True, True),
         (0, 1, False, False),
         (1, 2, True, False),
     ]
     odds = Replay(trace).odds(2, Exit(0.5, kappa=4))
     assert odds.accepted.tolist() == pytest.approx([0.4, 0.2, 0.4])
-    assert odds.off_exit.tolist() == pytest.approx([0.0, 0.2, 0.0])
-    assert odds.off_path == pytest.approx(0.2)
+    assert odds.off_exit.tolist() == pytest.approx([0.0, 0.2, 0.2])
+    assert odds.off_path == pytest.approx(0.4)
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=30), st.integers(1, 5))

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from simulator import converters
 from simulator.cli import main
 from simulator.cli_trace import FORMATS
+from simulator.scenario import load
+from simulator.sweep_window import gammas_to_show
 from simulator.traces import read
 from tests.test_acceptance import make_trace
 
@@ -92,6 +94,7 @@ def test_rescale_says_what_it_reached(folder: Path) -> None:
     text = call("rescale", "own.npz", "--mean", "3.1", "--window", "7", "--out", "easier.npz")
     assert "mean_length_asked_tokens: 3.1" in text
     found = json.loads(call("rescale", "own.npz", "--mean", "3.1", "--window", "7", "--out", "again.npz", "--json"))
+    assert found["header"]["derived_from"]["trace"] == "own"
     assert found["header"]["derived_from"]["mean_length_tokens"] == pytest.approx(3.1, abs=0.1)
     assert (folder / "easier.npz").read_bytes() == (folder / "again.npz").read_bytes()
     assert json.loads(call("info", "easier.npz", "--json"))["windows"][6]["replayed"] == pytest.approx(2.1, abs=0.1)
@@ -102,6 +105,7 @@ def test_a_converted_trace_runs_a_scenario(folder: Path) -> None:
     result = CliRunner().invoke(main, ["run", "./x.yaml", "--json", "--set", "requests.count=4"])
     assert result.exit_code == 0, result.output
     assert any("exact at the recorded window only" in note for note in json.loads(result.stdout)["notes"])
+    assert list(gammas_to_show(load("./x.yaml"))) == [1, 2, 3]
 
 
 MISTAKES = [
