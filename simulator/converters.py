@@ -213,8 +213,9 @@ def rescale(trace: Trace, length: float, window: int, seed: int = 0, name: str =
     are accepted, so that what was easy stays easy and bursts stay where they are. Sampled: q/p over the
     position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
     draft's probability of the emitted token, first choices before all others, so that the threshold at which
-    those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair, not those of
-    the published one; ``name`` says in the header what was re-scaled; exits stay as recorded; ranks say 0 for accepted and at least 1 for rejected.
+    those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair,
+    not those of the published one. Exits stay as recorded; ranks say 0 for accepted and at least 1 for
+    rejected. ``name`` says in the header what was re-scaled.
     """
     _check_length(length, window)
     if trace.run is not None or not len(trace.q):

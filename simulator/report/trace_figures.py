@@ -63,6 +63,7 @@ def _runs(figure: Figure, found: Statistics) -> None:
     axes.plot(lengths, expected, "D", mfc="white", mec=VERMILLION, mew=1.2, ms=4, label=f"i.i.d., rate {rate:.3f}")
     axes.set_xlabel(f"draft tokens accepted in a row (last: {longest} or more)")
     axes.set_ylabel("windows without an end (%)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _legend(axes, 2)
 
 
