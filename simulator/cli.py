@@ -5,40 +5,20 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from simulator import __version__
+from simulator.cli_options import catalogue_option, faults_as_lines
+from simulator.cli_trace import trace
 
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
 
 KINDS = ("scenario", "strategy", "device", "link", "engine", "model", "trace")
-
-
-@contextmanager
-def faults_as_lines() -> Iterator[None]:
-    """Bad input ends the command with one line per fault on stderr: exit code 2, or 3 if infeasible."""
-    from simulator.schema import BadInput
-
-    try:
-        yield
-    except BadInput as error:
-        for fault in error.faults:
-            click.echo(f"error: {fault}", err=True)
-        sys.exit(error.exit_code)
-
-
-def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--catalogue DIR``, repeatable."""
-    folder = click.Path(exists=True, file_okay=False, path_type=Path)
-    text = "Folder of your own, laid out like the shipped one, searched first."
-    return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
 
 
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,6 +38,9 @@ def main() -> None:
 
     Start with `specsim list scenario`, then `specsim run NAME`.
     """
+
+
+main.add_command(trace)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

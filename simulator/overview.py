@@ -78,28 +78,25 @@ def _file_details(kind: str, name: str, path: Path) -> Details:
 def _trace_details(name: str, path: Path) -> Details:
     import yaml
 
-    from simulator.acceptance import Replay
+    from simulator.trace_statistics import statistics
     from simulator.traces import read as read_trace
 
     trace = read_trace(path)
-    acceptance = Replay(trace)
-    rates = {flavour: round(float(trace.accepted(0)[_positions(trace, flavour)].mean()), 4) for flavour in trace.flavours}
+    found = statistics(trace)
+    longest = found.windows[-1]
     facts = {
-        "requests": len(trace.flavour),
-        "tokens": len(trace.token),
-        "bytes_per_token": round(path.stat().st_size / len(trace.token), 2),
-        "acceptance_by_flavour": rates,
-        "mean_accepted_at_gamma_7_if_independent": round(acceptance.odds(7, None).mean_accepted, 4),
-        "repeated_four_grams": round(trace.repetition(), 4),
+        "requests": found.requests,
+        "tokens": found.tokens,
+        "bytes_per_token": round(path.stat().st_size / found.tokens, 2),
+        "acceptance_by_flavour": {one.flavour: round(one.rate, 4) for one in found.flavours},
+        f"mean_accepted_at_gamma_{longest.gamma}": round(longest.replayed, 4),
+        f"mean_accepted_at_gamma_{longest.gamma}_by_law": round(longest.law, 4),
+        "repeated_four_grams": None if found.repetition is None else round(found.repetition, 4),
+        "more": f"specsim trace info {name}",
     }
     data = {"kind": "trace", "name": name, "file": shown(path), "facts": facts, "header": dict(trace.header)}
     body = yaml.safe_dump({"facts": facts, "header": dict(trace.header)}, sort_keys=False, width=110)
     return Details(f"trace {name}   ({shown(path)})\n\n{body}", data)
-
-
-def _positions(trace: Any, flavour: str) -> list[int]:
-    spans = ((trace.offsets[i] + 1, trace.offsets[i + 1]) for i in trace.requests_by_flavour[flavour])
-    return [position for start, end in spans for position in range(start, end)]
 
 
 def json_schema(kind: str) -> dict[str, Any]:

@@ -213,22 +213,14 @@ def _notes(loaded: Loaded) -> Iterator[str]:
     if trace is None:
         return
     if scenario.acceptance.stand_in:
-        pair = " and ".join(_recorded(role, model) for role, model in sorted(trace.header["models"].items(), reverse=True))
-        yield f"acceptance is a stand-in: recorded from {pair}, not from the models of this scenario"
+        yield f"acceptance is a stand-in: recorded from {trace.pair}, not from the models of this scenario"
     if "replay" in trace.header:
-        yield f"the trace was converted: {trace.header['replay']}"
+        yield f"replay of this trace: {trace.header['replay']}"
     if scenario.exit:
         used = trace.exit_fractions[trace.nearest_exit(scenario.exit.fraction)]
         if abs(used - scenario.exit.fraction) > 1e-9:
             wanted = scenario.exit.fraction
             yield f"the trace has no exit at {wanted:.3f} of the depth; the recorded one at {used:.3f} stands in"
-
-
-def _recorded(role: str, model: Mapping[str, Any]) -> str:
-    """What a trace's header knows about a model, in words."""
-    if model.get("parameters"):
-        return f"a {role} of {model['parameters']:,} parameters"
-    return f"the {role} {model['name']}" if model.get("name") else f"an unknown {role}"
 
 
 def summary(result: Result) -> dict[str, Any]:

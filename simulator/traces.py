@@ -35,8 +35,9 @@ behind accepted tokens only. Position 0 of a request is emitted by its prefill.
 Format 2 holds what was converted from other people's records (:mod:`simulator.converters`), where less is
 known. ``run`` is for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement
 per position does not determine it. ``token``, ``draft_rank``, ``p`` and ``q`` may be empty, ``exit_rank`` may
-have no exits, the header's ``models`` may lack ``shape`` and ``parameters`` and its ``vocabulary`` may be null.
-``window`` in the header is the largest window that the record can answer for; ``replay`` says how exactly.
+have no exits; in the header ``models`` may lack ``shape`` and ``parameters``, and ``vocabulary`` and
+``temperature`` may be null. ``window`` in the header is the largest window that the record can answer for;
+``replay`` says how exactly.
 """
 
 from __future__ import annotations
@@ -115,6 +116,11 @@ class Trace:
         return held
 
     @property
+    def pair(self) -> str:
+        """The recorded models, in words."""
+        return " and ".join(_words(role, model) for role, model in sorted(self.header["models"].items(), reverse=True))
+
+    @property
     def flavours(self) -> Sequence[str]:
         """Names of the kinds of text recorded."""
         return tuple(self.header["flavours"])
@@ -132,20 +138,22 @@ class Trace:
         return size
 
     @property
-    def temperature(self) -> float:
-        """0 for greedy decoding."""
-        return float(self.header["temperature"])
+    def temperature(self) -> float | None:
+        """0 for greedy decoding; None where a converted record does not say."""
+        held: float | None = self.header["temperature"]
+        return held
 
     def accepted(self, seed: int) -> Bools:
         """Per position, whether a draft token judged there is accepted.
 
         Greedy: whether the draft's first choice is the emitted token. Sampled: drawn once per seed with
         probability min(1, q/p), the chance that a draft token coupled to the emitted one equals it (X-2).
-        With ``run``: whether a window that starts there keeps its first token.
+        With ``run``: whether a window that starts there keeps its first token. A derived trace has no p and q;
+        its ranks hold what was decided when it was made.
         """
         if self.run is not None:
             return np.greater(self.run, 0)
-        if self.temperature == 0:
+        if self.temperature == 0 or not len(self.p):
             return np.equal(self.draft_rank, 0)
         ratio = self.q.astype(np.float64) / np.maximum(self.p.astype(np.float64), 1e-12)
         return np.less(np.random.default_rng(seed).random(len(ratio)), ratio)
@@ -164,13 +172,11 @@ class Trace:
         """Request numbers of each flavour, in file order."""
         return {name: [int(i) for i in np.flatnonzero(self.flavour == code)] for code, name in enumerate(self.flavours)}
 
-    def repetition(self) -> float:
-        """Share of four-token sequences that stand earlier in the same request: loops show here.
-
-        0 where the tokens are not known.
-        """
+    def repetition(self, requests: Sequence[int] | None = None) -> float:
+        """Share of four-token sequences that stand earlier in the same request: loops show here."""
         repeated = total = 0
-        for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+        for request in range(len(self.flavour)) if requests is None else requests:
+            start, end = self.offsets[request : request + 2]
             grams = list(zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True))
             repeated, total = repeated + len(grams) - len(set(grams)), total + len(grams)
         return repeated / total if total else 0.0
@@ -180,6 +186,12 @@ class Trace:
         arrays: dict[str, Any] = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
         header = np.frombuffer(json.dumps(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
         np.savez_compressed(path, header=header, **arrays | dict(self.extra))
+
+
+def _words(role: str, model: Mapping[str, Any]) -> str:
+    if model.get("parameters"):
+        return f"a {role} of {model['parameters']:,} parameters"
+    return f"the {role} {model['name']}" if model.get("name") else f"an unknown {role}"
 
 
 ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
@@ -197,7 +209,8 @@ def read(path: Path) -> Trace:
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from error
     except (ValueError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise _bad(path, f"is not a trace: {error}") from error
+        why = error if zipfile.is_zipfile(path) else "it is no .npz archive"  # numpy would speak of pickles
+        raise _bad(path, f"is not a trace: {why}") from error
     _check(path, trace)
     return trace
 
@@ -222,8 +235,8 @@ def _check_lengths(path: Path, trace: Trace) -> None:
     lengths |= {array.shape[-1] for array in trace.extra.values()}
     if trace.run is not None:
         lengths.add(len(trace.run))
-    elif not len(trace.draft_rank) or (trace.temperature > 0 and not (len(trace.p) and len(trace.q))):
-        raise _bad(path, "holds nothing that says what is accepted: neither run nor ranks (sampled: p and q)")
+    elif not len(trace.draft_rank):
+        raise _bad(path, "does not say what is accepted: it holds neither run nor draft_rank")
     if (
         lengths | {trace.exit_rank.shape[-1], trace.positions} != {trace.positions}
         or len(trace.offsets) != len(trace.flavour) + 1

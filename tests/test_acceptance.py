@@ -37,6 +37,7 @@ def make_trace(ranks: list[list[int]], exits: list[list[int]] | None = None, tem
         p=arrays.get("p", np.ones(len(flat), dtype=np.float16)),
         q=arrays.get("q", np.ones(len(flat), dtype=np.float16)),
         exit_rank=np.array([exit_flat], dtype=np.uint16),
+        run=arrays.get("run"),
     )
 
 
@@ -74,6 +75,31 @@ def test_replay_equals_a_plain_walk(agreement: list[bool], gamma: int, windows: 
         verdict = cursor.judge(Chain(gamma))
         assert (verdict.accepted, verdict.committed) == (accepted, accepted + 1)
         position += accepted + 1
+
+
+def test_recorded_run_lengths_take_the_place_of_agreement() -> None:
+    """From position 1 on a window keeps 2 0 3 0 1 by where it starts; agreement says something else."""
+    trace = make_trace([[9, 0, 0, 0, 0, 0]], [[0, 9, 0, 9, 0, 0]], run=np.array([9, 2, 0, 3, 0, 1], dtype=np.uint16))
+    cursor = Replay(trace).cursor(0, Exit(0.5, kappa=4))
+    verdicts = [cursor.judge(Chain(2)) for _ in range(3)]
+    assert [(v.accepted, v.committed, v.off_exit, v.off_path) for v in verdicts] == [
+        (2, 3, True, True),
+        (0, 1, False, False),
+        (1, 2, True, False),
+    ]
+    odds = Replay(trace).odds(2, Exit(0.5, kappa=4))
+    assert odds.accepted.tolist() == pytest.approx([0.4, 0.2, 0.4])
+    assert odds.off_exit.tolist() == pytest.approx([0.0, 0.2, 0.2])
+    assert odds.off_path == pytest.approx(0.4)
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=30), st.integers(1, 5))
+def test_runs_that_follow_from_agreement_replay_alike(agreement: list[bool], gamma: int) -> None:
+    plain = make_trace([[0, *(0 if agree else 1 for agree in agreement)]])
+    runs = np.minimum(Replay(plain).runs(0), 60_000).astype(np.uint16)
+    given_runs = make_trace([[0] * (len(agreement) + 1)], run=np.concatenate(([0], runs)).astype(np.uint16))
+    one, other = (Replay(trace).cursor(0, None) for trace in (plain, given_runs))
+    assert [one.judge(Chain(gamma)) for _ in range(20)] == [other.judge(Chain(gamma)) for _ in range(20)]
 
 
 def test_requests_are_dealt_once_each_in_an_order_set_by_the_seed() -> None:

@@ -139,6 +139,7 @@ def trace(**changes: Any) -> Trace:
         "p": np.ones(8, dtype=np.float16),
         "q": np.ones(8, dtype=np.float16),
         "exit_rank": np.array([[0, 0, 9, 0, 0, 1, 0, 0]], dtype=np.uint16),
+        "run": None,
     }
     for name, value in changes.items():
         (arrays if name in arrays else header)[name] = value
@@ -147,7 +148,12 @@ def trace(**changes: Any) -> Trace:
 
 QWEN = 151_936
 SHAPED = {role: {"shape": {"layers": 4, "vocabulary": QWEN}, "parameters": 1} for role in ("target", "draft")}
+CONVERTED = {"format": 2, "run": np.ones(8, dtype=np.uint16), "draft_rank": np.empty(0, dtype=np.uint16)}
+
 TRACES = [
+    (CONVERTED | {"vocabulary": None, "models": {"target": {"shape": None}, "draft": {}}}, "was recorded with an unknown vocabulary, the target has 151,936"),
+    (CONVERTED | {"run": None}, "does not say what is accepted: it holds neither run nor draft_rank"),
+    (CONVERTED | {"run": np.ones(7, dtype=np.uint16)}, "holds arrays of different lengths"),
     ({}, "was recorded with a vocabulary of 100, the target has 151,936; record one from your models, or set acceptance.stand_in=true"),
     ({"token": np.full(8, 200, dtype=np.uint16)}, "holds token 200, outside its vocabulary of 100"),
     ({"models": {"target": {"shape": {"vocabulary": 100}}, "draft": {"shape": {"vocabulary": 90}}}}, "mixes vocabularies (target 100, draft 90"),
@@ -181,6 +187,18 @@ def test_a_file_that_is_no_trace(content: bytes | None, expected: str, tmp_path:
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert (code, len(lines)) == (2, 1)
     assert expected in lines[0]
+
+
+def test_what_a_trace_cannot_answer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No early exits recorded for Mirror-SD, a window beyond the recorded one: both at once."""
+    trace(**CONVERTED, exit_layers=[], exit_rank=np.empty((0, 8), dtype=np.uint16), window=5).write(tmp_path / "own.npz")
+    text = "like: mirror_qwen3_32b_a100\nstrategy: {gamma: 7}\nacceptance: {trace: ./own.npz}\n"
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 2
+    assert lines == [
+        "error: x.yaml:3:14: acceptance.trace: mirror_sd needs early exits, and own.npz was recorded without; choose a trace with exits",
+        "error: x.yaml:2:12: strategy.gamma: own.npz knows windows of up to 5 draft tokens, got 7",
+    ]
 
 
 def test_an_unknown_flavour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,13 +27,15 @@ FLOORS = [
     {"schema", "world", "__init__"},
     {"model", "engine", "hardware", "traces"},
     {"huggingface", "acceptance", "cost"},
-    {"catalogue", "drafters"},
-    {"strategies"},
+    {"catalogue", "drafters", "trace_statistics"},
+    {"strategies", "converters"},
     {"serving", "fallback"},
     {"scenario"},
     {"run"},
     {"sweep_window", "overview"},
     {"report"},
+    {"cli_options"},
+    {"cli_trace"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -152,7 +154,7 @@ def test_every_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
 # ---- the command line
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["run", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["run", "--help"], ["trace", "convert", "--help"]])
 def test_help_and_list_are_quick_and_load_no_numpy(arguments: list[str]) -> None:
     script = (
         "import sys; from simulator.cli import main; main(sys.argv[1:], standalone_mode=False); "

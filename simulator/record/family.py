@@ -36,10 +36,10 @@ SCHEDULES = {
     "draft": Schedule(steps=2_500, rate=4e-3, seed=2),
     "exits": Schedule(steps=800, rate=2e-3, seed=3),
     "eagle": Schedule(steps=900, rate=2e-3, seed=11),
-    "lyanna": Schedule(steps=800, rate=2e-3, seed=12),
-    "medusa": Schedule(steps=800, rate=2e-3, seed=13),
-    "streams": Schedule(steps=800, rate=2e-3, seed=14),
-    "plain": Schedule(steps=2_500, rate=4e-3, seed=5),
+    "lyanna": Schedule(steps=600, rate=2e-3, seed=12),
+    "medusa": Schedule(steps=500, rate=2e-3, seed=13),
+    "streams": Schedule(steps=500, rate=2e-3, seed=14),
+    "plain": Schedule(steps=1_500, rate=4e-3, seed=5),
 }
 """Every member of the family, in the order of training; the target comes first."""
 

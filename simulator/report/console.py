@@ -30,12 +30,12 @@ def print_result(result: Result, console: Console) -> None:
     say(conditions(result), "dim")
     console.print(_answers(result), width=width)
     for gap in gaps(result):
-        _item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
+        item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
     console.print(_lanes(result), width=width)
     extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
     extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]
     for note in (*extra, *(f"Note: {note}" for note in result.notes)):
-        _item(console, note, width)
+        item(console, note, width)
 
 
 def print_law(found: Mapping[str, Any], console: Console) -> None:
@@ -51,7 +51,7 @@ def print_law(found: Mapping[str, Any], console: Console) -> None:
     console.print(Text(answer, style="bold"), width=width)
     kinds = found["kinds"]
     names = list(dict.fromkeys(name for kind in kinds for name in kind["durations"]))
-    table = _table("ms", *(f"{_kind(kind)}, {share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
+    table = new_table("ms", *(f"{_kind(kind)}, {share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
     for name in names:
         held = [kind["durations"].get(name) for kind in kinds[:KINDS_SHOWN]]
         table.add_row(name.removesuffix("_ms"), *(number(value) if value is not None else "" for value in held))
@@ -61,8 +61,8 @@ def print_law(found: Mapping[str, Any], console: Console) -> None:
         table.add_row(label, *(number(kind["derived"].get(name, 0.0)) for kind in kinds[:KINDS_SHOWN]))
     console.print(table, width=width)
     if len(kinds) > KINDS_SHOWN:
-        _item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
-    _item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
+        item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
+    item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
 
 
 def _kind(kind: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ def _kind(kind: Mapping[str, Any]) -> str:
     return f"{kind['name']} of {missing}" if missing else str(kind["name"])
 
 
-def _item(console: Console, text: str, width: int) -> None:
+def item(console: Console, text: str, width: int) -> None:
     """A paragraph with a hanging mark."""
     grid = Table.grid(padding=(0, 1))
     grid.add_row("-", Text(text))
@@ -79,7 +79,7 @@ def _item(console: Console, text: str, width: int) -> None:
 
 def _answers(result: Result) -> Table:
     found = columns(result)
-    table = _table("", "law, marginal", "law, replayed", "replay", "simulation", "law to simul.")
+    table = new_table("", "law, marginal", "law, replayed", "replay", "simulation", "law to simul.")
 
     def row(name: str, values: Iterable[float]) -> None:
         held = list(values)
@@ -92,7 +92,7 @@ def _answers(result: Result) -> Table:
 
 
 def _lanes(result: Result) -> Table:
-    table = _table("lane", "busy (simulation)", "")
+    table = new_table("lane", "busy (simulation)", "")
     table.columns[2].justify = "left"
     for lane, fraction in result.busy.items():
         full = min(BAR, round(fraction * BAR))
@@ -100,7 +100,8 @@ def _lanes(result: Result) -> Table:
     return table
 
 
-def _table(first: str, *others: str) -> Table:
+def new_table(first: str, *others: str) -> Table:
+    """The look of every table: names to the left, numbers to the right."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column(first, no_wrap=True)
     for name in others:

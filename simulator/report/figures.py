@@ -1,4 +1,4 @@
-"""Figures as SVG text, 16 cm wide; the same data gives the same bytes. The only module that draws with matplotlib."""
+"""Figures as SVG text, 16 cm wide; the same data gives the same bytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def window_sweep(points: Sequence[SweepPoint]) -> str:
             axes.set_xlabel("window γ (draft tokens)")
             columns = 2 if len(axes.get_legend_handles_labels()[0]) == 4 else 3
             axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.4)
-        return _svg(figure)
+        return svg(figure)
 
 
 def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
@@ -160,10 +160,11 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
         axes.set_ylabel("verified windows (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
-        return _svg(figure)
+        return svg(figure)
 
 
-def _svg(figure: Figure) -> str:
+def svg(figure: Figure) -> str:
+    """The figure as SVG text, free of dates."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "specsim"})
     return text.getvalue()

@@ -1,0 +1,31 @@
+"""What the commands of ``specsim`` have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@contextmanager
+def faults_as_lines() -> Iterator[None]:
+    """Bad input ends the command with one line per fault on stderr: exit code 2, or 3 if infeasible."""
+    from simulator.schema import BadInput
+
+    try:
+        yield
+    except BadInput as error:
+        for fault in error.faults:
+            click.echo(f"error: {fault}", err=True)
+        sys.exit(error.exit_code)
+
+
+def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--catalogue DIR``, repeatable."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    text = "Folder of your own, laid out like the shipped one, searched first."
+    return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)

@@ -1,0 +1,228 @@
+"""The commands ``specsim trace``: look at traces, convert other people's records, re-scale."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulator.cli_options import catalogue_option, faults_as_lines
+
+if TYPE_CHECKING:
+    from simulator.traces import Trace
+
+FORMATS = ("specdecode_bench_eagle", "specdecode_bench_ngram", "rest", "steps", "vllm_log", "golden_lengths", "mean_length")
+"""Keys of ``converters.TO_TRACE`` and ``TO_RATES``, written out because those load numpy; a test compares them."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What every command that looks at traces takes."""
+    text = "Only this kind of text; repeatable [default: all]."
+    command = click.option("--flavour", "flavours", multiple=True, metavar="NAME", help=text)(command)
+    text = "Draws the acceptance of sampled traces [default: 0]."
+    command = click.option("--seed", type=int, default=0, help=text)(command)
+    return catalogue_option(json_option(command))
+
+
+@click.group()
+def trace() -> None:
+    """Recorded acceptance: what a trace says, converting from other formats, re-scaling."""
+
+
+@trace.command()
+@click.argument("name")
+@reading_options
+def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Numbers of a trace, NAME or file, beside the formulas.
+
+    Header, acceptance by kind of text, accepted tokens by window (replayed, i.i.d., law), hits of draft and
+    early exits, run lengths, repetition.
+    """
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from simulator.report.trace_tables import print_info
+    from simulator.trace_statistics import statistics
+
+    with faults_as_lines():
+        path, found = _open(name, own)
+        numbers = statistics(found, flavours, seed)
+    if as_json:
+        data = {"trace": path.stem, "bytes": path.stat().st_size, **asdict(numbers), "header": dict(found.header)}
+        click.echo(json.dumps(data, indent=2))
+    else:
+        print_info(path.stem, found, numbers, path.stat().st_size, Console())
+
+
+@trace.command()
+@click.argument("names", nargs=-1, required=True)
+@reading_options
+def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Several traces side by side."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from simulator.report.trace_tables import print_comparison
+    from simulator.trace_statistics import statistics
+
+    with faults_as_lines():
+        opened = [_open(name, own) for name in names]
+        found = [(path.stem, statistics(one, flavours, seed)) for path, one in opened]
+    if as_json:
+        click.echo(json.dumps({"traces": [{"trace": name, **asdict(numbers)} for name, numbers in found]}, indent=2))
+    else:
+        print_comparison(found, Console())
+
+
+@trace.command()
+@click.argument("name")
+@reading_options
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the SVG files.")
+def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...], out: Path) -> None:
+    """What `info` says, as SVG files."""
+    from simulator.report.trace_figures import figures
+    from simulator.trace_statistics import statistics
+
+    with faults_as_lines():
+        _, found = _open(name, own)
+        drawn = figures(statistics(found, flavours, seed))
+        written = [_write(out / f"{file}.svg", text) for file, text in drawn.items()]
+    click.echo(json.dumps({"written": written}, indent=2) if as_json else "\n".join(written))
+
+
+@trace.command()
+@click.argument("source", metavar="IN")
+@click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="What IN is.")
+@click.option("--window", type=click.IntRange(1), help="Draft tokens per window of the record, where it does not say.")
+@click.option("--out", type=click.Path(path_type=Path), help="Trace (.npz) or acceptance block (.yaml) to write.")
+@json_option
+def convert(source: str, form: str, window: int | None, out: Path | None, as_json: bool) -> None:
+    """Other people's records as a trace or as rates.
+
+    IN is a file; for a summary it may also be the numbers themselves.
+
+    \b
+    Records of what happened, to a trace:
+      specdecode_bench_eagle, specdecode_bench_ngram   JSONL, lengths by position
+      rest     JSONL of REST's answers, lengths by step
+      steps    JSONL, {"accepted": [2, 0, 3], "flavour": "code"} per request;
+               draft tokens kept by each step, correction not counted
+    Summaries, to an acceptance block of a scenario:
+      vllm_log         lines "SpecDecoding metrics", or per-position rates
+      golden_lengths   mean accepted lengths at windows 1, 2, 3, ...
+      mean_length      one mean accepted length, with --window
+    Lengths count correction or bonus.
+    """  # noqa: D301 (click reads the backspace)
+    import yaml
+
+    from simulator.converters import TO_RATES, TO_TRACE
+
+    with faults_as_lines():
+        lines = _lines(source, form in TO_RATES)
+        if form in TO_TRACE:
+            found = _placed(source, lambda: TO_TRACE[form](lines, window))
+            _save(found, out, as_json)
+            return
+        block = {"acceptance": dict(_placed(source, lambda: TO_RATES[form](lines, window)))}
+        text = yaml.safe_dump(block, sort_keys=False)
+        written = [_write(out, text)] if out else []
+    if as_json:
+        click.echo(json.dumps({**block, "written": written}, indent=2))
+    else:
+        click.echo(text + "".join(f"written: {path}\n" for path in written), nl=False)
+
+
+@trace.command()
+@click.argument("source", metavar="IN")
+@click.option("--mean", type=float, required=True, help="Tokens per step wanted, correction or bonus included.")
+@click.option("--window", type=click.IntRange(1), required=True, help="Draft tokens per window at which that holds.")
+@click.option("--seed", type=int, default=0, help="Fixed draws of a sampled trace [default: 0].")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Trace (.npz) to write.")
+@json_option
+@catalogue_option
+def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: tuple[Path, ...]) -> None:
+    """A trace made easier or harder to a published mean.
+
+    Bursts stay where they are; `derived_from` in the header says how it was done.
+    """
+    from simulator import converters
+
+    with faults_as_lines():
+        path, found = _open(source, own)
+        _save(_placed(source, lambda: converters.rescale(found, mean, window, seed, path.stem)), out, as_json)
+
+
+def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
+    """A trace by name or file."""
+    from simulator.catalogue import Catalogue
+    from simulator.schema import BadInput, Fault, did_you_mean
+    from simulator.traces import read
+
+    path = Path(name)
+    if "/" not in name and path.suffix != ".npz":
+        names = Catalogue(own).names("trace")
+        if name not in names:
+            raise BadInput([Fault((name, 0, 0), "", f"there is no trace of this name{did_you_mean(name, names)}")])
+        path = names[name]
+    return path, read(path)
+
+
+def _lines(source: str, may_be_numbers: bool) -> list[str]:
+    """Lines of a file, or the numbers that stand in its place."""
+    from simulator.schema import BadInput, Fault
+
+    if may_be_numbers and not source.strip("0123456789.,e+- "):
+        return [source]
+    try:
+        return Path(source).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
+        raise BadInput([Fault((source, 0, 0), "", message)]) from error
+
+
+def _placed(source: str, work: Callable[[], Any]) -> Any:
+    """Do it; faults of a converter, which knows lines but no file, get the file's name."""
+    from simulator.schema import BadInput, Fault
+
+    try:
+        return work()
+    except BadInput as error:
+        faults = [Fault((source, fault.place[1], 1), fault.field, fault.message) for fault in error.faults]
+        raise BadInput(faults) from error
+
+
+def _save(found: Trace, out: Path | None, as_json: bool) -> None:
+    from simulator.schema import BadInput, Fault
+
+    if out is None or out.suffix != ".npz":
+        raise BadInput([Fault(("--out", 0, 0), "", f"expected a file that ends in .npz, got {out or 'none'}")])
+    _write(out, found)
+    data = {"written": [str(out)], "requests": len(found.flavour), "tokens": found.positions, "header": dict(found.header)}
+    if as_json:
+        click.echo(json.dumps(data, indent=2))
+        return
+    click.echo(f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {found.header['replay']}")
+    for key, value in found.header.get("derived_from", {}).items():
+        click.echo(f"  {key}: {value}")
+
+
+def _write(path: Path, content: Trace | str) -> str:
+    """Write a file and its folder; its name."""
+    from simulator.schema import BadInput, Fault
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            path.write_text(content, "utf-8")
+        else:
+            content.write(path)
+    except OSError as error:
+        raise BadInput([Fault((str(path), 0, 0), "", f"cannot be written: {error.strerror}")]) from error
+    return str(path)
