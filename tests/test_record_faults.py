@@ -19,7 +19,6 @@ from tiny_pair import (
 )
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +86,18 @@ def test_killed_between_the_trace_and_the_tidying_is_still_finished(tmp_path: Pa
     assert (begun, out.read_bytes()) == ([], before)
 
 
+def test_batches_that_nothing_vouches_for_are_recorded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a kill in the middle of the tidying may leave them."""
+    how = ("--limit", "2", "--batch", "1")
+    with monkeypatch.context() as patch:
+        interrupt_after(1, patch)
+        assert record(tmp_path / "t.npz", *how, "--temperature", "1").exit_code == 130
+    (tmp_path / "t.npz.part" / "manifest.json").unlink()
+    begun = interrupt_after(99, monkeypatch)
+    assert recorded(tmp_path / "t.npz", *how).temperature == 0
+    assert begun == [1, 1]
+
+
 def test_two_recordings_do_not_share_a_folder(tmp_path: Path) -> None:
     from simulator.record.parts import Parts
 
@@ -146,6 +157,26 @@ def test_folders_that_are_no_models(folder: Path, tmp_path: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "other" / name).unlink()
     assert "draft: there is no tokenizer here" in refused(tmp_path, "--draft", str(tmp_path / "other"))
+
+
+def test_a_model_that_answers_with_no_numbers(folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder / "draft", tmp_path / "other")
+    weights = load_file(tmp_path / "other" / "model.safetensors")
+    weights["model.norm.weight"][0] = float("inf")
+    save_file(weights, tmp_path / "other" / "model.safetensors", {"format": "pt"})
+    for role in ("--draft", "--target"):
+        expected = "a model answered with probabilities that are no numbers; try --dtype float32"
+        assert expected in refused(tmp_path, role, str(tmp_path / "other"))
+
+
+def test_a_batch_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("simulator.record.pair_recorder.record_batch", full)
+    assert "cpu has no memory for --batch 8; a smaller one needs less" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(

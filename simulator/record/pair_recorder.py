@@ -190,7 +190,7 @@ def load(job: Job, ready: Ready) -> Pair:
 def _record_missing(job: Job, ready: Ready, pair: Pair, parts: Parts, missing: Sequence[int]) -> None:
     with _progress() as progress:
         total = -(-len(ready.ids) // job.batch) * job.output_tokens
-        task = progress.add_task("recording", total=total)
+        task = progress.add_task("recording", total=total, completed=missing[0] * job.output_tokens)
         for number in missing:
             requests = range(number * job.batch, min((number + 1) * job.batch, len(ready.ids)))
             progress.update(task, completed=number * job.output_tokens)

@@ -35,7 +35,7 @@ class Parts:
     def check(self) -> None:
         """Refuse to mix batches of different settings; a folder without batches holds nothing to lose."""
         manifest = self.folder / MANIFEST
-        if not manifest.exists() or not list(self.folder.glob("batch-*.npz")):
+        if not manifest.exists() or not self._batches():
             return
         begun, now = dict(_flat(json.loads(manifest.read_text("utf-8")))), dict(_flat(self.settings))
         differ = [name for name in sorted(begun | now) if name != RESTATES and begun.get(name) != now.get(name)]
@@ -46,7 +46,7 @@ class Parts:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Make or take up the folder; nobody else may work in it meanwhile."""
+        """Make or take up the folder; nobody else may work in it meanwhile. Left without a batch, it goes again."""
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -57,11 +57,15 @@ class Parts:
             self.check()
             with _whole(self.folder / MANIFEST) as partial:
                 partial.write_text(json.dumps(self.settings, indent=1, sort_keys=True), "utf-8")
-            yield
+            try:
+                yield
+            finally:
+                if self.folder.exists() and not self._batches():
+                    shutil.rmtree(self.folder)
 
     def finished(self, number: int) -> bool:
-        """Whether this batch has been recorded."""
-        return self._file(number).exists()
+        """Whether this batch has been recorded, and is known to be of these settings."""
+        return (self.folder / MANIFEST).exists() and self._file(number).exists()
 
     def add(self, number: int, arrays: Mapping[str, Any]) -> None:
         """Keep a batch."""
@@ -81,6 +85,9 @@ class Parts:
         with _whole(self.out, self.folder / "merged.npz") as partial:
             trace.write(partial)
         shutil.rmtree(self.folder)
+
+    def _batches(self) -> list[Path]:
+        return list(self.folder.glob("batch-*.npz"))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"batch-{number:05}.npz"
