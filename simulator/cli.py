@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shlex
 from collections.abc import Callable
@@ -150,31 +149,6 @@ def schema(kind: str) -> None:
     from simulator.overview import json_schema
 
     click.echo(json.dumps(json_schema(kind), indent=2))
-
-
-class LazyGroup(click.Group):
-    """A group whose commands stand in modules of their own, imported when they are asked for."""
-
-    def __init__(self, *args: Any, lazy: dict[str, str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.lazy = lazy
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every name, also of what is not imported yet."""
-        return sorted({*super().list_commands(ctx), *self.lazy})
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of this name, imported now where it has to be."""
-        if name not in self.lazy:
-            return super().get_command(ctx, name)
-        module, _, attribute = self.lazy[name].partition(":")
-        found: click.Command = getattr(importlib.import_module(module), attribute)
-        return found
-
-
-@main.group(cls=LazyGroup, lazy={"record": "simulator.record.cli:record"})
-def trace() -> None:
-    """Recorded acceptance: make traces."""
 
 
 def _command(verb: str, scenario: str, overrides: tuple[str, ...], seed: int | None) -> str:

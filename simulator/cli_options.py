@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,3 +30,23 @@ def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
     text = "Folder of your own, laid out like the shipped one, searched first."
     return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands stand in modules of their own, imported when they are asked for."""
+
+    def __init__(self, *args: Any, lazy: dict[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every name, also of what is not imported yet."""
+        return sorted({*super().list_commands(ctx), *self.lazy})
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of this name, imported now where it has to be."""
+        if name not in self.lazy:
+            return super().get_command(ctx, name)
+        module, _, attribute = self.lazy[name].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found

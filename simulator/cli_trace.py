@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli_options import catalogue_option, faults_as_lines
+from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines
 
 if TYPE_CHECKING:
     from simulator.traces import Trace
@@ -29,7 +29,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return catalogue_option(json_option(command))
 
 
-@click.group()
+@click.group(cls=LazyGroup, lazy={"record": "simulator.record.cli:record"})
 def trace() -> None:
     """Recorded acceptance: what a trace says, converting from other formats, re-scaling."""
 

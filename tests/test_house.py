@@ -154,7 +154,9 @@ def test_every_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
 # ---- the command line
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["run", "--help"], ["trace", "convert", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["list"], ["run", "--help"], ["trace", "convert", "--help"], ["trace", "record", "--help"]]
+)
 def test_help_and_list_are_quick_and_load_no_numpy(arguments: list[str]) -> None:
     script = (
         "import sys; from simulator.cli import main; main(sys.argv[1:], standalone_mode=False); "

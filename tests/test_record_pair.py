@@ -1,115 +1,47 @@
-"""Traces of Hugging Face pairs: held against live speculative decoding, interrupted, resumed, and refused in one line."""
+"""Traces of Hugging Face pairs, held against live speculative decoding and against the models themselves."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from tiny_pair import (
+    LENGTHS,
+    NO_END,
+    OUTPUT_TOKENS,
+    VOCABULARY,
+    WORDS,
+    loaded,
+    logits,
+    make_pair,
+    prompt_ids,
+    record,
+    recorded,
+    requests,
+    save_model,
+    save_tokenizer,
+)
 
 from simulator.acceptance import Chain, Replay, accepted_prefix
 from simulator.cli import main
-from simulator.traces import Trace, read
+from simulator.traces import Trace
 
 torch = pytest.importorskip("torch")
-tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("safetensors")
-torch.set_num_threads(1)  # matrices of a few kilobytes
-
-WORDS = [f"w{index}" for index in range(198)]
-VOCABULARY = len(WORDS) + 2
-OUTPUT_TOKENS = 40
-LENGTHS = (3, 11, 1, 7, 5, 2, 9)
-NO_END = VOCABULARY - 1
-UNKNOWN, END = "<unk>", "<end>"
-PAIR = ("--target", "target", "--draft", "draft", "--prompts", "prompts.jsonl", "--device", "cpu")
-
-
-def save_tokenizer(folder: Path, words: list[str]) -> None:
-    ids = {word: index for index, word in enumerate([UNKNOWN, *words, END])}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token=UNKNOWN))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, eos_token=END)
-    fast.save_pretrained(folder)
-
-
-def save_model(folder: Path, blur: float, vocabulary: int = VOCABULARY, words: list[str] | None = None) -> None:
-    """A random Llama; ``blur`` is noise on its weights, so that two of them agree on some tokens and not on others."""
-    torch.manual_seed(1)
-    config = transformers.LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        initializer_range=0.3,
-        eos_token_id=NO_END,
-    )
-    model = transformers.LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3 * blur)
-        model.lm_head.weight[NO_END] = 0.0  # ends nothing unless a test says so
-    model.save_pretrained(folder)
-    save_tokenizer(folder, words or WORDS)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A target, a draft and seven prompts of unequal length."""
-    made = tmp_path_factory.mktemp("pair")
-    save_model(made / "target", blur=0.0)
-    save_model(made / "draft", blur=0.12)
-    lines = []
-    for index, length in enumerate(LENGTHS):
-        words = np.random.default_rng(index).choice(WORDS, length)
-        lines.append(json.dumps({"prompt": " ".join(words), "flavour": "even" if index % 2 == 0 else "odd"}))
-    (made / "prompts.jsonl").write_text("\n".join(lines))
-    return made
+    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture(autouse=True)
 def there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-
-
-def record(out: Path, *more: str) -> Result:
-    arguments = [*PAIR, "--output-tokens", str(OUTPUT_TOKENS), "--out", str(out), *more]
-    return CliRunner().invoke(main, ["trace", "record", *arguments])
-
-
-def recorded(out: Path, *more: str) -> Trace:
-    result = record(out, *more)
-    assert result.exit_code == 0, result.output
-    assert not out.with_name(out.name + ".part").exists()
-    return read(out)
-
-
-def requests(trace: Trace) -> list[list[int]]:
-    return [trace.token[a:b].tolist() for a, b in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)]
-
-
-def loaded(role: str) -> Any:
-    return transformers.AutoModelForCausalLM.from_pretrained(role, local_files_only=True).eval()
-
-
-def prompt_ids(index: int) -> list[int]:
-    line = Path("prompts.jsonl").read_text().splitlines()[index]
-    return [1 + WORDS.index(word) for word in json.loads(line)["prompt"].split()]
-
-
-@torch.no_grad()
-def logits(model: Any, ids: list[int]) -> Any:
-    """At every position, without cache, padding or batch."""
-    return model(torch.tensor([ids])).logits[0].double()
 
 
 # ---- what is recorded is what happens
@@ -219,6 +151,31 @@ def test_an_exit_is_the_logit_lens_of_its_layer(greedy: Trace) -> None:
     assert list(greedy.exit_fractions) == [0.5]
 
 
+@pytest.mark.parametrize(("strategy", "exits"), [("vanilla_sd", ()), ("mirror_sd", ("--exits", "0.5"))])
+def test_a_scenario_replays_it(strategy: str, exits: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(tmp_path / "t.npz", *exits)
+    durations = {"target_ms": 30} if strategy == "vanilla_sd" else {"prefix_ms": 15, "suffix_ms": 15}
+    text = {
+        "strategy": {"name": strategy, "gamma": 3},
+        "durations": durations | {"draft_ms": 4},
+        "acceptance": {"trace": "./t.npz"},
+    }
+    (tmp_path / "x.yaml").write_text(json.dumps(text))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["run", "./x.yaml", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["simulated"]
+
+
+def test_a_vocabulary_of_more_than_16_bits(tmp_path: Path) -> None:
+    for role, blur in (("target", 0.0), ("draft", 3.0)):
+        save_model(tmp_path / role, blur, 70_000)
+    pair = ("--target", str(tmp_path / "target"), "--draft", str(tmp_path / "draft"), "--temperature", "30")
+    trace = recorded(tmp_path / "t.npz", *pair)
+    assert trace.token.dtype == np.uint32
+    assert int(trace.token.max()) > 65_535 == int(trace.draft_rank.max())
+
+
 # ---- ends of texts
 
 
@@ -246,6 +203,46 @@ def test_nothing_but_ends_is_no_trace(greedy: Trace, folder: Path, tmp_path: Pat
     assert (result.exit_code, result.stdout) == (2, "")
     assert "the target ended every text at once" in result.stderr
     assert not (tmp_path / "t.npz").exists()
+
+
+# ---- other families than Llama: other positions, norms, names and attention
+
+
+TINY = {"vocab_size": VOCABULARY, "initializer_range": 0.3, "eos_token_id": NO_END, "hidden_size": 32, "num_hidden_layers": 4}
+WIDE = TINY | {"intermediate_size": 64, "num_attention_heads": 4, "max_position_embeddings": 128}
+GROUPED = WIDE | {"num_key_value_heads": 2, "head_dim": 8}
+FAMILIES = {
+    "GPT2": {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 128, "initializer_range": 0.3},
+    "GPTNeoX": WIDE,
+    "OPT": TINY | {"ffn_dim": 64, "num_attention_heads": 4, "max_position_embeddings": 128, "word_embed_proj_dim": 32},
+    "Bloom": {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 4, "n_head": 4, "initializer_range": 0.3},
+    "Mistral": GROUPED | {"sliding_window": 16},
+    "Qwen3": GROUPED,
+    "Gemma2": GROUPED | {"sliding_window": 16, "query_pre_attn_scalar": 8},
+    "Gemma3Text": GROUPED | {"sliding_window": 16, "query_pre_attn_scalar": 8},
+    "Mixtral": GROUPED | {"num_local_experts": 4},
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_families_are_recorded_the_same_in_any_batch(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(2)
+    config = getattr(transformers, f"{family}Config")
+    named = {"GPT2": "GPT2LMHeadModel"}.get(family, f"{family.removesuffix('Text')}ForCausalLM")
+    model = getattr(transformers, named)(config(**FAMILIES[family]))
+    model.save_pretrained(tmp_path / "other")
+    save_tokenizer(tmp_path / "other", WORDS)
+    how = ("--target", str(tmp_path / "other"), "--exits", "0.5")
+    batched, single = (recorded(tmp_path / f"{size}.npz", *how, "--batch", size) for size in ("7", "1"))
+    for name in ("token", "draft_rank", "exit_rank"):
+        np.testing.assert_array_equal(getattr(batched, name), getattr(single, name))
+    monkeypatch.setattr("simulator.record.decoding.LOGITS_AT_ONCE", 10 * VOCABULARY)  # asked by five tokens at a time
+    asked = recorded(tmp_path / "asked.npz", "--draft", str(tmp_path / "other"), "--limit", "2")
+    said = logits(loaded(str(tmp_path / "other")), prompt_ids(0) + requests(asked)[0])[len(prompt_ids(0)) - 1 : -1]
+    ranks = [int((row > row[token]).sum()) for row, token in zip(said, requests(asked)[0], strict=True)]
+    assert asked.draft_rank[: len(ranks)].tolist() == ranks
 
 
 # ---- the header
@@ -283,151 +280,13 @@ def test_prompts_come_in_three_forms(name: str, content: str, flavours: list[str
     assert list(trace.flavours) == flavours
 
 
-# ---- interrupted and resumed
-
-
-def interrupt_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Interrupt the batch behind ``batches`` finished ones, as Ctrl-C would; the list counts batches begun."""
-    from simulator.record import pair_recorder
-
-    record_batch, begun = pair_recorder.record_batch, []
-
-    def interrupted(pair: Any, prompts: Any, uniforms: Any, tick: Any) -> Any:
-        begun.append(len(prompts))
-        if len(begun) > batches:
-            raise KeyboardInterrupt
-        return record_batch(pair, prompts, uniforms, tick)
-
-    monkeypatch.setattr(pair_recorder, "record_batch", interrupted)
-    return begun
-
-
-def test_an_interrupted_recording_goes_on_and_ends_in_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    how = ("--temperature", "1", "--batch", "2", "--output-tokens", "12")
-    (tmp_path / "whole").mkdir()
-    recorded(tmp_path / "whole" / "t.npz", *how)
-    out = tmp_path / "t.npz"
-    with monkeypatch.context() as patch:
-        interrupt_after(2, patch)
-        result = record(out, *how)
-        assert result.exit_code == 130
-        assert "the same command goes on" in result.stderr
-        assert not out.exists()
-    kept = tmp_path / "t.npz.part"
-    assert len(list(kept.glob("batch-*.npz"))) == 2
-
-    changed = record(out, *how, "--seed", "9", "--top-k", "3")
-    assert (changed.exit_code, len(changed.stderr.splitlines())) == (2, 1)
-    assert "t.npz.part: was begun with sampling.top_k 0 (now 3), seed 0 (now 9); go on with what it was" in changed.stderr
-    assert "delete this folder to start over" in changed.stderr
-
-    begun = interrupt_after(99, monkeypatch)
-    recorded(out, *how)
-    assert begun == [2, 1]
-    assert out.read_bytes() == (tmp_path / "whole" / "t.npz").read_bytes()
-
-
-def test_killed_between_the_trace_and_the_tidying_is_still_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "t.npz"
-    with monkeypatch.context() as patch:
-        patch.setattr("simulator.record.parts.shutil.rmtree", lambda folder: None)
-        assert record(out, "--limit", "2").exit_code == 0
-    before = out.read_bytes()
-    begun = interrupt_after(0, monkeypatch)
-    recorded(out, "--limit", "2")
-    assert (begun, out.read_bytes()) == ([], before)
-
-
-def test_two_recordings_do_not_share_a_folder(tmp_path: Path) -> None:
-    from simulator.record.parts import Parts
-
-    with Parts(tmp_path / "t.npz", {}).opened():
-        result = record(tmp_path / "t.npz")
-    assert result.exit_code == 2
-    assert "another process is recording here" in result.stderr
-
-
-# ---- mistakes: one line, exit code 2, nothing left behind
-
-
-def refused(tmp_path: Path, *arguments: str) -> str:
-    before = {path: path.stat().st_size for path in tmp_path.rglob("*")}
-    result = record(tmp_path / "t.npz", *arguments)
-    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.output
-    assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == before
-    return result.stderr
-
-
-def test_a_draft_of_another_size(tmp_path: Path) -> None:
-    save_model(tmp_path / "other", 0.0, VOCABULARY + 8)
-    assert "target and draft must share one vocabulary; the models have target 200, draft 208 tokens" in refused(
-        tmp_path, "--draft", str(tmp_path / "other")
-    )
-
-
-def test_a_draft_with_other_words(tmp_path: Path) -> None:
-    save_model(tmp_path / "other", 0.0, words=[*WORDS[:7], "new", *WORDS[8:]])
-    message = refused(tmp_path, "--draft", str(tmp_path / "other"))
-    assert "(target 200, draft 200 tokens); 'new' is none in one, 8 in the other" in message
-
-
-def test_a_model_that_lacks_weights_is_not_made_up(folder: Path, tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    shutil.copytree(folder / "draft", tmp_path / "other")
-    weights = load_file(tmp_path / "other" / "model.safetensors")
-    del weights["model.norm.weight"]
-    save_file(weights, tmp_path / "other" / "model.safetensors", {"format": "pt"})
-    assert "draft: the weights lack model.norm.weight" in refused(tmp_path, "--draft", str(tmp_path / "other"))
-    (tmp_path / "other" / "model.safetensors").write_bytes(b"rubbish")
-    refused(tmp_path, "--draft", str(tmp_path / "other"))
-    (tmp_path / "other" / "model.safetensors").unlink()
-    assert "there is no model.safetensors here" in refused(tmp_path, "--draft", str(tmp_path / "other"))
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("", "p.jsonl: holds no prompts"),
-        ("\n\n", "p.jsonl: holds no prompts"),
-        ('{"prompt": "w1"}\n{"prompt": }', "p.jsonl:2:12: not valid JSON"),
-        ('{"prompt": " "}', "p.jsonl:1:1: expected an object with a text under 'prompt'"),
-        ('{"turns": []}', "p.jsonl:1:1: expected an object with a text under 'prompt'"),
-        ("[1]", "p.jsonl:1:1: expected an object with a text under 'prompt'"),
-        ('{"prompt": "w1", "flavour": 3}', "p.jsonl:1:1: expected a name as flavour or category, got 3"),
-        (json.dumps({"prompt": "w1 " * 100}), "p.jsonl:1:1: 100 prompt and 40 output tokens are more than the 128 positions"),
-    ],
-)
-def test_prompts_that_are_none(content: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "p.jsonl").write_text(content)
-    assert expected in refused(tmp_path, "--prompts", str(tmp_path / "p.jsonl"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--target", "none"), "none: target: there is no such folder"),
-        (("--draft", "."), ".: draft: there is no config.json here"),
-        (("--prompts", "none.jsonl"), "none.jsonl: cannot be read: No such file"),
-        (("--out", "prompts.jsonl"), "prompts.jsonl: expected a file name that ends in .npz"),
-        (("--out", "none/t.npz"), "none/t.npz: expected a file name that ends in .npz, in a folder that exists"),
-        (("--exits", "0.5,x"), "--exits 0.5,x: expected shares between 0 and 1"),
-        (("--exits", "0.5,0.6"), "--exits: expected rising shares of the target's 2 layers"),
-        (("--top-k", "3"), "--top-k, --top-p: cut a distribution to sample from; give a --temperature"),
-        (("--chat",), "--chat: the tokenizer's template refuses"),
-    ],
-)
-def test_options_that_cannot_be_met(arguments: tuple[str, ...], expected: str, tmp_path: Path) -> None:
-    assert expected in refused(tmp_path, *arguments)
-
-
-def test_a_trace_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "t.npz").write_bytes(b"mine")
-    assert "t.npz: is there already; delete it to record it anew" in refused(tmp_path)
-
-
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("simulator.record.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert "trace record: needs torch; install it with pip install 'specsim[record]'" in refused(tmp_path)
+def test_a_prompt_is_put_into_the_chat_template(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "target", tmp_path / "chat")
+    (tmp_path / "chat" / "chat_template.jinja").write_text("w1 {{ messages[0]['content'] }} w2")
+    (tmp_path / "bare.txt").write_text("w3 w4")
+    (tmp_path / "wrapped.txt").write_text("w1 w3 w4 w2")
+    pair = ("--target", str(tmp_path / "chat"), "--output-tokens", "9")
+    wrapped = recorded(tmp_path / "a.npz", *pair, "--prompts", str(tmp_path / "wrapped.txt"))
+    chat = recorded(tmp_path / "b.npz", *pair, "--prompts", str(tmp_path / "bare.txt"), "--chat")
+    assert requests(chat) == requests(wrapped)
+    assert chat.header["prompts"]["chat_template"]

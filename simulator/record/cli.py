@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from simulator.cli import faults_as_lines
+from simulator.cli_options import faults_as_lines
 from simulator.schema import BadInput, Fault
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})

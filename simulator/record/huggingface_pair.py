@@ -78,16 +78,18 @@ class Folder:
 
     def tokenizer(self) -> Any:
         """The tokenizer that lies beside the model."""
-        with _refusals(self.path, f"{self.role}: no tokenizer"):
+        if not any((self.path / name).is_file() for name in TOKENIZER_FILES):
+            raise bad(self.path, f"{self.role}: there is no tokenizer here, such as a tokenizer.json")
+        with _refusals(self.path, self.role):
             return AutoTokenizer.from_pretrained(self.path, **LOCAL)
 
     def ends(self) -> tuple[int, ...]:
         """Ids of the tokens that end a text; none where neither generation_config.json nor config.json names one."""
-        held: Any = self.config
+        found = getattr(self.config, "eos_token_id", None)
         if (self.path / "generation_config.json").is_file():
             with _refusals(self.path, self.role):
-                held = GenerationConfig.from_pretrained(self.path, local_files_only=True)
-        found = held.eos_token_id
+                stated = GenerationConfig.from_pretrained(self.path, local_files_only=True).eos_token_id
+            found = found if stated is None else stated
         return tuple(found) if isinstance(found, list) else () if found is None else (found,)
 
     def dtype(self, asked: str) -> str:
@@ -117,10 +119,11 @@ class Folder:
                 output_loading_info=True,
                 **LOCAL,
             )
-        model, report = found
+            model, report = found
+            model.to(device).eval().requires_grad_(False)
         if report["missing_keys"]:
             raise bad(self.path, f"{self.role}: the weights lack {sorted(report['missing_keys'])[0]}")
-        return model.to(device).eval().requires_grad_(False)
+        return model
 
 
 @dataclass(frozen=True)

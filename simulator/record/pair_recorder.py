@@ -89,15 +89,12 @@ def record_pair(job: Job) -> Trace:
     if job.out.exists() and not folder_of(job.out).exists():
         raise bad(job.out, "is there already; delete it to record it anew")
     ready = prepare(job)
-    parts = Parts(job.out, ready.header)
-    parts.check()
-    numbers = range(0, len(ready.ids), job.batch)
-    missing = [number for number in range(len(numbers)) if not parts.finished(number)]
-    pair = load(job, ready) if missing else None
+    parts, batches = Parts(job.out, ready.header), -(-len(ready.ids) // job.batch)
     with parts.opened():
-        if pair:
-            _record_missing(job, ready, pair, parts, missing)
-        trace = assemble(ready, parts.merged(len(numbers)))
+        missing = [number for number in range(batches) if not parts.finished(number)]
+        if missing:
+            _record_missing(job, ready, load(job, ready), parts, missing)
+        trace = assemble(ready, parts.merged(batches))
         parts.finish(trace)
     return trace
 
@@ -190,7 +187,7 @@ def load(job: Job, ready: Ready) -> Pair:
 def _record_missing(job: Job, ready: Ready, pair: Pair, parts: Parts, missing: Sequence[int]) -> None:
     with _progress() as progress:
         total = -(-len(ready.ids) // job.batch) * job.output_tokens
-        task = progress.add_task("recording", total=total)
+        task = progress.add_task("recording", total=total, completed=missing[0] * job.output_tokens)
         for number in missing:
             requests = range(number * job.batch, min((number + 1) * job.batch, len(ready.ids)))
             progress.update(task, completed=number * job.output_tokens)

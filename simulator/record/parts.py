@@ -32,21 +32,9 @@ class Parts:
         self.out, self.folder = out, folder_of(out)
         self.settings = json.loads(json.dumps(settings))
 
-    def check(self) -> None:
-        """Refuse to mix batches of different settings; a folder without batches holds nothing to lose."""
-        manifest = self.folder / MANIFEST
-        if not manifest.exists() or not list(self.folder.glob("batch-*.npz")):
-            return
-        begun, now = dict(_flat(json.loads(manifest.read_text("utf-8")))), dict(_flat(self.settings))
-        differ = [name for name in sorted(begun | now) if name != RESTATES and begun.get(name) != now.get(name)]
-        if differ:
-            listed = ", ".join(f"{name} {begun.get(name)!r} (now {now.get(name)!r})" for name in differ)
-            message = f"was begun with {listed}; go on with what it was begun with, or delete this folder to start over"
-            raise BadInput([Fault((str(self.folder), 0, 0), "", message)])
-
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Make or take up the folder; nobody else may work in it meanwhile."""
+        """Make or take up the folder; nobody else may work in it meanwhile. Left without a batch, it goes again."""
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -54,10 +42,14 @@ class Parts:
             except BlockingIOError as error:
                 message = "another process is recording here; wait for it or choose another --out"
                 raise BadInput([Fault((str(self.folder), 0, 0), "", message)]) from error
-            self.check()
+            self._check()
             with _whole(self.folder / MANIFEST) as partial:
                 partial.write_text(json.dumps(self.settings, indent=1, sort_keys=True), "utf-8")
-            yield
+            try:
+                yield
+            finally:
+                if self.folder.exists() and not self._batches():
+                    shutil.rmtree(self.folder)
 
     def finished(self, number: int) -> bool:
         """Whether this batch has been recorded."""
@@ -81,6 +73,24 @@ class Parts:
         with _whole(self.out, self.folder / "merged.npz") as partial:
             trace.write(partial)
         shutil.rmtree(self.folder)
+
+    def _check(self) -> None:
+        """Refuse to mix batches of different settings; drop those without a manifest, as a kill while tidying leaves them."""
+        manifest = self.folder / MANIFEST
+        if not manifest.exists():
+            for file in self._batches():
+                file.unlink()
+        if not self._batches():
+            return
+        begun, now = dict(_flat(json.loads(manifest.read_text("utf-8")))), dict(_flat(self.settings))
+        differ = [name for name in sorted(begun | now) if name != RESTATES and begun.get(name) != now.get(name)]
+        if differ:
+            listed = ", ".join(f"{name} {begun.get(name)!r} (now {now.get(name)!r})" for name in differ)
+            message = f"was begun with {listed}; go on with what it was begun with, or delete this folder to start over"
+            raise BadInput([Fault((str(self.folder), 0, 0), "", message)])
+
+    def _batches(self) -> list[Path]:
+        return list(self.folder.glob("batch-*.npz"))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"batch-{number:05}.npz"
