@@ -196,7 +196,7 @@ def test_what_a_trace_cannot_answer_is_refused(tmp_path: Path, monkeypatch: pyte
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert code == 2
     assert lines == [
-        "error: x.yaml:3:14: acceptance.trace: mirror_sd needs early exits, and own.npz was recorded without; choose a trace with exits",
+        "error: x.yaml:3:14: acceptance.trace: mirror_sd needs early exits, and own.npz was recorded without; record it with --exits, or choose another",
         "error: x.yaml:2:12: strategy.gamma: own.npz knows windows of up to 5 draft tokens, got 7",
     ]
 
