@@ -38,7 +38,7 @@ def trace() -> None:
 @click.argument("name")
 @reading_options
 def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Numbers of a trace, NAME or file, beside the formulas.
+    """Numbers of a trace, NAME or file, beside the formulas; NAME:DRAFTER for another drafter of the same text.
 
     Header, acceptance by kind of text, accepted tokens by window (replayed, i.i.d., law), hits of draft and
     early exits, run lengths, repetition.
@@ -74,7 +74,10 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
 
     with faults_as_lines():
         opened = [_open(name, own) for name in names]
-        found = [(path.stem, statistics(one, flavours, seed)) for path, one in opened]
+        found = [
+            (name if ":" in name else path.stem, statistics(one, flavours, seed))
+            for name, (path, one) in zip(names, opened, strict=True)
+        ]
     if as_json:
         click.echo(json.dumps({"traces": [{"trace": name, **asdict(numbers)} for name, numbers in found]}, indent=2))
     else:
@@ -160,18 +163,23 @@ def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json
 
 
 def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
-    """A trace by name or file."""
+    """A trace by name or file; ``NAME:DRAFTER`` for another drafter than its first."""
     from simulator.catalogue import Catalogue
     from simulator.schema import BadInput, Fault, did_you_mean
     from simulator.traces import read
 
+    name, _, drafter = name.partition(":")
     path = Path(name)
     if "/" not in name and path.suffix != ".npz":
         names = Catalogue(own).names("trace")
         if name not in names:
             raise BadInput([Fault((name, 0, 0), "", f"there is no trace of this name{did_you_mean(name, names)}")])
         path = names[name]
-    return path, read(path)
+    found = read(path)
+    if drafter and drafter not in found.drafters:
+        message = f"this trace has no drafter '{drafter}'{did_you_mean(drafter, found.drafters)}"
+        raise BadInput([Fault((name, 0, 0), "", message)])
+    return path, found.drafted_by(drafter or "draft")
 
 
 def _lines(source: str, may_be_numbers: bool) -> list[str]:

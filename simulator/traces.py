@@ -88,14 +88,16 @@ class Trace:
         """The same text as another of its ``drafters`` proposed it."""
         if name == "draft":
             return self
+        models = self.header["models"]
+        header = {**self.header, "models": {"target": models["target"], "draft": models.get(name, {})}}
         if name == "lookup":
-            return replace(self, run=self.extra["lookup.run"], extra={})
+            return replace(self, header=header, run=self.extra["lookup.run"], extra={})
         rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
         if rank.ndim == 1:
-            return replace(self, draft_rank=rank, q=self.q if q is None else q, extra={})
+            return replace(self, header=header, draft_rank=rank, q=self.q if q is None else q, extra={})
         kept = rank == 0 if self.temperature == 0 or q is None else self._coupled(q, rank, seed)
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
-        return replace(self, header={**self.header, "window": len(rank)}, run=run, extra={})
+        return replace(self, header={**header, "window": len(rank)}, run=run, extra={})
 
     def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
         """Draws by min(1, q/p) for every depth and start; what lies behind the end of the recording is not kept."""
@@ -118,7 +120,8 @@ class Trace:
     @property
     def pair(self) -> str:
         """The recorded models, in words."""
-        return " and ".join(_words(role, model) for role, model in sorted(self.header["models"].items(), reverse=True))
+        models = self.header["models"]
+        return " and ".join(_words(role, models[role]) for role in ("target", "draft") if role in models)
 
     @property
     def flavours(self) -> Sequence[str]:

@@ -103,7 +103,8 @@ def conditions(result: Result) -> str:
     scenario = result.scenario
     spec, requests = scenario.acceptance, scenario.requests
     if spec.trace is not None:
-        source = f"trace {spec.trace}" + (" (stand-in from other models)" if spec.stand_in else "")
+        drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
+        source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
     else:
         source = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
     places = {"target": scenario.target, "draft": scenario.draft}
