@@ -51,7 +51,7 @@ def bare(environment: Environment) -> Generator[Event, object, None]:
 
 def step_seconds(strategy: Strategy, durations: object, kind: Kind) -> float:
     world = World()
-    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("channel"))
+    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
 
     def steps(environment: Environment) -> Generator[Event, object, None]:
         for _ in range(STEPS):

@@ -124,4 +124,4 @@ def _references(data: dict[str, object], path: Path_ = ()) -> Iterator[tuple[Pat
 def shown(path: Path) -> str:
     """A path as a person would write it from here."""
     relative = os.path.relpath(path)
-    return str(path) if relative.startswith(f"..{os.sep}..") else relative
+    return str(path.resolve()) if relative.startswith("..") else relative

@@ -24,7 +24,7 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What every command over a scenario takes."""
     command = catalogue_option(command)
     command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
-    command = click.option("--seed", type=int, help="Replaces the scenario's seed.")(command)
+    command = click.option("--seed", type=click.IntRange(min=0), help="Replaces the scenario's seed.")(command)
     text = "Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000."
     command = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)(command)
     return click.argument("scenario")(command)
@@ -105,9 +105,13 @@ def run(
 
     with faults_as_lines(), Console(stderr=True).status("reading") as status:
         loaded = load(scenario, overrides, _catalogue(own), seed)
+        folder = out or (None if as_json else Path("reports") / loaded.scenario.name)
+        if folder:
+            from simulator.report.write import free
+
+            free(folder)
         status.update("simulating")
         result = run_scenario(loaded, _command("run", scenario, overrides, seed))
-        folder = out or (None if as_json else Path("reports") / loaded.scenario.name)
         if folder:
             from simulator.report.write import write
             from simulator.sweep_window import window_sweep

@@ -31,7 +31,8 @@ class Rows:
 
     ``tokens``: rows of every matrix product; ``logit_rows``: rows that reach the LM head;
     ``sequences``: attention calls; ``kv_tokens``: cached tokens that attention reads; ``attention_pairs``:
-    query-key pairs.
+    query-key pairs. ``redraft_kv_tokens``: cached tokens of the requests whose window is written anew; the
+    pass itself does not see them.
     """
 
     tokens: int = 0
@@ -39,6 +40,7 @@ class Rows:
     sequences: int = 0
     kv_tokens: int = 0
     attention_pairs: int = 0
+    redraft_kv_tokens: int = 0
 
     def __add__(self, other: Rows) -> Rows:
         return Rows(
@@ -47,6 +49,7 @@ class Rows:
             self.sequences + other.sequences,
             self.kv_tokens + other.kv_tokens,
             self.attention_pairs + other.attention_pairs,
+            self.redraft_kv_tokens + other.redraft_kv_tokens,
         )
 
     @staticmethod
@@ -125,6 +128,11 @@ class Placement(Frozen):
                 known = [form for form in ("ring", "tree") if getattr(self.link.all_reduce, form) is not None]
                 hint = f"it has {', '.join(known)}" if known else "it has none"
                 raise ValueError(f"link '{self.link.name}' has no all_reduce in form '{self.collectives.form}'; {hint}")
+        if self.model.num_attention_heads % self.tensor_parallel:
+            heads = self.model.num_attention_heads
+            raise ValueError(
+                f"tensor_parallel {self.tensor_parallel} does not divide the {heads} attention heads of {self.model.name}"
+            )
         return self
 
     @property
@@ -208,7 +216,9 @@ def all_reduce_time(place: Placement, tokens: int) -> float:
 
 
 def pass_phase(place: Placement, role: str, rows: Rows, first: int, last: int) -> Phase:
-    """Layers ``first`` to ``last`` of one pass; the LM head belongs to the last layer."""
+    """Layers ``first`` to ``last`` of one pass; the LM head belongs to the last layer, no layers cost nothing."""
+    if first >= last:
+        return Phase(0.0, {})
     model, layers = place.model, last - first
     dense_layers = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
     device = dense_layers * sum(layer_time(place, rows, experts=False)) if dense_layers else 0.0
@@ -317,6 +327,8 @@ class GivenCost:
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """The whole pass, or the part before or after the early exit."""
         given = self.given
+        if start == stop:
+            return Phase(0.0, {})
         if given.layers_ms is not None:
             first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
             return Phase(sum(given.layers_ms[first:last]) * 1e-3, {})

@@ -62,6 +62,11 @@ class AcceptanceSpec(Frozen):
         if len(given) != 1:
             held = " and ".join(given) or "none"
             raise ValueError(f"expected exactly one of trace, rate, per_position, always, cycle; found {held}")
+        highest = max(self.per_position or (self.rate or 0.0,))
+        if highest > self.overlap < 1.0:
+            raise ValueError(
+                f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: what is kept is on the exit"
+            )
         return self
 
 
@@ -80,7 +85,7 @@ class SharedMemory(Frozen):
 class Scenario(Frozen):
     """Everything that a run needs to know."""
 
-    name: str
+    name: str = Field(pattern=r"^[\w.-]*\w[\w.-]*$")
     about: str = ""
     strategy: AnyStrategy
     target: Placement | None = None
@@ -90,7 +95,7 @@ class Scenario(Frozen):
     durations: Given | None = None
     acceptance: AcceptanceSpec
     requests: Requests = Requests()
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
 
     @property
     def layers(self) -> int | None:
@@ -206,6 +211,9 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
             )
         elif exit_layer > scenario.layers:
             yield document.fault(("strategy", "exit_layer"), f"the target has {scenario.layers} layers, got {exit_layer}")
+    elif exit_layer and scenario.layers and round(exit_layer * scenario.layers) < 1:
+        message = f"{exit_layer:g} of {scenario.layers} layers is less than one layer"
+        yield document.fault(("strategy", "exit_layer"), message)
     if scenario.target and scenario.draft and strategy.window:
         sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
         if sizes[0] != sizes[1]:

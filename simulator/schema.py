@@ -17,6 +17,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 Confidence = Literal["measured", "calibrated", "datasheet", "published", "computed", "assumed"]
+DEEPEST = 32
+"""Levels of nesting; far more than any file of ours has."""
 Place = tuple[str, int, int]  # file (or "--set"), line, column; lines and columns count from 1
 Path_ = tuple[str | int, ...]
 
@@ -187,6 +189,7 @@ class Document:
                     held = ".".join(path[: depth + 1])
                     raise BadInput([Fault(place, held, f"holds {parent[part]!r}, which has no fields of its own")])
                 parent[part] = {}
+                self.places[path[: depth + 1]] = place
             parent = parent[part]
         sourced = isinstance(parent.get(path[-1]), dict) and "value" in parent[path[-1]]
         if sourced and not isinstance(value, dict):
@@ -205,6 +208,8 @@ def parse(text: str, file: str) -> Document:
     """
     try:
         root = yaml.compose(text, Loader=_Loader)
+    except RecursionError as error:
+        raise BadInput([Fault((file, 0, 0), "", "is nested too deeply to be read")]) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
@@ -230,6 +235,8 @@ def read(path: Path, shown: str | None = None) -> Document:
 
 def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) -> Any:
     places[path] = (file, node.start_mark.line + 1, node.start_mark.column + 1)
+    if len(path) > DEEPEST:
+        raise BadInput([Fault(places[path], ".".join(map(str, path[:3])), "is nested too deeply, or contains itself")])
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, file, places)
     if isinstance(node, yaml.SequenceNode):
@@ -246,6 +253,9 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
 def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[Path_, Place]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            here = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            raise BadInput([Fault(here, ".".join(map(str, path)), "expected a word as key")])
         key = str(key_node.value)
         inner = (*path, key)
         place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
@@ -268,13 +278,14 @@ def validate(model: type[Model], document: Document, context: Mapping[str, objec
 
 
 def _faults(model: type[BaseModel], document: Document, error: ValidationError) -> Iterator[Fault]:
-    seen = set()
+    seen: set[object] = set()
     for item in error.errors():
         path = _written_path(document, item["loc"])
         message = _message(model, item, path)
         fault = document.fault(path, message)
-        if str(fault) not in seen:
-            seen.add(str(fault))
+        key = path if item["type"].endswith(("_parsing", "_type", "_from_float")) else fault
+        if key not in seen:  # a field that may be of two types complains about each
+            seen.add(key)
             yield fault
 
 
@@ -311,6 +322,10 @@ def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
     text = str(item["msg"]).removeprefix("Value error, ")
     text = text[0].lower() + text[1:]
     text = re.sub(r"^input should be", "expected", text)
+    text = text.replace("a valid tuple", "a list").replace(
+        "a valid dictionary or object to extract fields from", "a mapping of fields"
+    )
+    text = text.replace("a valid dictionary", "a mapping")
     if kind in ("value_error", "assertion_error") or isinstance(given, dict | list):
         return text
     return f"{text}, got {given!r}"
@@ -341,7 +356,7 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` or, with nothing close, the list of what there is."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; expected one of {', '.join(names)}" if names else ""

@@ -63,12 +63,19 @@ def test_rows_add_up() -> None:
     assert total == Rows(tokens=32, logit_rows=17, sequences=3, kv_tokens=16 + 108 + 58, attention_pairs=136 + 836 + 436)
 
 
-def test_prefix_and_suffix_make_the_whole_pass() -> None:
+@pytest.mark.parametrize("exit_layer", [1, 2, 0.5, 0.75])
+def test_prefix_and_suffix_make_the_whole_pass(exit_layer: int | float) -> None:
     cost = HardwareCost(place())
-    whole, head = cost.target(ONE), cost.target(ONE, 4, 4)
-    prefix, suffix = cost.target(ONE, 0.0, 1), cost.target(ONE, 1, 1.0)
-    assert prefix.wall_s + suffix.wall_s == pytest.approx(whole.wall_s)
-    assert suffix.wall_s - head.wall_s == pytest.approx(3 * prefix.wall_s)
+    prefix, suffix = cost.target(ONE, 0.0, exit_layer), cost.target(ONE, exit_layer, 1.0)
+    assert prefix.wall_s + suffix.wall_s == pytest.approx(cost.target(ONE).wall_s)
+
+
+def test_an_exit_at_the_last_layer_leaves_nothing_to_overlap() -> None:
+    """MSD-2: Delta = 0, and the LM head is paid once."""
+    for cost in (HardwareCost(place()), GivenCost(Given(layers_ms=(1, 2, 3, 4), draft_ms=1))):
+        assert cost.target(ONE, 4, 1.0) == Phase(0.0, {}) if isinstance(cost, HardwareCost) else True
+        assert cost.target(ONE, 0.0, 4).wall_s == pytest.approx(cost.target(ONE).wall_s)
+    assert GivenCost(Given(prefix_ms=18, suffix_ms=18, draft_ms=1)).target(ONE, 1.0, 1.0).wall_s == 0.0
 
 
 def test_the_host_hides_behind_the_device_or_adds_to_it() -> None:
@@ -91,9 +98,9 @@ def test_tensor_parallel_shares_the_work_and_pays_two_collectives_a_layer() -> N
 
 
 def test_a_sharded_draft_pays_two_collectives_a_pass() -> None:
-    draft = place(tensor_parallel=4, link=LINK, collectives={"count": 2, "per": "pass"})
+    draft = place(tensor_parallel=5, link=LINK, collectives={"count": 2, "per": "pass"})
     cost = HardwareCost(place(), draft)
-    assert cost.draft(ONE).busy["draft collectives"] == pytest.approx(2 * (100e-6 + 1.5 * 200e-9))
+    assert cost.draft(ONE).busy["draft collectives"] == pytest.approx(2 * (100e-6 + 1.6 * 200e-9))
     assert cost.target(ONE).busy["target collectives"] == 0.0
 
 

@@ -49,6 +49,18 @@ FAULTS = [
     (A100 + "strategy: {exit_layer: 65}\n", "x.yaml:3:12: strategy.exit_layer: the target has 64 layers, got 65"),
     (A100 + "strategy: {exit_layer: 0}\n", "x.yaml:3:12: strategy.exit_layer: expected a layer number from 1 or a share of the depth"),
     (A100 + "strategy: {drafter: {name: stream}}\n", "x.yaml:3:12: strategy.drafter: there is no drafter 'stream'; did you mean 'streaming'?"),
+    (A100 + "strategy: {exit_layer: 1.0}\n", "x.yaml:3:12: strategy.exit_layer: expected a layer number from 1 or a share of the depth between 0 and 1"),
+    (A100 + "strategy: {exit_layer: 0.001}\n", "x.yaml:3:12: strategy.exit_layer: 0.001 of 64 layers is less than one layer"),
+    (A100 + "strategy: {exit_layer: half}\n", "x.yaml:3:12: strategy.exit_layer: expected a valid integer"),
+    (A100 + "strategy: {gamma: 100000000000}\n", "x.yaml:3:12: strategy.gamma: expected less than or equal to 1024"),
+    (A100 + "requests: {concurrency: 300}\n", "requests: concurrency 300 needs at least as many requests, and count is 168"),
+    (A100 + "target: {tensor_parallel: 3}\n", "target: tensor_parallel 3 does not divide the 64 attention heads of qwen3_32b"),
+    (A100 + "acceptance: {overlap: 0.5}\n", "written twice"),
+    (DURATIONS + "  overlap: 0.5\n", "x.yaml:8:1: acceptance: overlap 0.5 must be at least the acceptance rate 0.8"),
+    (DURATIONS.replace("  gamma: 7", "  gamma: &g {x: *g}"), "is nested too deeply, or contains itself"),
+    (DURATIONS + "seed: " + "[" * 3000 + "\n", "x.yaml: is nested too deeply to be read"),
+    (DURATIONS + "? [a, b]\n: 1\n", "x.yaml:10:3: expected a word as key"),
+    (DURATIONS + "seed: -1\n", "x.yaml:10:1: seed: expected greater than or equal to 0, got -1"),
     (A100 + "durations: {target_ms: 3, draft_ms: 1}\n", "expected either target (a model on hardware) or durations"),
 ]  # fmt: skip
 
@@ -86,6 +98,8 @@ def test_several_faults_come_one_per_line(tmp_path: Path, monkeypatch: pytest.Mo
         ("strategy.gamma=-1", "strategy.gamma: expected greater than or equal to 1, got -1"),
         ("strategy.gama=1", "strategy.gama: unknown field; did you mean 'gamma'?"),
         ("strategy", "expected key=value"),
+        ("STRATEGY.gamma=3", "STRATEGY: unknown field; did you mean 'strategy'?"),
+        ("name=../evil", "name: "),
         ("seed.x=1", "seed: holds 3, which has no fields of its own"),
         ("durations.draft_ms=[", "not valid YAML"),
     ],
@@ -207,3 +221,14 @@ def test_an_unknown_flavour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert code == 2
     assert "x.yaml:2:32: acceptance.flavours: the trace has no flavour 'cod'; did you mean 'code'?" in lines[0]
+
+
+@pytest.mark.parametrize("out", ["file/report", "file"])
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setattr("simulator.run.run", lambda *_: pytest.fail("simulated before asking where to write"))
+    code, lines = fail(tmp_path, DURATIONS, "--out", out, monkeypatch=monkeypatch)
+    assert (code, len(lines)) == (2, 1)
+    assert (tmp_path / "file").read_text() == "mine"

@@ -49,7 +49,7 @@ def play(strategy: Strategy, acceptance: Any, cost: GivenCost, requests: Request
     world = World()
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
-    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("channel"))
+    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     loop = ClosedLoop(strategy, acceptance, strategy.exit(None), requests, cost)
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
@@ -144,11 +144,13 @@ def test_eight_requests_with_one_in_fallback(durations: Given, gamma: int, accep
         "undrafted": Kind("fallback", 7, bare=1),
     }[switch]
     assert loop.tally.steps[kind] >= 7
+    simulated = loop.tally.seconds[kind] / loop.tally.steps[kind]
     t = strategy.durations(cost, kind, strategy.rows(kind, 100))
     late = {"wait": t.redraft, "proceed": 0.0, "undrafted": 0.0}[switch]
     start = max(0.0, t.redraft - t.prefix - t.rv_ee) if switch == "proceed" else 0.0
     expected = late + t.prefix + t.rv_ee + max(t.suffix, start + t.draft) + t.rv_fv
     assert float(strategy.step_seconds(t, kind)) == pytest.approx(expected, rel=1e-12)
+    assert simulated == pytest.approx(expected, rel=1e-9)
     law = strategy.law(cost, lambda g: acceptance.odds(g, None), 8, 100, {kind: 1.0})
     window = min(accepted, gamma) + 1
     tokens = {"wait": 8 * window, "proceed": 7 * window, "undrafted": 7 * window + 1}[switch]

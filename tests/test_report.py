@@ -100,7 +100,7 @@ def test_chrome_trace_holds_every_second_of_every_lane(result):
     for event in trace["traceEvents"]:
         if event["ph"] == "X":
             microseconds[names[event["tid"]]] += event["dur"]
-    assert list(names.values()) == ["target", "draft", "channel"]
+    assert list(names.values()) == ["target", "draft", "rendezvous"]
     for lane, share in result.busy.items():
         assert microseconds[lane] == pytest.approx(share * result.simulated.end_s * 1e6, rel=1e-6)
 
@@ -155,9 +155,9 @@ def test_nothing_half_written_is_left(result, sweep, tmp_path, monkeypatch):
         raise OSError("no space left")
 
     monkeypatch.setattr(figures, "accepted_lengths", broken)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(BadInput, match="no space left"):
         write.write(result, sweep, folder)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(BadInput, match="no space left"):
         write.write(result, sweep, tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -137,7 +137,7 @@ def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
         axes.axhline(baseline, color=GREY, lw=1.0, ls="-.", label="autoregressive, law")
     else:
         note = f"autoregressive, law: {baseline:.1f} ms (above this panel)"
-        axes.text(0.985, 0.97, note, transform=axes.transAxes, ha="right", va="top", size=8, color=GREY)
+        axes.text(0.985, 0.04, note, transform=axes.transAxes, ha="right", va="bottom", size=8, color=GREY)
     axes.set_ylim(0.0, max(top, baseline if baseline <= 1.1 * top else 0.0) * 1.05)
 
 

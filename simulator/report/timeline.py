@@ -20,7 +20,7 @@ OPENING = ("prefill", "draft prefill", "first window")
 BLUE, SKY, ORANGE, VERMILLION = "#0072B2", "#56B4E9", "#E69F00", "#D55E00"
 YELLOW, GREEN, PURPLE = "#F0E442", "#009E73", "#CC79A7"
 PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION)  # Okabe and Ito
-FAMILIES = {"target": (SKY, BLUE), "draft": (ORANGE, VERMILLION, YELLOW), "channel": (GREEN, PURPLE)}
+FAMILIES = {"target": (SKY, BLUE), "draft": (ORANGE, VERMILLION, YELLOW), "rendezvous": (GREEN, PURPLE)}
 
 WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
@@ -50,7 +50,7 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
 
 
 def lanes_of(spans: Iterable[Span]) -> list[str]:
-    """Lanes in the order target, draft, channel, then the others by name."""
+    """Lanes in the order target, draft, rendezvous, then the others by name."""
     roles = list(FAMILIES)
     return sorted({span.lane for span in spans}, key=lambda lane: (roles.index(lane) if lane in roles else 9, lane))
 

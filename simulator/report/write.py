@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,8 +24,25 @@ def write(result: Result, sweep: Sequence[SweepPoint], folder: Path) -> list[Pat
 
     A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
     """
+    folder = free(folder)
+    try:
+        return _write(result, sweep, folder)
+    except OSError as error:
+        raise BadInput([Fault((str(folder), 0, 0), "", f"cannot be written: {error.strerror or error}")]) from error
+
+
+def free(folder: Path) -> Path:
+    """The absolute folder, if a report may go there; else :class:`BadInput`. To be asked before long work."""
     folder = folder.resolve()
+    here = (str(folder), 0, 0)
+    above = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
+        raise BadInput([Fault(here, "", f"cannot be made: {above} is no folder that can be written to")])
     _check(folder)
+    return folder
+
+
+def _write(result: Result, sweep: Sequence[SweepPoint], folder: Path) -> list[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
         new, old = Path(name) / "new", Path(name) / "old"

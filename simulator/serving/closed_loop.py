@@ -9,12 +9,12 @@ it takes what the law says of its kind.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from simulator.acceptance import Acceptance, Exit
 from simulator.cost import Cost, Rows
@@ -30,6 +30,12 @@ class Requests(Frozen):
     count: int = Field(default=8, gt=0)
     prompt_tokens: int = Field(default=512, gt=0)
     output_tokens: int = Field(default=128, gt=1)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Requests:
+        if self.concurrency > self.count:
+            raise ValueError(f"concurrency {self.concurrency} needs at least as many requests, and count is {self.count}")
+        return self
 
 
 @dataclass(slots=True)
@@ -49,7 +55,8 @@ class Tally:
     """What happened, counted as it happens."""
 
     steps: Counter[Kind] = field(default_factory=Counter)
-    step_seconds: float = 0.0
+    seconds: defaultdict[Kind, float] = field(default_factory=lambda: defaultdict(float))
+    """Time spent in steps, by kind."""
     request_steps: int = 0
     committed: int = 0
     """Verified tokens, those past the end of an output included."""
@@ -60,6 +67,11 @@ class Tally:
     """Verified windows whose successor was off the tree, by length."""
     choices: Counter[str] = field(default_factory=Counter)
     finished: list[Active] = field(default_factory=list)
+
+    @property
+    def step_seconds(self) -> float:
+        """Time spent in steps of all kinds."""
+        return sum(self.seconds.values())
 
 
 Price = Callable[[Kind, Rows], Any]
@@ -113,7 +125,7 @@ class ClosedLoop:
         """Count a step that has ended and let finished requests go."""
         tally, limit = self.tally, self.requests.output_tokens
         tally.steps[kind] += 1
-        tally.step_seconds += seconds
+        tally.seconds[kind] += seconds
         tally.request_steps += len(self.batch)
         ended = False
         for active, progress in zip(self.batch, self.strategy.settle([a.state for a in self.batch]), strict=True):

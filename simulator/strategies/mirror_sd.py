@@ -1,8 +1,8 @@
 """Mirror speculative decoding: the draft works on the next window while the target ends this one.
 
-    target |==layers 1..l_e==|  |==layers l_e+1..N (Delta)==|  |
-    channel|                 |ee|                           |fv|
-    draft  |                    |==J internal steps (T_d)==|   |
+    target    |==layers 1..l_e==|  |==layers l_e+1..N (Delta)==|  |
+    rendezvous|                 |ee|                           |fv|
+    draft     |                    |==J internal steps (T_d)==|   |
 
     T_mirror = T_prefix + T_rv_ee + max{Delta, T_d} + T_rv_fv        (Eq. 10 = Eq. 14; MSD-3)
 
@@ -14,7 +14,12 @@ the target then commits, if that is on the tree (MSD-7: *reuse*); otherwise it h
 * ``fallback: redraft``: a serial window T_redraft before the next verification. With
   ``others: wait`` the whole batch waits for it; with ``others: proceed`` the others step on and the
   request joins again one step later.
-* ``fallback: undrafted``: the request takes part with a single token and no window.
+* ``fallback: undrafted``: the request takes part with a single token and no window; nobody waits, so
+  ``others`` has nothing to say.
+
+A rendezvous is sampling and transfer. At the early exit that is the exit head, the target's LM head on
+it, and the message; the final LM head and its sampling are taken as part of the last layer, so T_rv_fv is
+the transfer alone and Delta is that much longer than MSD-3 reads.
 
 A request's first window is drafted serially after its prefill; its time lies outside the steps.
 """
@@ -31,7 +36,7 @@ from pydantic import Field, field_validator
 from simulator.acceptance import Chain, Exit, Odds, Verdict
 from simulator.cost import Cost, Depth, Phase, Rows, together
 from simulator.drafters import AutoregressiveDrafter, Drafter, StreamingDrafter, branch_rows
-from simulator.strategies.protocol import Admission, Kind, Lanes, OddsOf, Progress, State, Strategy, Timeline
+from simulator.strategies.protocol import LONGEST_WINDOW, Admission, Kind, Lanes, OddsOf, Progress, State, Strategy, Timeline
 
 
 class Durations(NamedTuple):
@@ -58,7 +63,7 @@ class MirrorSD(Strategy):
     named: ClassVar[type[Durations]] = Durations
     equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
 
-    gamma: int = Field(default=7, ge=1)
+    gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)
     kappa: int = Field(default=8, ge=1)
     exit_layer: int | float = 0.5
     drafter: Drafter = AutoregressiveDrafter()
@@ -72,8 +77,8 @@ class MirrorSD(Strategy):
     @field_validator("exit_layer")
     @classmethod
     def _inside(cls, depth: Depth) -> Depth:
-        if depth <= 0 or (isinstance(depth, float) and depth > 1.0):
-            raise ValueError(f"expected a layer number from 1 or a share of the depth in (0, 1], got {depth}")
+        if depth <= 0 or (isinstance(depth, float) and depth >= 1.0):
+            raise ValueError(f"expected a layer number from 1 or a share of the depth between 0 and 1, got {depth}")
         return depth
 
     @property
@@ -129,6 +134,8 @@ class MirrorSD(Strategy):
                 state.proposed = None if absent else 0
             if state.proposed is not None:
                 rows += Rows.decode(state.proposed + 1, state.context)
+            if not state.ready and self.fallback == "redraft":
+                rows += Rows(redraft_kv_tokens=state.context)
         return self.kind_of(ready, missing), rows
 
     def kind_of(self, ready: int, missing: int) -> Kind:
@@ -171,17 +178,21 @@ class MirrorSD(Strategy):
         """The draft grows kappa branches per position and request; a redraft is one chain per request."""
         phases, requests = {}, kind.verifying + kind.bare
         if kind.redrafts:
-            phases["redraft"] = self._chain(cost, kind.redrafts, rows.kv_tokens // max(requests, 1))
+            phases["redraft"] = self._chain(cost, kind.redrafts, rows.redraft_kv_tokens // kind.redrafts)
         if requests:
             grown = branch_rows(self.drafter, self.branches(kind.verifying, kind.bare), requests, rows.kv_tokens)
             phases |= {
                 "prefix": cost.target(rows, 0.0, self.exit_layer),
-                "rv_ee": cost.rendezvous("ee", rows.logit_rows, self.payload_bytes(requests)),
+                "rv_ee": cost.rendezvous("ee", kind.verifying * self.positions + kind.bare, self.payload_bytes(requests)),
                 "suffix": cost.target(rows, self.exit_layer, 1.0),
                 "draft": together(cost.draft(grown), times=self.window_steps),
                 "rv_fv": cost.rendezvous("fv", rows.logit_rows, requests * 2 * self.id_bytes),
             }
         return phases
+
+    def rows(self, kind: Kind, context: int) -> Rows:
+        """Rows of a step of this kind, with the cache of what is drafted anew."""
+        return super().rows(kind, context) + Rows(redraft_kv_tokens=kind.redrafts * context)
 
     def durations(self, cost: Cost, kind: Kind, rows: Rows) -> Durations:
         """Named durations, with the contention under which they overlap."""
@@ -221,12 +232,12 @@ class MirrorSD(Strategy):
             if not kind.verifying:
                 return
         yield lanes.target.start(t.prefix, "layers 1..l_e")
-        yield lanes.channel.start(t.rv_ee, "early exit")
+        yield lanes.rendezvous.start(t.rv_ee, "early exit")
         suffix = lanes.target.start(t.suffix, "layers l_e+1..N")
         draft = lanes.draft.start(t.draft, "draft next window")
         yield suffix
         yield draft
-        yield lanes.channel.start(t.rv_fv, "verification")
+        yield lanes.rendezvous.start(t.rv_fv, "verification")
 
     # ---- the law
 

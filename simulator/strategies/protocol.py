@@ -21,6 +21,8 @@ from simulator.cost import Cost, Phase, Rows
 from simulator.schema import Frozen
 from simulator.world import Lane
 
+LONGEST_WINDOW = 1_024
+"""Draft tokens; far beyond any use, short enough for every formula."""
 Timeline = Generator[Event, object, None]
 OddsOf = Callable[[int], Odds]
 """Odds of a verification by window length."""
@@ -31,7 +33,8 @@ class Lanes(NamedTuple):
 
     target: Lane
     draft: Lane
-    channel: Lane
+    rendezvous: Lane
+    """Early exit and verification between the two: sampling and transfer."""
 
 
 class Kind(NamedTuple):
@@ -81,7 +84,6 @@ class Admission(NamedTuple):
     target: float
     draft: float
     window: float
-    busy: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,13 @@ class Law:
     relation: str
     source: str
     kinds: Mapping[Kind, float] = field(default_factory=dict)
+    request_step_s: float | None = None
+    """Mean step as a request meets it, large batches counting more; None: all batches are alike."""
 
     @property
     def tpot_s(self) -> float:
         """Seconds per output token of one request (X-1)."""
-        return self.step_s / self.tokens_per_step
+        return (self.step_s if self.request_step_s is None else self.request_step_s) / self.tokens_per_step
 
 
 class Strategy(Frozen):
@@ -108,7 +112,6 @@ class Strategy(Frozen):
     """A named tuple of seconds, in the paper's symbols."""
     equation: ClassVar[str]
     """Paper and equation of the law."""
-    in_flight: ClassVar[int] = 1
     bonus_on_full_accept: bool = True
 
     @property
@@ -195,7 +198,7 @@ class Strategy(Frozen):
     def admission(self, cost: Cost, rows: Rows, requests: int) -> Admission:
         """Prompts of ``requests`` requests through target and draft."""
         target, draft = cost.prefill("target", rows), cost.prefill("draft", rows) if self.window else Phase(0.0, {})
-        return Admission(target.wall_s, draft.wall_s, 0.0, {**target.busy, **draft.busy})
+        return Admission(target.wall_s, draft.wall_s, 0.0)
 
     def law(
         self,
@@ -206,23 +209,21 @@ class Strategy(Frozen):
         kinds: Mapping[Kind, float] | None = None,
         one_lane: bool = False,
     ) -> Law:
-        """Renewal-reward over step kinds: ``sum pi_k T_k / sum pi_k n_k``.
+        """Renewal-reward over step kinds: a request's time per token is ``sum pi_k B_k T_k / sum pi_k n_k``.
 
-        ``kinds`` replaces the shares of independent requests where the real ones are known.
+        B_k requests are in the batch of kind k, and its step commits n_k tokens. ``kinds`` replaces the
+        shares of independent requests where the real ones are known.
         """
         shares = kinds or self.kinds(odds, requests)
-        step = tokens = batch = 0.0
+        step = weighted = tokens = batch = 0.0
         for kind, share in shares.items():
-            step += share * float(self.step_seconds(self.durations(cost, kind, self.rows(kind, context)), kind))
+            seconds = float(self.step_seconds(self.durations(cost, kind, self.rows(kind, context)), kind))
+            step += share * seconds
+            weighted += share * self.batch(kind) * seconds
             tokens += share * self.committed(kind, odds)
             batch += share * self.batch(kind)
-        return Law(
-            step,
-            tokens / batch,
-            self.relation(cost.contention, one_lane),
-            f"{self.equation}; {odds(self.window).source}",
-            shares,
-        )
+        source = f"{self.equation}; {odds(self.window).source}"
+        return Law(step, tokens / batch, self.relation(cost.contention, one_lane), source, shares, weighted / batch)
 
 
 @cache

@@ -1,8 +1,8 @@
 """Vanilla speculative decoding: draft a window, verify it in one pass, one after the other.
 
-    draft  |=1=|=2=|...|=gamma=|                       |
-    channel|                   |rv|                    |
-    target |                      |==verify gamma+1 ==|
+    draft     |=1=|=2=|...|=gamma=|                       |
+    rendezvous|                   |rv|                    |
+    target    |                      |==verify gamma+1 ==|
 
     T_SD = T_draft(gamma) + T_target(gamma)            (Mirror-SD, sec. 2, Eq. 5; MSD-1)
 
@@ -19,7 +19,7 @@ from pydantic import Field
 
 from simulator.cost import Cost, Phase, Rows, together
 from simulator.drafters import AutoregressiveDrafter, Drafter, branch_rows
-from simulator.strategies.protocol import Kind, Lanes, State, Strategy, Timeline
+from simulator.strategies.protocol import LONGEST_WINDOW, Kind, Lanes, State, Strategy, Timeline
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -40,7 +40,7 @@ class VanillaSD(Strategy):
     named: ClassVar[type[Durations]] = Durations
     equation: ClassVar[str] = "T_SD = T_draft + T_target (Mirror-SD Eq. 5)"
 
-    gamma: int = Field(default=4, ge=1)
+    gamma: int = Field(default=4, ge=1, le=LONGEST_WINDOW)
     drafter: Drafter = AutoregressiveDrafter()
 
     @property
@@ -74,7 +74,7 @@ class VanillaSD(Strategy):
         """Draft, hand over, verify."""
         yield lanes.draft.start(durations.draft, "draft window")
         if durations.rv:
-            yield lanes.channel.start(durations.rv, "window")
+            yield lanes.rendezvous.start(durations.rv, "window")
         yield lanes.target.start(durations.target, "verify")
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
