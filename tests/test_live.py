@@ -27,7 +27,8 @@ from simulator.record.live import (  # noqa: E402
 from simulator.record.recorder import OUTPUT_TOKENS, PROMPT_TOKENS, assemble, generate, observe  # noqa: E402
 from simulator.traces import Trace, read  # noqa: E402
 
-TOKENS = 110
+TOKENS = 90
+pytestmark = pytest.mark.full
 DEPTHS = {"eagle": 5, "lyanna": 3, "medusa": 4, "streams": 4}
 
 
@@ -84,7 +85,7 @@ def test_chains_replay_step_for_step(family: Family, greedy: Trace, prompts: tor
 def test_heads_replay_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor, name: str) -> None:
     drafter = head_drafter(family.target, family.modules[name])
     for gamma in range(1, DEPTHS[name] + 1):
-        check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(gamma % 3, 6, 3))
+        check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(gamma - 1, gamma))
 
 
 def test_prompt_lookup_replays_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
@@ -128,7 +129,7 @@ def test_live_speculative_sampling_is_lossless(family: Family, prompts: torch.Te
     prompt, given = prompts[row].tolist(), int(first[row].argmax())
     expected = family.target(torch.tensor([[*prompt, given]]))[0, -1].softmax(-1).numpy().astype(float)
     generator, seen = torch.Generator().manual_seed(5), []
-    for _ in range(2_000):
+    for _ in range(1_200):
         found = sample_speculatively(family.target, family.modules["draft"], prompt, 2, 2, generator)
         if found.tokens[0] == given:
             seen.append(found.tokens[1])

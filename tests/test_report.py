@@ -236,3 +236,12 @@ def test_reports_run_nothing_and_only_figures_draw():
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = getattr(node, "module", None) or node.names[0].name
                 assert not module.startswith("matplotlib") or path.name.endswith("figures.py")
+
+
+def test_the_kept_demo_is_what_its_command_makes(tmp_path):
+    """reports/demo is committed for readers of the README; made anew whenever a number in it changes."""
+    loaded = load("mirror_qwen3_32b_m2_ultra")
+    made = run(loaded, "specsim run mirror_qwen3_32b_m2_ultra")
+    write.write(made, window_sweep(loaded), tmp_path / "demo")
+    kept = Path(__file__).parent.parent / "reports/demo/report.md"
+    assert (tmp_path / "demo/report.md").read_text() == kept.read_text()

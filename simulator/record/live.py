@@ -40,7 +40,7 @@ class Reader:
 
     def keep(self, count: int) -> None:
         """Forget everything behind the first ``count`` tokens."""
-        self.cache[:] = [(k[:, :, :count], v[:, :, :count]) for k, v in self.cache]
+        self.cache[:] = [(k[:, :, :count], v[:, :, :count]) for k, v in self.cache] if count else []
         self.read = count
 
 

@@ -167,7 +167,7 @@ def _timeline(result: Result) -> Iterator[str]:
     yield f"![Timeline of a few steps]({TIMELINE})"
     yield (
         f"Origin: simulation; chosen to show as many different spans as possible, so not typical shares. "
-        f"[{TRACE}]({TRACE}) opens in [Perfetto](https://ui.perfetto.dev)."
+        f"[{TRACE}]({TRACE}) (the first 20,000 spans at most) opens in [Perfetto](https://ui.perfetto.dev)."
     )
 
 
