@@ -19,6 +19,7 @@ from tiny_pair import (
 )
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

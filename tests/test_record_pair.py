@@ -32,6 +32,7 @@ from simulator.traces import Trace
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

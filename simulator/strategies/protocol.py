@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -104,7 +105,7 @@ class Law:
         return (self.step_s if self.request_step_s is None else self.request_step_s) / self.tokens_per_step
 
 
-class Strategy(Frozen):
+class Strategy(Frozen, ABC):
     """Base of all strategies; a subclass in its own file is found by its ``name``."""
 
     name: str
@@ -136,13 +137,13 @@ class Strategy(Frozen):
         """A request just admitted, its prompt in the cache."""
         return State(cursor, context)
 
+    @abstractmethod
     def compose(self, states: Sequence[State]) -> tuple[Kind, Rows]:
         """What the next step of this batch is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def phases(self, cost: Cost, kind: Kind, rows: Rows) -> Mapping[str, Phase]:
         """The parts of a step, by the names of the durations; parts that do not occur may be left out."""
-        raise NotImplementedError
 
     def durations(self, cost: Cost, kind: Kind, rows: Rows) -> Any:
         """Named durations of a step, in seconds."""
@@ -152,13 +153,13 @@ class Strategy(Frozen):
         """What the paper computes from the durations of a step, by name with unit; nothing by default."""
         return {}
 
+    @abstractmethod
     def timeline(self, lanes: Lanes, durations: Any, kind: Kind) -> Timeline:
         """Let the step's time pass."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step_seconds(self, durations: Any, kind: Kind) -> Any:
         """The law of one step; durations may be arrays."""
-        raise NotImplementedError
 
     def relation(self, contention: float, one_lane: bool) -> str:
         """How the law relates to the process: exact, a bound, an idealisation (and of what)."""
