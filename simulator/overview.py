@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simulator.catalogue import FOLDERS, Catalogue, shown
+from simulator.catalogue import FOLDERS, REFERENCES, Catalogue, shown
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
 from simulator.model import ModelSpec
@@ -100,17 +100,28 @@ def _trace_details(name: str, path: Path) -> Details:
 
 
 def json_schema(kind: str) -> dict[str, Any]:
-    """JSON Schema of a kind of file; fields that name a file may hold its name instead."""
-    from simulator.catalogue import REFERENCES
+    """JSON Schema of a kind of file, for editors.
+
+    A field that names a file may hold the name instead. A scenario may start from another one (``like``) and
+    leave out what it says, so nothing in it is required; ``specsim`` itself checks the whole.
+    """
     from simulator.scenario import Scenario
 
-    model = Scenario if kind == "scenario" else MODELS[kind]
-    found: dict[str, Any] = model.model_json_schema()
-    for part in (found, *found.get("$defs", {}).values()):
+    if kind != "scenario":
+        found = MODELS[kind].model_json_schema()
+        found["required"] = [field for field in found.get("required", []) if field != "name"]
+        return found
+    found = Scenario.model_json_schema()
+    found["properties"]["like"] = {"type": "string", "description": "name or path of the scenario to start from"}
+    _or_a_name(found, "strategy", "strategy")
+    for part in (found, *found["$defs"].values()):
+        part.pop("required", None)
         for field, target in REFERENCES.items():
-            if kind == "scenario" and field in part.get("properties", {}):
-                part["properties"][field] = {
-                    "anyOf": [{"type": "string", "description": f"name of a {target}"}, part["properties"][field]]
-                }
-    found["required"] = [field for field in found.get("required", []) if field != "name"]
+            if field in part.get("properties", {}):
+                _or_a_name(part, field, target)
     return found
+
+
+def _or_a_name(part: dict[str, Any], field: str, target: str) -> None:
+    by_name = {"type": "string", "description": f"name of a {target}"}
+    part["properties"][field] = {"anyOf": [by_name, part["properties"][field]]}

@@ -236,7 +236,7 @@ def strategies() -> dict[str, type[Strategy]]:
     return {found.model_fields["name"].default: found for found in _descendants(Strategy)}
 
 
-def _descendants(base: type[Strategy]) -> Iterable[type[Strategy]]:
+def _descendants(base: type[Any]) -> Iterable[type[Strategy]]:
     for child in base.__subclasses__():
         if child.__module__.startswith(f"{__package__}."):
             yield child
