@@ -51,7 +51,7 @@ def print_law(found: Mapping[str, Any], console: Console) -> None:
     console.print(Text(answer, style="bold"), width=width)
     kinds = found["kinds"]
     names = list(dict.fromkeys(name for kind in kinds for name in kind["durations"]))
-    table = new_table("ms", *(f"{_kind(kind)}, {share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
+    table = new_table("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
     for name in names:
         held = [kind["durations"].get(name) for kind in kinds[:KINDS_SHOWN]]
         table.add_row(name.removesuffix("_ms"), *(number(value) if value is not None else "" for value in held))
