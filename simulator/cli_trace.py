@@ -57,7 +57,7 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
         data = {"trace": path.stem, "bytes": path.stat().st_size, **asdict(numbers), "header": dict(found.header)}
         click.echo(json.dumps(data, indent=2))
     else:
-        print_info(path.stem, found, numbers, path.stat().st_size, Console())
+        print_info(name if ":" in name else path.stem, found, numbers, path.stat().st_size, Console())
 
 
 @trace.command()

@@ -225,6 +225,10 @@ def _notes(loaded: Loaded) -> Iterator[str]:
         return
     if scenario.acceptance.stand_in:
         yield f"acceptance is a stand-in: recorded from {trace.pair}, not from the models of this scenario"
+    drafter = scenario.acceptance.drafter
+    if drafter != "draft" and scenario.schedule.window:
+        priced = scenario.draft.model.name if scenario.draft else "the stated durations"
+        yield f"acceptance is that of the drafter '{drafter}'; drafting is priced as {priced}"
     if "replay" in trace.header:
         yield f"replay of this trace: {trace.header['replay']}"
     if scenario.exit:

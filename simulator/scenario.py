@@ -270,7 +270,10 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
         )
         yield document.fault(("acceptance", "trace"), message)
     if trace.window is not None and strategy.window > trace.window:
-        message = f"{file} knows windows of up to {trace.window} draft tokens, got {strategy.window}"
+        drafter = scenario.acceptance.drafter
+        known = f"drafter '{drafter}' of {file}" if drafter != "draft" else file
+        message = f"{known} knows windows of up to {trace.window} draft tokens, got {strategy.window}"
+        message += f"; set strategy.gamma={trace.window}"
         yield document.fault(("strategy", "gamma"), message)
 
 

@@ -135,7 +135,9 @@ class Document:
 
     def fault(self, path: Path_, message: str) -> Fault:
         """A fault about the value at ``path``."""
-        return Fault(self.mentions.get(path) or self.place(path), ".".join(map(str, path)), message)
+        within = [place for inner, place in self.places.items() if inner[: len(path)] == path and place[0].startswith("--set")]
+        place = within[-1] if path and within else self.mentions.get(path) or self.place(path)
+        return Fault(place, ".".join(map(str, path)), message)
 
     def get(self, path: Path_) -> Any:
         """The value at ``path``, None where there is none."""
@@ -364,6 +366,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
     """Every sourced number below ``model``: parameter, value, source and confidence."""
+    width = getattr(model, "width", ())
+    if width:  # a measured table has one source for all its points
+        source = getattr(model, "width_source", "not stated")
+        yield {"parameter": f"{path}.width (points)", "value": len(width), "source": source, "confidence": "calibrated"}
     for name in type(model).model_fields:
         value = getattr(model, name)
         where = f"{path}.{name}" if path else name

@@ -21,7 +21,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.strategies.protocol import Kind
 from simulator.strategies.vanilla_sd import VanillaSD
 
-SWEEP_REQUESTS = 48
+SWEEP_REQUESTS = 200
 """Requests simulated at one window length, or two full batches where that is more."""
 
 

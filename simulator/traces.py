@@ -91,13 +91,17 @@ class Trace:
         models = self.header["models"]
         header = {**self.header, "models": {"target": models["target"], "draft": models.get(name, {})}}
         if name == "lookup":
-            return replace(self, header=header, run=self.extra["lookup.run"], extra={})
+            return self._by_run(header, self.extra["lookup.run"])
         rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
         if rank.ndim == 1:
             return replace(self, header=header, draft_rank=rank, q=self.q if q is None else q, extra={})
         kept = rank == 0 if self.temperature == 0 or q is None else self._coupled(q, rank, seed)
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
-        return replace(self, header={**header, "window": len(rank)}, run=run, extra={})
+        return self._by_run({**header, "window": len(rank)}, run)
+
+    def _by_run(self, header: Mapping[str, Any], run: NDArray[np.uint16]) -> Trace:
+        """The same text with what was kept by start; the first draft's ranks are none of this drafter's business."""
+        return replace(self, header=header, run=run, draft_rank=self.draft_rank[:0], q=self.q[:0], extra={})
 
     def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
         """Draws by min(1, q/p) for every depth and start; what lies behind the end of the recording is not kept."""

@@ -211,7 +211,7 @@ def test_what_a_trace_cannot_answer_is_refused(tmp_path: Path, monkeypatch: pyte
     assert code == 2
     assert lines == [
         "error: x.yaml:3:14: acceptance.trace: mirror_sd needs early exits, and own.npz was recorded without; record it with --exits, or choose another",
-        "error: x.yaml:2:12: strategy.gamma: own.npz knows windows of up to 5 draft tokens, got 7",
+        "error: x.yaml:2:12: strategy.gamma: own.npz knows windows of up to 5 draft tokens, got 7; set strategy.gamma=5",
     ]
 
 

@@ -108,7 +108,8 @@ def headline(result: Result) -> str:
     rate = ""
     if result.scenario.requests.concurrency > 1:
         rates = number(result.simulated.tokens_per_s, 3), number(result.baseline.tokens_per_s, 3)
-        rate = f"; {rates[0]} tokens per second against {rates[1]}"
+        share_of = result.simulated.tokens_per_s / result.baseline.tokens_per_s
+        rate = f"; {rates[0]} tokens per second against {rates[1]}, {share_of:.2f} times, admissions included"
     answer = f"{tpot} ms per token (simulation), {verdict} autoregressive decoding ({baseline} ms, simulation){rate}"
     return f"{answer}; {regime(result)}."
 
@@ -169,6 +170,8 @@ def _why_first(result: Result) -> str:
     spec, windows = result.scenario.acceptance, result.simulated.windows
     if not result.scenario.schedule.window:
         return "nothing is drafted, so acceptance plays no part"
+    if result.odds.source.startswith("marginal run lengths"):
+        return "averaged over every start, long runs count at each of their positions, and decoding jumps over them"
     if spec.trace is not None:
         return (
             "acceptance comes in bursts and flavours differ, so the positions that decoding visits keep another share "

@@ -27,7 +27,7 @@ class Requests(Frozen):
     """A closed-loop workload: every request has the same prompt and output length."""
 
     concurrency: int = Field(default=1, gt=0)
-    count: int = Field(default=8, gt=0)
+    count: int = Field(default=200, gt=0)
     prompt_tokens: int = Field(default=512, gt=0)
     output_tokens: int = Field(default=128, gt=1)
 
