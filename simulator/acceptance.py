@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.schema import BadInput, Fault
 from simulator.traces import Bools, Trace
 
 
@@ -110,10 +109,6 @@ class Rates:
     rates: tuple[float, ...]
     overlap: float = 1.0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if max(self.rates) > self.overlap < 1.0:
-            raise BadInput([Fault(("acceptance", 0, 0), "acceptance.overlap", "must be at least the acceptance rate")])
 
     def rate(self, position: int) -> float:
         """Chance that the draft token at ``position`` (from 0) of a window is kept, given those before."""

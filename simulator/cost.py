@@ -327,11 +327,11 @@ class GivenCost:
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """The whole pass, or the part before or after the early exit."""
         given = self.given
-        if start == stop:
-            return Phase(0.0, {})
         if given.layers_ms is not None:
             first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
             return Phase(sum(given.layers_ms[first:last]) * 1e-3, {})
+        if start == stop:
+            return Phase(0.0, {})
         if given.target_ms is not None:
             return Phase(given.target_ms * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0

@@ -98,10 +98,6 @@ class Lane:
             self.spans.append((begin, now, label))
         self.free_at = max(begin, now)
 
-    def busy_seconds(self) -> float:
-        """Time spent in spans."""
-        return sum(end - begin for begin, end, _ in self.spans)
-
 
 class _Job:
     """Work on a sharing lane: seconds it would still take alone."""

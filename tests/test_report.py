@@ -81,13 +81,22 @@ def test_no_sweep_without_a_window():
     assert "window_sweep.svg" not in report_markdown(run(loaded), [])
 
 
-@pytest.mark.parametrize("draft_ms", [(1.0, 2.0), (30.0, 60.0), (10.0, 30.0), (18.0, 18.0)])
-def test_the_sweep_figure_bears_every_regime(draft_ms):
+@pytest.mark.parametrize(
+    ("draft_ms", "label"),
+    [
+        ((1.0, 2.0), "hidden at every window shown"),
+        ((30.0, 60.0), "drafting is not hidden"),
+        ((10.0, 30.0), "γ* = 1: up to here"),
+        ((18.0, 18.0), "hidden at every window shown"),
+    ],
+)
+def test_the_sweep_figure_names_its_regime(draft_ms, label):
     points = [
         SweepPoint(gamma, 40.0, 10.0, 36.0 + max(0.0, draft - 18.0), draft, 18.0, 36.0)
         for gamma, draft in enumerate(draft_ms, start=1)
     ]
-    parsed(figures.window_sweep(points))
+    texts = "".join(parsed(figures.window_sweep(points)).itertext())
+    assert label in texts
 
 
 # ---- the timeline

@@ -34,18 +34,29 @@ class MedusaHeads(nn.Module):
         return [target.head(states[-1] + F.silu(block(states[-1]))) for block in self.blocks]
 
 
-class EagleLayer(nn.Module):
-    """One layer over (state, next token) that predicts the next state, token by token."""
+class StateAndToken(nn.Module):
+    """A layer over the target's newest state fused with the token behind it."""
 
-    name = "eagle"
-
-    def __init__(self, target: Network, depths: int = 5) -> None:
+    def __init__(self, target: Network, depths: int) -> None:
         super().__init__()
         width = target.shape.width
         self.depths = depths
         self.norm = nn.RMSNorm(width)
         self.fuse = nn.Linear(2 * width, width, bias=False)
         self.block = Block(target.shape)
+
+    def fused(self, target: Network, state: Tensor, token: Tensor) -> Tensor:
+        """A state and the token behind it as one row."""
+        return self.fuse(torch.cat((self.norm(state), target.embedding(token)), -1))
+
+
+class EagleLayer(StateAndToken):
+    """One layer over (state, next token) that predicts the next state, token by token."""
+
+    name = "eagle"
+
+    def __init__(self, target: Network, depths: int = 5) -> None:
+        super().__init__(target, depths)
 
     def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
         """Logits by depth, each depth fed the token before it and the state predicted before it."""
@@ -60,12 +71,8 @@ class EagleLayer(nn.Module):
             logits.append(target.head(predicted))
         return logits
 
-    def fused(self, target: Network, state: Tensor, token: Tensor) -> Tensor:
-        """A state and the token behind it as one row."""
-        return self.fuse(torch.cat((self.norm(state), target.embedding(token)), -1))
 
-
-class HiddenChain(nn.Module):
+class HiddenChain(StateAndToken):
     """Lyanna: a layer rolled forward on hidden states alone; the token's own information is added late.
 
     h_1 = TL(h_0 fused with E(r)), h_{i+1} = TL(h_i);  l'_i = W_head h_i + RMSNorm(E(parent) W_1 W_2)
@@ -75,19 +82,14 @@ class HiddenChain(nn.Module):
     name = "lyanna"
 
     def __init__(self, target: Network, depths: int = 3, rank: int = 96) -> None:
-        super().__init__()
-        width = target.shape.width
-        self.depths = depths
-        self.norm = nn.RMSNorm(width)
-        self.fuse = nn.Linear(2 * width, width, bias=False)
-        self.block = Block(target.shape)
-        self.narrow = nn.Linear(width, rank, bias=False)
+        super().__init__(target, depths)
+        self.narrow = nn.Linear(target.shape.width, rank, bias=False)
         self.wide = nn.Linear(rank, target.shape.vocabulary, bias=False)
         self.scale = nn.Parameter(torch.zeros(()))
 
     def chain(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
         """Raw logits of every depth; no sampled token enters."""
-        x = self.fuse(torch.cat((self.norm(states[-1]), target.embedding(following(tokens, 1, states[-1]))), -1))
+        x = self.fused(target, states[-1], following(tokens, 1, states[-1]))
         trunk = self.block.project(x, 0)[1:]
         own: list[Keys] = []
         x = self.block(x, 0, None)

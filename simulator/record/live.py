@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from simulator.acceptance import accepted_prefix
 from simulator.record.lookup import propose
 from simulator.record.network import Cache, Network
 
@@ -53,7 +54,7 @@ def autoregressive_drafter(draft: Network) -> Drafter:
     reader, seen = Reader(draft), list[int]()
 
     def write(text: list[int], count: int) -> list[int]:
-        common = next((i for i, (a, b) in enumerate(zip(seen, text, strict=False)) if a != b), min(len(seen), len(text) - 1))
+        common = accepted_prefix(seen, text[:-1])
         reader.keep(common)
         proposal: list[int] = []
         unread = text[common:]
@@ -93,7 +94,7 @@ def speculate(target: Network, drafter: Drafter, prompt: list[int], gamma: int, 
     while len(text) - len(prompt) < tokens:
         proposal = drafter(text, gamma)
         choices = reader.extend([text[-1], *proposal]).argmax(-1).tolist()
-        kept = next((i for i, (mine, true) in enumerate(zip(proposal, choices, strict=False)) if mine != true), len(proposal))
+        kept = accepted_prefix(proposal, choices)
         accepted.append(kept)
         text += choices[: kept + 1]
         reader.keep(len(text) - 1)

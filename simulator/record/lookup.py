@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simulator.acceptance import accepted_prefix
+
 LONGEST, PROPOSED = 3, 10
 
 
@@ -30,8 +32,7 @@ def replay(prompt: Sequence[int], written: Sequence[int]) -> list[tuple[int, int
     text = list(prompt)
     for position, token in enumerate(written):
         proposal = propose(text)
-        ahead = written[position : position + len(proposal)]
-        accepted = next((i for i, (mine, true) in enumerate(zip(proposal, ahead, strict=False)) if mine != true), len(ahead))
+        accepted = accepted_prefix(proposal, written[position:])
         found.append((len(proposal), accepted))
         text.append(token)
     return found

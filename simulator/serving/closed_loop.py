@@ -10,7 +10,6 @@ it takes what the law says of its kind.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,9 +71,6 @@ class Tally:
     def step_seconds(self) -> float:
         """Time spent in steps of all kinds."""
         return sum(self.seconds.values())
-
-
-Price = Callable[[Kind, Rows], Any]
 
 
 class ClosedLoop:
