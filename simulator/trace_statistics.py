@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance import Replay
+from simulator.draft_tree import Beam
 from simulator.schema import BadInput, Fault, did_you_mean
 from simulator.traces import Bools, Trace
+from simulator.tree_replay import recorded_beams
 
 LONGEST = 16
 """Largest window replayed, in draft tokens."""
@@ -70,6 +73,34 @@ class Hits:
 
 
 @dataclass(frozen=True)
+class DrafterNumbers:
+    """One way of drafting the same text."""
+
+    name: str
+    by_position: tuple[float, ...]
+    """Share kept at each position of a window, of the windows that got there; windows start at every position."""
+    window: int
+    """Draft tokens, or levels of a tree, proposed in a step; 8 where there is no limit."""
+    kept_per_step: float
+    """Mean accepted draft tokens of replayed steps."""
+
+
+@dataclass(frozen=True)
+class PipelineNumbers:
+    """One dynamic tree in a pipeline (SpecPipe)."""
+
+    width: int
+    branching: int
+    stages: int
+    hit_rate: float
+    """Share of tokens that were in the tree."""
+    steps_per_token: float
+    """Pipeline steps per token; 1 with every level in place."""
+    rows_per_step: float
+    """Mean rows that enter the first stage."""
+
+
+@dataclass(frozen=True)
 class Statistics:
     """Everything :func:`statistics` finds."""
 
@@ -84,6 +115,9 @@ class Statistics:
     """Windows without an end, by accepted draft tokens."""
     repetition: float | None
     """None where the tokens are not known."""
+    drafters: tuple[DrafterNumbers, ...]
+    """Every drafter that was asked about this text; empty where there is but one."""
+    pipelines: tuple[PipelineNumbers, ...]
 
 
 def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Statistics:
@@ -106,7 +140,25 @@ def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Sta
         hits=tuple(_hits(trace, replay)),
         runs=dict(sorted(runs.items())),
         repetition=_repetition(trace, replay.order),
+        drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters) if trace.extra else (),
+        pipelines=tuple(_pipeline(trace, beam, replay) for beam in recorded_beams(trace)),
     )
+
+
+def _drafter(trace: Trace, name: str, flavours: Sequence[str], seed: int) -> DrafterNumbers:
+    replay = Replay(trace.drafted_by(name, seed), flavours, seed)
+    runs = np.concatenate([replay.runs(recording) for recording in replay.order])
+    window = min(replay.trace.window or 8, int(runs.max()), 8)
+    reached = np.array([(runs >= depth).sum() for depth in range(window + 1)])
+    rates = tuple(float(kept / got) for got, kept in pairwise(reached) if got >= FEWEST)
+    return DrafterNumbers(name, rates, window, replayed_mean(replay, window))
+
+
+def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
+    index, positions = recorded_beams(trace).index(beam), replay.positions()
+    steps, hit, rows = (trace.extra[f"beam.{name}"][index][..., positions] for name in ("steps", "hit", "rows"))
+    every = int(steps.sum())
+    return PipelineNumbers(*beam, float(hit.mean()), every / len(positions), float(rows.sum()) / every)
 
 
 def walk(run: Sequence[int], gamma: int) -> list[int]:

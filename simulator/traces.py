@@ -22,8 +22,16 @@ Further drafters stand beside the first one, under names with a dot (``Trace.ext
 ``NAME.rank``         of a second draft, like ``draft_rank``; of a head (depths, positions): rank at depth d of
                       token s + d for a window that starts at position s; 65,535 behind the end
 ``NAME.q``            the probabilities that go with it; a head has them in sampled traces only
+``NAME.run``          of a tree or of look-up: tokens kept of what is proposed for a window that starts here; where it
+                      is (trees, positions), row 0 is what is drafted (:class:`~simulator.tree_replay.ResampledReplay`)
 ``lookup.proposed``   tokens that prompt look-up would propose here; 0: no match, a step without a window
-``lookup.run``        how many of them are right
+``rollout.token``     (depths, positions): what the draft would write from here on, greedily
+``rollout.q``         its probability given the tokens before
+``rollout.sequences`` first tokens at that depth that are worth a sequence of their own (DUO-3)
+``beam.steps``        (trees, positions): pipeline steps from the token before to this one, for each of the dynamic
+                      trees of the header's ``beams`` (:class:`~simulator.draft_tree.PipelineTree`)
+``beam.hit``          (trees, positions): whether the token was in the tree
+``beam.rows``         (trees, most steps, positions): rows that entered the first stage in each of these steps
 ====================  ==========================================================================================
 
 Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.
@@ -82,7 +90,7 @@ class Trace:
     @property
     def drafters(self) -> Sequence[str]:
         """Every drafter that was asked; the first is the one of ``draft_rank``."""
-        return ("draft", *sorted({name.partition(".")[0] for name in self.extra}))
+        return ("draft", *sorted({name.partition(".")[0] for name in self.extra if name.endswith((".rank", ".run"))}))
 
     def drafted_by(self, name: str, seed: int = 0) -> Trace:
         """The same text as another of its ``drafters`` proposed it."""
@@ -90,8 +98,9 @@ class Trace:
             return self
         models = self.header["models"]
         header = {**self.header, "models": {"target": models["target"], "draft": models.get(name, {})}}
-        if name == "lookup":
-            return self._by_run(header, self.extra["lookup.run"])
+        if f"{name}.run" in self.extra:
+            run = self.extra[f"{name}.run"]
+            return self._by_run(header, run[0] if run.ndim == 2 else run)
         rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
         if rank.ndim == 1:
             return replace(self, header=header, draft_rank=rank, q=self.q if q is None else q, extra={})

@@ -25,10 +25,11 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "__init__"},
+    {"schema", "world", "draft_tree", "__init__"},
     {"model", "engine", "hardware", "traces"},
     {"huggingface", "acceptance", "cost"},
-    {"catalogue", "drafters", "trace_statistics"},
+    {"catalogue", "drafters", "tree_replay"},
+    {"trace_statistics"},
     {"strategies", "converters"},
     {"serving", "fallback"},
     {"scenario"},

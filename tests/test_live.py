@@ -1,7 +1,4 @@
-"""Live decoding with the shipped pair against its replay: the same steps, not just the same mean.
-
-Prompts are what the target itself wrote in the shipped trace, so that no text is needed.
-"""
+"""Live decoding with the shipped pair against its replay: the same steps, not just the same mean."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from scipy.stats import chisquare
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
 from simulator.acceptance import Chain, Replay  # noqa: E402
-from simulator.catalogue import Catalogue, shipped  # noqa: E402
+from simulator.catalogue import Catalogue  # noqa: E402
 from simulator.record.family import HEADS, Family, weights_hash  # noqa: E402
 from simulator.record.live import (  # noqa: E402
     Drafter,
@@ -24,36 +21,12 @@ from simulator.record.live import (  # noqa: E402
     sample_speculatively,
     speculate,
 )
-from simulator.record.recorder import OUTPUT_TOKENS, PROMPT_TOKENS, assemble, generate, observe  # noqa: E402
 from simulator.traces import Trace, read  # noqa: E402
+from tests.live_recording import RECORDED_TOKENS, recorded  # noqa: E402
 
 TOKENS = 90
 pytestmark = pytest.mark.full
 DEPTHS = {"eagle": 5, "lyanna": 3, "medusa": 4, "streams": 4}
-
-
-@pytest.fixture(scope="module")
-def family() -> Family:
-    torch.set_num_threads(1)
-    return Family.read(shipped() / "scenarios/pairs/six_flavours.npz")
-
-
-@pytest.fixture(scope="module")
-def prompts() -> torch.Tensor:
-    """The first tokens of one request of each flavour, (6, PROMPT_TOKENS)."""
-    trace = read(Catalogue().names("trace")["six_flavours_greedy"])
-    starts = [int(trace.offsets[requests[1]]) for requests in trace.requests_by_flavour.values()]
-    return torch.from_numpy(np.stack([trace.token[start : start + PROMPT_TOKENS] for start in starts]).astype(np.int64))
-
-
-def recorded(family: Family, prompts: torch.Tensor, temperature: float, seed: int = 1) -> Trace:
-    written = generate(family.target, prompts, temperature, torch.Generator().manual_seed(seed))
-    return assemble(family, [observe(family, prompts, written, temperature)], temperature, seed)
-
-
-@pytest.fixture(scope="module")
-def greedy(family: Family, prompts: torch.Tensor) -> Trace:
-    return recorded(family, prompts, 0.0)
 
 
 def replayed(trace: Trace, request: int, gamma: int, steps: int) -> list[int]:
@@ -114,7 +87,7 @@ def test_sampled_acceptance_is_that_of_live_speculative_sampling(family: Family,
         trace = recorded(family, prompts, 1.0, seed)
         for request in range(6):
             cursor, used = Replay(trace, seed=seed).cursor(request, None), 1
-            while used < OUTPUT_TOKENS - gamma:
+            while used < RECORDED_TOKENS - gamma:
                 verdict = cursor.judge(Chain(gamma))
                 walked.append(verdict.accepted)
                 used += verdict.committed

@@ -38,6 +38,8 @@ def test_all_numbers_of_a_tiny_trace() -> None:
         ),
         runs={1: 1, 2: 1},
         repetition=0.0,
+        drafters=(),
+        pipelines=(),
     )
 
 

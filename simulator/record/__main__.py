@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 
-from simulator.record.family import Family
 from simulator.record.recorder import record_all
 from simulator.record.training import train_family
 
@@ -28,7 +27,7 @@ def main(work: Path, out: Path, requests: int) -> None:
         (out / folder).mkdir(exist_ok=True)
     shipped = out / "pairs" / "six_flavours.npz"
     shutil.copyfile(trained, shipped)
-    for path in (shipped, *record_all(Family.read(shipped), text, out / "traces", requests)):
+    for path in (shipped, *record_all(shipped, text, out / "traces", requests)):
         click.echo(f"{path}: {path.stat().st_size:,} bytes")
 
 

@@ -37,6 +37,25 @@ CAMPAIGNS = tuple(
     for name in ("did", "dm", "dw", "ei", "httt", "l", "low", "nr", "sof", "sota", "sotbe", "thot", "trow", "tsg", "utbs")
 )
 
+NAMES = """
+    Ada Amir Boris Bruno Carla Chloe Dana Deniz Emma Erik Farid Freya Grete Gustav Hana Hugo Ines Ivan Jonas Jun
+    Kaya Kofi Lena Luis Maya Milo Nadia Nils Olga Omar Petra Paulo Rosa Ravi Sofia Sven Tara Theo Uma Yusuf
+"""
+THINGS = """
+    apples beads books bricks buttons candles cards coins cups eggs figs flags keys lamps lemons marbles nails notes
+    nuts pages pears pebbles pencils pens plums ropes roses seeds shells spoons stamps stones tickets tiles toys tyres
+"""
+PLACES = (
+    "at the market",
+    "in the attic",
+    "at school",
+    "on the train",
+    "by the lake",
+    "in the garden",
+    "at the fair",
+    "outside",
+)
+
 FLAVOURS = (
     Flavour("code", ("libpython3.11-stdlib", "libpython3.11-minimal"), "PSF-2.0", "CPython standard library"),
     Flavour("docs", ("python3.11-doc",), "PSF-2.0", "sources of the Python documentation"),
@@ -139,28 +158,36 @@ def _spoken(script: Path) -> str:
 
 
 def word_problems(count: int, seed: int) -> Iterator[str]:
-    """Documents of ten worked sums each; the same seed gives the same text."""
+    """Documents of ten worked sums each; the same seed gives the same text.
+
+    Who, what, where and how much are free choices, which a draft cannot guess; the working and the
+    result follow from them, and those it can.
+    """
     rng = random.Random(seed)
-    names = ("Ada", "Boris", "Chloe", "Deniz", "Emma", "Farid", "Grete", "Hugo", "Ines", "Jonas")
-    things = ("apples", "marbles", "stamps", "pencils", "coins", "cards", "shells", "books")
     for _ in range(count):
-        yield "\n\n".join(_problem(rng, names, things) for _ in range(10))
+        yield "\n\n".join(_problem(rng) for _ in range(10))
 
 
-def _problem(rng: random.Random, names: tuple[str, ...], things: tuple[str, ...]) -> str:
-    who, other = rng.sample(names, 2)
-    what, a, b, c = rng.choice(things), rng.randint(2, 60), rng.randint(2, 40), rng.randint(2, 9)
-    kind = rng.randrange(4)
-    if kind == 0:
-        question = f"{who} has {a} {what}. {other} gives {who} {b} more. How many {what} does {who} have now?"
-        steps, result = f"{who} starts with {a} and gets {b}. {a} + {b} = {a + b}.", a + b
-    elif kind == 1:
-        question = f"{who} has {a + b} {what} and loses {b} of them. How many {what} are left?"
-        steps, result = f"We take {b} away from {a + b}. {a + b} - {b} = {a}.", a
-    elif kind == 2:
-        question = f"{who} buys {c} boxes with {b} {what} each. How many {what} is that in all?"
-        steps, result = f"Each of the {c} boxes holds {b}. {c} * {b} = {c * b}.", c * b
-    else:
-        question = f"{who} shares {b * c} {what} equally among {c} friends. How many does each friend get?"
-        steps, result = f"We divide {b * c} by {c}. {b * c} / {c} = {b}.", b
+def _problem(rng: random.Random) -> str:
+    who, other = rng.sample(NAMES.split(), 2)
+    what, where = rng.choice(THINGS.split()), rng.choice(PLACES)
+    a, b, c = rng.randint(11, 480), rng.randint(3, 90), rng.randint(2, 9)
+    question, steps, result = rng.choice(
+        (
+            (f"{who} has {a} {what}. {other} brings {b} more {where}. How many are there now?", f"{a} + {b} = {a + b}.", a + b),
+            (f"{who} counts {a + b} {what} {where} and loses {b}. How many are left?", f"{a + b} - {b} = {a}.", a),
+            (f"{who} buys {c} boxes of {b} {what} {where}. How many is that in all?", f"{c} * {b} = {c * b}.", c * b),
+            (f"{who} shares {b * c} {what} among {c} friends {where}. How many does each get?", f"{b * c} / {c} = {b}.", b),
+            (
+                f"{where.capitalize()}, {who} finds {a} {what}, and {other} finds {c} times {b}. How many have they together?",
+                f"{c} * {b} = {c * b}. {a} + {c * b} = {a + c * b}.",
+                a + c * b,
+            ),
+            (
+                f"{who} and {other} had {a + b + c} {what}. {who} gave away {b}, {other} {c}. How many remain?",
+                f"{b} + {c} = {b + c}. {a + b + c} - {b + c} = {a}.",
+                a,
+            ),
+        )
+    )
     return f"Question: {question}\nAnswer: {steps} The answer is {result}."

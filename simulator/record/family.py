@@ -24,30 +24,31 @@ HEADS = {"eagle": EagleLayer, "lyanna": HiddenChain, "medusa": MedusaHeads, "str
 
 @dataclass(frozen=True)
 class Schedule:
-    """Length of one training stage, its peak learning rate, the seed of its weights and of its data."""
+    """Length of one training stage, its peak learning rate, the seed of its weights and of its data, rows a step."""
 
     steps: int
     rate: float
     seed: int
+    rows: int = 16
 
 
 SCHEDULES = {
-    "target": Schedule(steps=3_000, rate=3e-3, seed=1),
-    "draft": Schedule(steps=2_500, rate=4e-3, seed=2),
-    "exits": Schedule(steps=800, rate=2e-3, seed=3),
-    "eagle": Schedule(steps=900, rate=2e-3, seed=11),
-    "lyanna": Schedule(steps=600, rate=2e-3, seed=12),
-    "medusa": Schedule(steps=500, rate=2e-3, seed=13),
-    "streams": Schedule(steps=500, rate=2e-3, seed=14),
-    "plain": Schedule(steps=1_500, rate=4e-3, seed=5),
+    "target": Schedule(steps=2_000, rate=3e-3, seed=1),
+    "draft": Schedule(steps=1_200, rate=4e-3, seed=2),
+    "plain": Schedule(steps=800, rate=4e-3, seed=5),
+    "exits": Schedule(steps=600, rate=2e-3, seed=3, rows=8),
+    "medusa": Schedule(steps=1_000, rate=2e-3, seed=13, rows=8),
+    "streams": Schedule(steps=800, rate=3e-3, seed=14, rows=8),
+    "eagle": Schedule(steps=800, rate=2e-3, seed=11, rows=8),
+    "lyanna": Schedule(steps=500, rate=2e-3, seed=12, rows=8),
 }
 """Every member of the family, in the order of training; the target comes first."""
 
 OBJECTIVES = {
     "target": "next token of the text",
     "plain": "next token of the text",
-    "draft": "distilled from the target (forward KL)",
-    "exits": "distilled from the target's last layer (forward KL)",
+    "draft": "distilled from the target (forward KL), half of the text its own",
+    "exits": "distilled from the target's last layer (forward KL), half of the text its own",
 }
 """Heads learn the target's next tokens by forward KL, depths weighted 0.8 to the power of the depth."""
 
@@ -87,17 +88,17 @@ class Family:
         """Early-exit heads, one for each of ``EXIT_LAYERS``."""
         return cast(nn.ModuleList, self.modules["exits"])
 
-    def describe(self, loss: Mapping[str, float], tokens_per_step: int) -> dict[str, Any]:
+    def describe(self, loss: Mapping[str, float], tokens_per_row: int) -> dict[str, Any]:
         """Sizes, training and loss (nats per token) of every module, for a header."""
         return {
             name: {
                 **({"shape": module.shape.describe()} if isinstance(module, Network) else {}),
                 "parameters": parameters(module),
                 "training_steps": SCHEDULES[name].steps,
-                "training_tokens": SCHEDULES[name].steps * tokens_per_step,
+                "training_tokens": SCHEDULES[name].steps * SCHEDULES[name].rows * tokens_per_row,
                 "seed": SCHEDULES[name].seed,
                 "loss": loss[name],
-                "objective": OBJECTIVES.get(name, "the target's next tokens (forward KL by depth)"),
+                "objective": OBJECTIVES.get(name, "the target's next tokens (forward KL by depth), half of the text its own"),
             }
             for name, module in self.modules.items()
         }

@@ -17,21 +17,35 @@ from simulator.record.network import Block, Keys, Network
 
 
 class MedusaHeads(nn.Module):
-    """Independent residual blocks on the last state, the target's head behind each."""
+    """Independent residual blocks on the last state, behind each an output head that starts as the target's."""
 
     name = "medusa"
 
     def __init__(self, target: Network, depths: int = 4) -> None:
         super().__init__()
         width = target.shape.width
-        self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(depths))
-        for block in self.blocks:
-            nn.init.zeros_(block.weight)
-            nn.init.zeros_(block.bias)
+        self.blocks = nn.ModuleList(ResidualBlock(width) for _ in range(depths))
+        self.shifts = nn.ParameterList(torch.zeros(target.shape.vocabulary, width) for _ in range(depths))
 
     def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
         """Logits (batch, starts, vocabulary) by depth; ``tokens`` are the inputs behind ``states``."""
-        return [target.head(states[-1] + F.silu(block(states[-1]))) for block in self.blocks]
+        state = target.norm(states[-1])
+        heads = (target.embedding.weight + shift for shift in self.shifts)
+        return [F.linear(block(state), head) for block, head in zip(self.blocks, heads, strict=True)]
+
+
+class ResidualBlock(nn.Module):
+    """An MLP around a residual; at first it changes nothing."""
+
+    def __init__(self, width: int, widening: int = 2) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, widening * width)
+        self.down = nn.Linear(widening * width, width, bias=False)
+        nn.init.zeros_(self.down.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x``: (..., width)."""
+        return x + self.down(F.silu(self.up(x)))
 
 
 class StateAndToken(nn.Module):
@@ -120,7 +134,7 @@ class Streams(nn.Module):
 
     name = "streams"
 
-    def __init__(self, target: Network, depths: int = 4, layers: int = 3, rank: int = 32) -> None:
+    def __init__(self, target: Network, depths: int = 4, layers: int = 4, rank: int = 64) -> None:
         super().__init__()
         width = target.shape.width
         self.layers = layers

@@ -67,22 +67,24 @@ class Block(nn.Module):
         return x + self.down(F.silu(gate) * value)
 
     def branch(self, x: Tensor, shift: int, trunk: Keys, own: list[Keys]) -> Tensor:
-        """One more row for every start: row ``t`` stands at position ``t + shift`` of a branch of its own.
+        """One more row for every start: a row that starts behind trunk row ``t`` stands at position ``t + shift``.
 
-        It attends to the trunk's keys up to ``t`` and to ``own``, the branch's rows so far, which it joins.
+        ``x`` is (branches, starts, width), the starts being the last rows of the trunk. A row attends to the
+        trunk's keys up to its start and to ``own``, the branch's rows so far, which it joins.
         """
-        batch, starts, width = x.shape
-        q, k, v = self.project(x, shift)
+        branches, starts, width = x.shape
+        length = trunk[0].shape[2]
+        q, k, v = self.project(x, length - starts + shift)
         own.append((k, v))
         q = q * q.shape[-1] ** -0.5
-        later = torch.ones(starts, starts, dtype=torch.bool).triu(1)
+        later = torch.ones(starts, length, dtype=torch.bool).triu(1 + length - starts)
         scores = [(q @ trunk[0].transpose(-1, -2)).masked_fill(later, float("-inf"))]
         scores += [(q * key).sum(-1, keepdim=True) for key, _ in own]
         weights = torch.cat(scores, -1).float().softmax(-1).to(v.dtype)
-        mixed = weights[..., :starts] @ trunk[1]
+        mixed = weights[..., :length] @ trunk[1]
         for step, (_, value) in enumerate(own):
-            mixed = mixed + weights[..., starts + step, None] * value
-        return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, starts, width)))
+            mixed = mixed + weights[..., length + step, None] * value
+        return self.finish(x + self.out(mixed.transpose(1, 2).reshape(branches, starts, width)))
 
 
 def rotate(x: Tensor, start: int) -> Tensor:

@@ -40,6 +40,11 @@ def unpack(module: nn.Module, prefix: str, arrays: Arrays) -> None:
     module.requires_grad_(False)
 
 
+def round_to_shipped(module: nn.Module) -> None:
+    """Make a module what its file would say it is; its parameters no longer train."""
+    unpack(module, "", dict(pack(module, "")))
+
+
 def write(path: Path, header: Mapping[str, Any], modules: Mapping[str, nn.Module]) -> None:
     """Write all modules and a JSON header into a compressed ``.npz``."""
     arrays: dict[str, Any] = dict(item for prefix, module in modules.items() for item in pack(module, prefix))

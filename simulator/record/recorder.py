@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
+from rich.progress import track
 from torch import Tensor, nn
 
+from simulator.draft_tree import Beam, PipelineTree
 from simulator.record import corpus, lookup
 from simulator.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weights_hash
-from simulator.record.network import Cache, Network
+from simulator.record.network import ExitHead, Network
 from simulator.record.scores import rank_of
 from simulator.record.training import Text
+from simulator.record.tree_drafter import TreeDrafter
+from simulator.record.trees import Starts, eagle_tree, hidden_trees, pruned_streams, roll_outs
+from simulator.record.writing import generate
 from simulator.traces import FORMAT, UNKNOWN, Trace
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 64, 192
@@ -22,6 +30,32 @@ CANDIDATES = 3
 COMMAND = "python -m simulator.record --work DIR --out scenarios"
 TRACES = {"six_flavours_greedy": 0.0, "six_flavours_warm": 0.6, "six_flavours_sampled": 1.0}
 """Name and temperature of each shipped trace."""
+
+TREES = {
+    "eagle2": {"branching": 10, "passes": 5, "budget": 59},
+    "lyanna_tree": {"branching": 4, "budget": 12, "resampled_budget": 4},
+    "streams_pruned": {"branching": 3, "budget": 31},
+}
+"""Trees recorded as kept tokens by start; the budget counts nodes without the root."""
+ROLLOUT_TOKENS = 24
+MOST_STAGES = 16
+BEAMS = (
+    *(Beam(width, 16, 8) for width in (1, 2, 4, 8, 16, 32, 64, 128)),
+    *(Beam(64, branching, 8) for branching in (2, 4, 8, 32)),
+    *(Beam(16, branching, 8) for branching in (2, 4)),
+    Beam(64, 16, 4),
+    Beam(16, 16, 4),
+    Beam(16, 16, MOST_STAGES),
+)
+"""Dynamic trees recorded in the greedy trace."""
+SAMPLED_BEAMS = tuple(Beam(width, 16, 8) for width in (4, 16, 64))
+"""Dynamic trees recorded in sampled traces."""
+
+
+def beams(temperature: float) -> Sequence[Beam]:
+    """The dynamic trees of a trace."""
+    return SAMPLED_BEAMS if temperature else BEAMS
+
 
 Arrays = dict[str, np.ndarray]
 
@@ -39,22 +73,6 @@ def prompts(text: Text, flavour: str, count: int) -> Tensor:
     return torch.from_numpy(np.stack(windows[:count]).astype(np.int64))
 
 
-@torch.no_grad()
-def generate(target: Network, prompt: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    """(requests, OUTPUT_TOKENS) ids written by the target; temperature 0 takes the first choice."""
-    cache: Cache = []
-    tokens, written, start = prompt, [], 0
-    for _ in range(OUTPUT_TOKENS):
-        logits = target(tokens, start, cache)[:, -1]
-        start += tokens.shape[1]
-        if temperature == 0:
-            tokens = logits.argmax(-1, keepdim=True)
-        else:
-            tokens = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
-        written.append(tokens)
-    return torch.cat(written, 1)
-
-
 def least_repetitive(written: Tensor, count: int) -> Tensor:
     """Rows with the most distinct four-token sequences, in their own order: small models fall into loops."""
     grams = written.unfold(1, 4, 1)
@@ -68,8 +86,8 @@ def probability_of(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor
 
 
 @torch.no_grad()
-def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float) -> Arrays:
-    """Ranks and probabilities of every written token, each array flat over (requests, OUTPUT_TOKENS)."""
+def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float, recorded: Sequence[Beam]) -> Arrays:
+    """Ranks and probabilities of every written token, each array flat over (requests, tokens); ``recorded``: dynamic trees."""
     sequence = torch.cat((prompt, written), 1)
     context = sequence[:, :-1]
     states = family.target.hidden(context)
@@ -87,7 +105,56 @@ def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float)
         arrays[chance] = _flat(probability_of(logits, written, temperature), np.float16)
     for name in HEADS:
         arrays |= _ahead(name, family.modules[name], family.target, states, sequence, temperature)
+    trees = [
+        competing(family, text, [state[row : row + 1] for state in states], temperature) | passages(family, text, recorded)
+        for row, text in enumerate(sequence)
+    ]
+    arrays |= {name: np.concatenate([tree[name] for tree in trees], axis=-1) for name in trees[0]}
     return arrays | _looked_up(prompt, written)
+
+
+def competing(family: Family, text: Tensor, states: list[Tensor], temperature: float) -> Arrays:
+    """What becomes of trees whose branches compete, for one request; roll-outs and pruned streams in greedy traces only."""
+    target, modules, starts = family.target, family.modules, Starts(text, PROMPT_TOKENS)
+    eagle, lyanna, streams = (cast(Any, modules[name]) for name in ("eagle", "lyanna", "streams"))
+    arrays = {
+        "eagle2.run": _flat(eagle_tree(eagle, target, states, starts, **TREES["eagle2"]), np.uint8),
+        "lyanna_tree.run": hidden_trees(lyanna, target, states, starts, **TREES["lyanna_tree"]).numpy().astype(np.uint8),
+    }
+    if temperature == 0:
+        gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(target.shape.layers - streams.layers)])
+        pruned = pruned_streams(streams, gate, target, states, starts, **TREES["streams_pruned"])
+        ahead = roll_outs(cast(Network, modules["draft"]), starts, ROLLOUT_TOKENS)
+        arrays |= {
+            "streams_pruned.run": _flat(pruned, np.uint8),
+            "rollout.token": ahead.token.numpy().astype(np.uint16),
+            "rollout.q": ahead.chance.numpy().astype(np.float16),
+            "rollout.sequences": ahead.sequences.numpy().astype(np.uint8),
+        }
+    return arrays
+
+
+def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
+    """How every token of one request comes out of a pipeline that is fed with each of the dynamic trees.
+
+    ``beam.steps`` and ``beam.hit``: (trees, positions); ``beam.rows``: (trees, most steps, positions), the rows that
+    entered the first stage in each of a token's steps, then zeros.
+    """
+    if not recorded:
+        return {}
+    tokens = text.tolist()
+    drafter = TreeDrafter(cast(Network, family.modules["draft"]), tokens, max(beam.branching for beam in recorded))
+    written = tokens[PROMPT_TOKENS:]
+    steps = np.zeros((len(recorded), len(written)), dtype=np.uint8)
+    hit = np.zeros_like(steps)
+    rows = np.zeros((len(recorded), MOST_STAGES, len(written)), dtype=np.uint8)
+    for index, beam in sorted(enumerate(recorded), key=lambda item: -item[1].width):
+        tree = PipelineTree(written[0], PROMPT_TOKENS, drafter, beam)
+        for position, token in enumerate(written[1:], start=1):
+            passage = tree.verify(token)
+            steps[index, position], hit[index, position] = passage.steps, passage.hit
+            rows[index, : passage.steps, position] = passage.entered
+    return {"beam.steps": steps, "beam.hit": hit, "beam.rows": rows}
 
 
 def _flat(values: Tensor, dtype: type) -> np.ndarray:
@@ -102,7 +169,7 @@ def _ahead(name: str, head: nn.Module, target: Network, states: list[Tensor], se
     """
     ranks, chances = [], []
     for depth, logits in enumerate(head(target, states, sequence)):
-        known = OUTPUT_TOKENS - depth
+        known = sequence.shape[1] - PROMPT_TOKENS - depth
         rows, tokens = logits[:, PROMPT_TOKENS - 2 :][:, :known], sequence[:, PROMPT_TOKENS + depth :]
         behind = (0, depth)
         ranks.append(_flat(nn.functional.pad(rank_of(rows, tokens), behind, value=UNKNOWN), np.uint16))
@@ -118,25 +185,38 @@ def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:
     return {"lookup.proposed": proposed.copy(), "lookup.run": right.copy()}
 
 
-def record(family: Family, text: Text, temperature: float, per_flavour: int, seed: int) -> Trace:
-    """A trace of ``per_flavour`` requests of every flavour."""
-    generator = torch.Generator().manual_seed(seed)
-    parts = []
-    for flavour in corpus.FLAVOURS:
-        prompt = prompts(text, flavour.name, per_flavour * CANDIDATES)
-        written = generate(family.target, prompt, temperature, generator)
-        kept = least_repetitive(written, per_flavour)
-        parts.append(observe(family, prompt[kept], written[kept], temperature))
-    return assemble(family, parts, temperature, seed)
+def record(shipped: Path, prompts_by_flavour: Sequence[Tensor], temperature: float, kept: int, seed: int) -> Trace:
+    """A trace of ``kept`` requests of every flavour, the flavours side by side in processes of their own."""
+    tasks = [(shipped, prompt, temperature, kept, (seed, index)) for index, prompt in enumerate(prompts_by_flavour)]
+    with ProcessPoolExecutor(initializer=torch.set_num_threads, initargs=(1,), mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(record_flavour, *task) for task in tasks]
+        parts = [part.result() for part in track(running, f"recording at temperature {temperature:g}", transient=True)]
+    return assemble(Family.read(shipped), parts, temperature, seed, beams(temperature))
 
 
-def assemble(family: Family, parts: Sequence[Arrays], temperature: float, seed: int) -> Trace:
-    """One trace of parts observed apart, each of one flavour."""
+def record_flavour(shipped: Path, prompt: Tensor, temperature: float, kept: int, seed: tuple[int, int]) -> Arrays:
+    """What is observed of one flavour, with the weights of the file ``shipped``."""
+    family = Family.read(shipped)
+    generator = torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+    written = generate(family.target, prompt, OUTPUT_TOKENS, temperature, generator)
+    best = least_repetitive(written, kept)
+    return observe(family, prompt[best], written[best], temperature, beams(temperature))
+
+
+def assemble(
+    family: Family,
+    parts: Sequence[Arrays],
+    temperature: float,
+    seed: int,
+    recorded: Sequence[Beam],
+    tokens: int = OUTPUT_TOKENS,
+) -> Trace:
+    """One trace of parts observed apart, each of one flavour, in requests of ``tokens``."""
     arrays = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
-    counts = [len(part["token"]) // OUTPUT_TOKENS for part in parts]
+    counts = [len(part["token"]) // tokens for part in parts]
     return Trace(
-        header=describe(family, temperature, seed),
-        offsets=np.arange(sum(counts) + 1, dtype=np.int64) * OUTPUT_TOKENS,
+        header=describe(family, temperature, seed) | {"beams": [beam._asdict() for beam in recorded]},
+        offsets=np.arange(sum(counts) + 1, dtype=np.int64) * tokens,
         flavour=np.repeat(np.arange(len(parts), dtype=np.uint8), counts),
         extra={name: arrays.pop(name) for name in list(arrays) if "." in name},
         **arrays,
@@ -157,15 +237,17 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
         "selection": f"the least repetitive of {CANDIDATES} times as many requests, by distinct four-token sequences",
         "exit_layers": list(EXIT_LAYERS),
         "flavours": [flavour.name for flavour in corpus.FLAVOURS],
+        "trees": TREES,
         "lookup": {"longest_ngram": lookup.LONGEST, "proposed_tokens": lookup.PROPOSED},
         "text": family.header["text"],
         "models": models,
     }
 
 
-def record_all(family: Family, text: Text, folder: Path, per_flavour: int) -> Iterator[Path]:
+def record_all(shipped: Path, text: Text, folder: Path, per_flavour: int) -> Iterator[Path]:
     """The shipped traces, greedy and sampled, one after the other."""
+    asked = [prompts(text, flavour.name, per_flavour * CANDIDATES) for flavour in corpus.FLAVOURS]
     for name, temperature in TRACES.items():
         path = folder / f"{name}.npz"
-        record(family, text, temperature, per_flavour, seed=7).write(path)
+        record(shipped, asked, temperature, per_flavour, seed=7).write(path)
         yield path

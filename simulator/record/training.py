@@ -1,6 +1,8 @@
 """Trains the family: tokenizer, target, then drafts, early exits and heads on the frozen target.
 
-Every stage writes checkpoints below one folder and goes on from the last one when called again.
+Every stage writes checkpoints below one folder and goes on from the last one when called again. Once
+trained, the target is rounded to the weights that are shipped, and writes some text of its own: what a
+drafter has to guess is what the target would write, not what a human did.
 """
 
 from __future__ import annotations
@@ -10,19 +12,26 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
-from rich.progress import Progress
+from rich.progress import Progress, track
 from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from simulator.record import corpus, pair
-from simulator.record.family import EXIT_LAYERS, HEADS, SCHEDULES, VOCABULARY, Family, Schedule
+from simulator.record.family import EXIT_LAYERS, SCHEDULES, VOCABULARY, Family, Schedule
 from simulator.record.network import Network
+from simulator.record.writing import generate
 
-CONTEXT, BATCH = 256, 16
+CONTEXT = 256
+OWN_PROMPT_TOKENS, OWN_ROWS = 64, 1_536
+"""What the target writes itself: rows, and the tokens of each that are a prompt from the training text."""
+
+
+Loss = Callable[[Tensor], Tensor]
 
 
 class Text:
@@ -45,15 +54,15 @@ class Text:
             np.save(path, np.concatenate([np.array(row, dtype=np.uint16) for row in ids]))
         return np.load(path)
 
-    def batch(self, rng: np.random.Generator) -> Tensor:
-        """(BATCH, CONTEXT + 1) token ids, each row from a flavour drawn with equal chance."""
+    def batch(self, rng: np.random.Generator, rows: int, tokens: int = CONTEXT + 1) -> Tensor:
+        """(rows, tokens) token ids, each row from a flavour drawn with equal chance."""
         streams = list(self.train.values())
-        rows = []
-        for flavour in rng.integers(len(streams), size=BATCH):
+        drawn = []
+        for flavour in rng.integers(len(streams), size=rows):
             stream = streams[flavour]
-            start = rng.integers(len(stream) - CONTEXT - 1)
-            rows.append(stream[start : start + CONTEXT + 1])
-        return torch.from_numpy(np.stack(rows).astype(np.int64))
+            start = rng.integers(len(stream) - tokens)
+            drawn.append(stream[start : start + tokens])
+        return torch.from_numpy(np.stack(drawn).astype(np.int64))
 
     def describe(self) -> dict[str, object]:
         """Provenance of the text, for a header; the text itself is not shipped."""
@@ -68,6 +77,19 @@ def _tokenizer(work: Path, pieces: list[str]) -> ByteLevelBPETokenizer:
         tokenizer.train_from_iterator(pieces, vocab_size=VOCABULARY, min_frequency=2, show_progress=False)
         tokenizer.save_model(str(work))
     return ByteLevelBPETokenizer(str(vocabulary), str(merges))
+
+
+def own_text(target: Network, text: Text, work: Path) -> Tensor:
+    """(OWN_ROWS, CONTEXT + 1) ids: prompts from the training text, gone on by the target at temperatures 0, 0.6 and 1."""
+    path = work / "own_text.npy"
+    if not path.exists():
+        prompts = text.batch(np.random.default_rng(21), OWN_ROWS, OWN_PROMPT_TOKENS).split(OWN_ROWS // 12)
+        generator, rows = torch.Generator().manual_seed(21), []
+        for turn, prompt in enumerate(track(prompts, "target writes", transient=True)):
+            written = generate(target, prompt, CONTEXT + 1 - OWN_PROMPT_TOKENS, (0.0, 0.6, 1.0)[turn % 3], generator)
+            rows.append(torch.cat((prompt, written), 1))
+        np.save(path, torch.cat(rows).numpy().astype(np.uint16))
+    return torch.from_numpy(np.load(path).astype(np.int64))
 
 
 def target_loss(target: Network, tokens: Tensor) -> Tensor:
@@ -109,7 +131,9 @@ def head_loss(head: nn.Module, target: Network, tokens: Tensor) -> Tensor:
     return torch.stack(losses).sum()
 
 
-def fit(name: str, module: nn.Module, schedule: Schedule, text: Text, work: Path, loss_of: Callable[[Tensor], Tensor]) -> float:
+def fit(
+    name: str, module: nn.Module, schedule: Schedule, work: Path, rows: Callable[[np.random.Generator], Tensor], loss_of: Loss
+) -> float:
     """Train ``module`` in place, or load it where it is finished; the mean loss of its last 100 steps."""
     path = work / f"{name}.pt"
     optimiser = torch.optim.AdamW(module.parameters(), lr=schedule.rate, betas=(0.9, 0.95), weight_decay=0.05)
@@ -124,7 +148,7 @@ def fit(name: str, module: nn.Module, schedule: Schedule, text: Text, work: Path
         for step in range(finished, schedule.steps):
             warm, done = min(1.0, (step + 1) / 100), step / schedule.steps
             optimiser.param_groups[0]["lr"] = schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
-            tokens = text.batch(np.random.default_rng((schedule.seed, step)))
+            tokens = rows(np.random.default_rng((schedule.seed, step)))
             with torch.autocast("cpu", torch.bfloat16):
                 loss = loss_of(tokens)
             optimiser.zero_grad()
@@ -152,16 +176,34 @@ def train_family(work: Path) -> tuple[Path, Text]:
     """Train what is not trained yet in ``work``; the file of the whole family, and the text it was trained on."""
     work.mkdir(parents=True, exist_ok=True)
     text, family = Text(work), Family.blank()
-    target, loss = family.target, {}
-    losses: dict[str, Callable[[Tensor], Tensor]] = {
-        "target": lambda tokens: target_loss(target, tokens),
-        "draft": lambda tokens: draft_loss(family.modules["draft"], target, tokens),
-        "plain": lambda tokens: target_loss(family.modules["plain"], tokens),
-        "exits": lambda tokens: exit_loss(family.exits, target, tokens),
-        **{name: partial(head_loss, family.modules[name], target) for name in HEADS},
-    }
-    for name, schedule in SCHEDULES.items():
-        loss[name] = fit(name, family.modules[name], schedule, text, work, losses[name])
+    loss = {name: train_member(name, family, text, work) for name in SCHEDULES}
     path = work / "family.npz"
-    pair.write(path, {"models": family.describe(loss, BATCH * CONTEXT), "text": text.describe()}, family.modules)
+    pair.write(path, {"models": family.describe(loss, CONTEXT), "text": text.describe()}, family.modules)
     return path, text
+
+
+def train_member(name: str, family: Family, text: Text, work: Path) -> float:
+    """Train one module, or load it; all but the plain models learn from a trained target, which is to come first."""
+    target, module, schedule = family.target, family.modules[name], SCHEDULES[name]
+    losses: dict[str, Loss] = {
+        "target": lambda tokens: target_loss(target, tokens),
+        "draft": lambda tokens: draft_loss(cast(Network, module), target, tokens),
+        "plain": lambda tokens: target_loss(cast(Network, module), tokens),
+        "exits": lambda tokens: exit_loss(family.exits, target, tokens),
+    }
+    own = None if name in ("target", "plain") else own_text(target, text, work)
+
+    def rows(rng: np.random.Generator) -> Tensor:
+        drawn = text.batch(rng, schedule.rows)
+        return drawn if own is None else _half_own(own, drawn, rng)
+
+    loss = fit(name, module, schedule, work, rows, losses.get(name, partial(head_loss, module, target)))
+    if name == "target":
+        pair.round_to_shipped(target)
+    return loss
+
+
+def _half_own(own: Tensor, rows: Tensor, rng: np.random.Generator) -> Tensor:
+    """``rows`` with the first half replaced by text that the target wrote."""
+    half = len(rows) // 2
+    return torch.cat((own[torch.from_numpy(rng.integers(len(own), size=half))], rows[half:]))

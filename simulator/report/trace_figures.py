@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
-from simulator.trace_statistics import Hits, Statistics
+from simulator.trace_statistics import Hits, PipelineNumbers, Statistics
 
 COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY, "black")  # Okabe and Ito
 MARKS = "osD^vP*X"
@@ -25,6 +25,10 @@ def figures(found: Statistics) -> dict[str, str]:
         drawn["hits_by_width"] = _hits
     if any(hit.fraction is not None for hit in found.hits):
         drawn["exit_hits_at_corrections"] = _corrections
+    if found.drafters:
+        drawn["drafters_by_position"] = _drafters
+    if len(found.pipelines) > 1:
+        drawn["pipeline_hits"] = _pipelines
     return {name: _drawn(draw, found) for name, draw in drawn.items()}
 
 
@@ -105,6 +109,42 @@ def _corrections(figure: Figure, found: Statistics) -> None:
     panels[0].set_ylabel("emitted token among them (%)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=2)
+
+
+def _drafters(figure: Figure, found: Statistics) -> None:
+    """What each drafter keeps by position, of the windows that got there."""
+    axes = figure.subplots()
+    for index, one in enumerate(found.drafters):
+        places = range(1, len(one.by_position) + 1)
+        axes.plot(places, [100.0 * rate for rate in one.by_position], label=one.name, **_look(index))
+    axes.set_xlabel("position in the window (all before it kept)")
+    axes.set_ylabel("kept (%)")
+    axes.set_ylim(0.0, 101.0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(axes, 5)
+
+
+def _pipelines(figure: Figure, found: Statistics) -> None:
+    """Tokens that were in the dynamic tree, by its width, and the pipeline steps that each took."""
+    hits, steps = figure.subplots(1, 2)
+    families: dict[tuple[int, int], list[PipelineNumbers]] = {}
+    for one in found.pipelines:
+        families.setdefault((one.branching, one.stages), []).append(one)
+    for index, ((branching, stages), members) in enumerate(sorted(families.items(), key=lambda item: -len(item[1]))):
+        members.sort(key=lambda one: one.width)
+        widths, style = [one.width for one in members], _look(index) | {"ls": "-" if len(members) > 2 else ":"}
+        hits.plot(widths, [100.0 * one.hit_rate for one in members], label=f"{branching} children, {stages} stages", **style)
+        steps.plot(widths, [one.steps_per_token for one in members], **style)
+    for axes, name in ((hits, "token in the tree (%)"), (steps, "pipeline steps a token")):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator(sorted({one.width for one in found.pipelines})))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.set_xlabel("width of the tree (nodes a level)")
+        axes.set_ylabel(name)
+    steps.set_ylim(bottom=0.0)
+    handles, labels = hits.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=3)
 
 
 def _by_place(found: Statistics) -> dict[str, list[Hits]]:

@@ -21,6 +21,7 @@ FORMULAS = (
     "Accepted draft tokens, correction or bonus not counted. i.i.d.: rate + rate² + ... with the replayed rate at γ = 1; "
     "law: from all positions, visited or not"
 )
+POSITIONS_SHOWN = 5
 RUNS_SHOWN = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)
 """Where the classes of the run-length histogram begin."""
 
@@ -50,6 +51,8 @@ def print_info(name: str, trace: Trace, found: Statistics, size_bytes: int, cons
             _flavours(found),
         ),
         ("Emitted token among the first k choices; at corrections: where the draft was rejected", _hits(found)),
+        ("Every drafter of the same text: kept at each position, in % of the windows that got there", _drafters(found)),
+        ("Dynamic trees in a pipeline (SpecPipe), as grown and verified", _pipelines(found)),
         ("Accepted in a row: windows without an end", _runs(found)),
     ):
         if table.row_count:
@@ -138,6 +141,22 @@ def _hits(found: Statistics) -> Table:
         here = [hit for hit in found.hits if hit.fraction == fraction]
         table.add_row(f"{_place(fraction)}, all positions", *(share(hit.everywhere) for hit in here))
         table.add_row(f"{_place(fraction)}, at corrections", *(_share(hit.at_corrections) for hit in here))
+    return table
+
+
+def _drafters(found: Statistics) -> Table:
+    table = new_table("", *(str(place) for place in range(1, POSITIONS_SHOWN + 1)), "window", "kept a step")
+    for one in found.drafters:
+        rates = [f"{100.0 * rate:.1f}" for rate in one.by_position[:POSITIONS_SHOWN]]
+        table.add_row(one.name, *rates, *[""] * (POSITIONS_SHOWN - len(rates)), str(one.window), number(one.kept_per_step))
+    return table
+
+
+def _pipelines(found: Statistics) -> Table:
+    table = new_table("width", "children", "stages", "in the tree", "steps a token", "rows a step")
+    for one in found.pipelines:
+        sizes = str(one.width), str(one.branching), str(one.stages)
+        table.add_row(*sizes, share(one.hit_rate), number(one.steps_per_token), number(one.rows_per_step))
     return table
 
 

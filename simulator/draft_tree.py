@@ -1,0 +1,185 @@
+"""The token tree of SpecPipe: levels appended by a beam, cut to what verification leaves, travelling through stages.
+
+Source: SpecPipe, sections 3.2.1 and 3.3.2 to 3.3.3 (SP-4 to SP-7) and Algorithm 1 (SP-12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DraftTree:
+    """Nodes in breadth-first order, the root first; every array has one entry or row a node.
+
+    ``mask[i, j]``: j is i or an ancestor of i. ``chance`` is the natural logarithm of the draft's probability
+    given the parent, ``reach`` its sum from below the first root on, ``level`` counts from the root, and
+    ``key`` is what the drafter knows the node by; -1 until it has read it.
+    """
+
+    tokens: Ints
+    chance: Floats
+    reach: Floats
+    level: Ints
+    key: Ints
+    mask: NDArray[np.bool_]
+
+    @staticmethod
+    def single(token: int, key: int = -1) -> DraftTree:
+        """A root alone."""
+        zero = np.zeros(1)
+        return DraftTree(np.array([token]), zero, zero, np.zeros(1, int), np.array([key]), np.ones((1, 1), dtype=bool))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def bottom(self) -> Ints:
+        """Indices of the deepest level."""
+        return np.flatnonzero(self.level == self.level[-1])
+
+    def append(self, tokens: Ints, chance: Floats, parents: Ints) -> DraftTree:
+        """One more level below the deepest, sorted by the order of the parents (SP-4)."""
+        order = np.argsort(parents, kind="stable")
+        tokens, chance, parents = tokens[order], chance[order], parents[order]
+        old, new = len(self), len(tokens)
+        mask = np.zeros((old + new, old + new), dtype=bool)
+        mask[:old, :old] = self.mask
+        mask[old:, :old] = self.mask[parents]
+        mask[np.arange(old, old + new), np.arange(old, old + new)] = True
+        return DraftTree(
+            np.concatenate((self.tokens, tokens)),
+            np.concatenate((self.chance, chance)),
+            np.concatenate((self.reach, self.reach[parents] + chance)),
+            np.concatenate((self.level, np.full(new, self.level[-1] + 1))),
+            np.concatenate((self.key, np.full(new, -1))),
+            mask,
+        )
+
+    def subtree(self, root: int) -> Ints:
+        """Indices that stay when ``root`` becomes the root: its column of the mask (SP-5)."""
+        return np.flatnonzero(self.mask[:, root])
+
+    def cached(self, root: int) -> Ints:
+        """Indices whose keys and values stay in the cache: its row, the path, or its column (SP-6)."""
+        return np.flatnonzero(self.mask[:, root] | self.mask[root])
+
+    def prune(self, root: int) -> DraftTree:
+        """The tree below ``root``. Reach keeps the common factor, which ranks nobody differently (SP-5)."""
+        kept = self.subtree(root)
+        return DraftTree(
+            self.tokens[kept],
+            self.chance[kept],
+            self.reach[kept],
+            self.level[kept] - self.level[root],
+            self.key[kept],
+            self.mask[np.ix_(kept, kept)],
+        )
+
+    def child(self, token: int) -> int | None:
+        """Index of the root's child with this token."""
+        found = np.flatnonzero((self.level == 1) & (self.tokens == token))
+        return int(found[0]) if len(found) else None
+
+    def keyed(self, nodes: Ints, keys: Ints) -> DraftTree:
+        """The same tree, with what the drafter now knows ``nodes`` by."""
+        key = self.key.copy()
+        key[nodes] = keys
+        return DraftTree(self.tokens, self.chance, self.reach, self.level, key, self.mask)
+
+    def parents(self, nodes: Ints) -> Ints:
+        """Index of the parent of each of ``nodes``, the root not among them: the last ancestor before the node."""
+        return np.array([np.flatnonzero(self.mask[node, :node])[-1] for node in nodes], dtype=np.int64)
+
+
+def widest(reach: Floats, chance: Floats, width: int) -> tuple[Ints, Ints]:
+    """(parent, rank) of the ``width`` children with the highest cumulative probability, by parent (SP-7).
+
+    ``reach``: (bottom nodes,), ``chance``: (bottom nodes, k), both logarithms; among equals the first parent
+    wins, then the better rank.
+    """
+    best = np.sort(np.argsort(-(reach[:, None] + chance).ravel(), kind="stable")[:width])
+    return best // chance.shape[1], best % chance.shape[1]
+
+
+class Drafter(Protocol):
+    """A draft model that reads tree nodes and says what may follow them."""
+
+    def read(self, parents: Ints, tokens: Ints) -> Ints:
+        """Read tokens behind nodes it knows; the keys of what is read."""
+
+    def children(self, keys: Ints, count: int) -> tuple[Ints, Floats]:
+        """(tokens, log-probabilities), each (nodes, count): the most probable tokens behind each node."""
+
+
+class Beam(NamedTuple):
+    """A tree that grows while it is verified: ``width`` nodes a level, ``branching`` children considered for a node."""
+
+    width: int
+    branching: int
+    stages: int
+    """Stages of the pipeline: levels in flight."""
+
+
+class Passage(NamedTuple):
+    """How one token came out of the pipeline."""
+
+    steps: int
+    """Pipeline steps since the token before it: 1 with every level in place, ``stages`` after a miss."""
+    entered: list[int]
+    """Rows that entered the first stage in each of these steps."""
+    hit: bool
+    """The token was in the tree."""
+
+
+class PipelineTree:
+    """One request's tree while its levels travel through the stages of a pipeline, one level a step (SP-12).
+
+    In each step the draft grows the next level from the deepest one and the root's row may leave the last
+    stage; then every level is cut to what the verified token leaves. The next level is always grown from the
+    deepest that survives, from what the draft has already scored, so that a step never passes without a level
+    entering. A token outside the tree enters alone, and comes out ``stages`` steps later.
+    """
+
+    def __init__(self, root: int, key: int, drafter: Drafter, beam: Beam) -> None:
+        self.drafter, self.beam = drafter, beam
+        self.tree, self.entry, self.step = DraftTree.single(root, key), [1], 0
+        self.above = -1
+
+    def verify(self, token: int) -> Passage:
+        """Let steps pass until the root's row is out and says ``token``; cut the tree to it."""
+        last = self.entry[0] + self.beam.stages - 1
+        entered = []
+        for _ in range(self.step, last):
+            entered.append(len(self.tree.bottom))
+            self._grow()
+        steps, self.step = last - self.step, last
+        root, self.above = self.tree.child(token), int(self.tree.key[0])
+        if root is None:
+            key = int(self.drafter.read(self.tree.key[:1], np.array([token]))[0])
+            self.tree, self.entry = DraftTree.single(token, key), [last + 1]
+            return Passage(steps, entered, hit=False)
+        self.tree = self.tree.prune(root)
+        self.entry = self.entry[1 : 2 + int(self.tree.level[-1])]
+        if self.entry[-1] <= last:
+            self._grow()
+        return Passage(steps, entered, hit=True)
+
+    def _grow(self) -> None:
+        """One more level, entering the pipeline a step after the deepest one; after a gap, in the next step."""
+        bottom = self.tree.bottom
+        if self.tree.key[bottom[0]] < 0:
+            above = self.tree.key[self.tree.parents(bottom)] if bottom[0] else np.array([self.above])
+            keys = self.drafter.read(above, self.tree.tokens[bottom])
+            self.tree = self.tree.keyed(bottom, keys)
+        tokens, chance = self.drafter.children(self.tree.key[bottom], self.beam.branching)
+        parent, rank = widest(self.tree.reach[bottom], chance, self.beam.width)
+        self.tree = self.tree.append(tokens[parent, rank], chance[parent, rank], bottom[parent])
+        self.entry.append(max(self.entry[-1], self.step) + 1)

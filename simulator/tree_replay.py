@@ -1,0 +1,189 @@
+"""Replay of what competes, from recorded outcomes: static trees, several sequences, re-sampled trees, pipelines.
+
+A chain is judged from agreement per position (:mod:`simulator.acceptance`). Where branches compete for a
+budget, what is kept depends on the branches off the path too, so that outcomes were recorded live; each
+reader here says what it reads (:mod:`simulator.traces` names the arrays). Positions count within one recorded
+request; position 0 is its prefill's token. A request that wants more than was recorded goes on at position 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance import Replay
+from simulator.draft_tree import Beam, Passage
+from simulator.traces import UNKNOWN, Trace
+
+Ints = NDArray[np.int64]
+RankPath = tuple[int, ...]
+"""A node of a static tree: by level, which of the drafter's choices it is, from 0."""
+
+
+def tree_of(branching: Sequence[int]) -> list[RankPath]:
+    """Nodes of a tree with ``branching[d]`` children below every node of level d, as SpecInfer's <1,1,3,1,...> (SP-11)."""
+    levels = (branching[: depth + 1] for depth in range(len(branching)))
+    return [path for level in levels for path in product(*map(range, level))]
+
+
+def ranks_ahead(trace: Trace, drafter: str, depths: int) -> Ints:
+    """(depths, positions): rank of the token ``d`` behind each position in what ``drafter`` says of it.
+
+    From ``draft_rank`` or ``NAME.rank``; 65,535 behind the end of a request. A head answers for the depths it has.
+    """
+    rank = trace.draft_rank if drafter == "draft" else trace.extra[f"{drafter}.rank"]
+    if rank.ndim == 2:
+        return rank[:depths].astype(np.int64)
+    found = np.full((depths, trace.positions), UNKNOWN, dtype=np.int64)
+    for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True):
+        for depth in range(min(depths, end - start)):
+            found[depth, start : end - depth] = rank[start + depth : end]
+    return found
+
+
+def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
+    """(positions,) tokens kept of a static tree that starts at each position; ``ranks`` as of :func:`ranks_ahead`.
+
+    Exact for every drafter that reads only what it proposed on the same path: what is judged at depth d stands
+    behind d right tokens.
+    """
+    node_of: dict[RankPath, int] = {(): 0}
+    for path in sorted(tree, key=len):
+        node_of[path] = len(node_of)
+    widest = 1 + max(path[-1] for path in node_of if path)
+    child = np.full((len(node_of), widest + 1), -1)
+    for path, node in node_of.items():
+        if path:
+            child[node_of[path[:-1]], path[-1]] = node
+    reached, kept = np.zeros((2, ranks.shape[1]), dtype=np.int64)
+    for rank in ranks:
+        reached = np.where(reached < 0, -1, child[reached, np.minimum(rank, widest)])
+        kept += reached >= 0
+    return kept
+
+
+class Recording:
+    """One recorded request of a trace: its arrays from position 1 on, and where a replay stands in it."""
+
+    def __init__(self, trace: Trace, recording: int) -> None:
+        self.trace, self.recording = trace, recording
+        self.start, self.end = int(trace.offsets[recording]) + 1, int(trace.offsets[recording + 1])
+        self.position = 0
+
+    def array(self, name: str) -> NDArray[np.generic]:
+        """``Trace.extra[name]`` of this request; KeyError where it was not recorded."""
+        return self.trace.extra[name][..., self.start : self.end]
+
+    def move(self, tokens: int) -> None:
+        """Go ``tokens`` on, from the end back to the start."""
+        self.position = (self.position + tokens) % (self.end - self.start)
+
+
+class Iteration(NamedTuple):
+    """One iteration of DuoDecoding."""
+
+    sequences: int
+    """Sequences drafted, ``budget / sequences`` tokens each."""
+    unverified: int
+    """Tokens at the end of the prefix that were still to be checked when it began."""
+    committed: int
+    hit: bool
+    """The first token of a new sequence was right; the rest of the sequence is unverified now."""
+
+
+class SequenceReplay:
+    """DuoDecoding's automaton (DUO-3 to DUO-5, greedy) on one recorded request.
+
+    Drafting goes on behind tokens that may be wrong, so that how many sequences are worth while there comes
+    from roll-outs: ``rollout.sequences[l, s]`` behind ``l`` greedy tokens from position ``s``. The count is cut to
+    a divisor of the budget; ``sequences`` fixes it instead (a divisor). KeyError without recorded roll-outs,
+    ValueError where a sequence may be longer than they are.
+    """
+
+    def __init__(self, trace: Trace, recording: int, budget: int, sequences: int | None = None) -> None:
+        self.recording, self.budget, self.fixed = Recording(trace, recording), budget, sequences
+        self.worth = self.recording.array("rollout.sequences").astype(np.int64)
+        if budget > len(self.worth):
+            raise ValueError(f"roll-outs of {len(self.worth)} tokens cannot answer for a budget of {budget}")
+        self.rank = trace.draft_rank[self.recording.start : self.recording.end]
+        self.run = Replay(trace).runs(recording)
+        self.unverified = 0
+
+    def judge(self) -> Iteration:
+        """Draft and verify once."""
+        here, unverified = self.recording.position, self.unverified
+        sequences = self.fixed or largest_divisor(self.budget, int(self.worth[unverified, here]))
+        right = min(int(self.run[here]), unverified)
+        first = int(self.rank[(here + unverified) % len(self.rank)])
+        hit = right == unverified and first < sequences
+        self.unverified = self.budget // sequences - 1 if hit else 0
+        self.recording.move(right + 1)
+        return Iteration(sequences, unverified, right + 1, hit)
+
+
+def largest_divisor(number: int, at_most: int) -> int:
+    """The largest divisor of ``number`` that is no more than ``at_most``."""
+    return next(divisor for divisor in range(min(number, at_most), 0, -1) if number % divisor == 0)
+
+
+class Verified(NamedTuple):
+    """One step of Lyanna."""
+
+    accepted: int
+    """Draft tokens kept, of the better of the two trees."""
+    resampled: bool
+    """A tree sampled again from the hidden states of the step before was verified along (LYA-7)."""
+
+
+class ResampledReplay:
+    """Lyanna's drafted tree beside the tree re-sampled after a rejection (LYA-6), on one recorded request.
+
+    Reads ``lyanna_tree.run``: row 0 by start, row 1 + a for the tree that a rejection at depth a of the window
+    that started there leaves. ``least``: levels that must be left for another sampling (the paper's r, plus one).
+    """
+
+    def __init__(self, trace: Trace, recording: int, resample: bool = True, least: int = 1) -> None:
+        self.recording = Recording(trace, recording)
+        self.runs = self.recording.array("lyanna_tree.run").astype(np.int64)
+        self.least = least if resample else len(self.runs)
+        self.left: int | None = None
+
+    def judge(self) -> Verified:
+        """Verify once."""
+        here, left = self.recording.position, self.left
+        accepted = max(int(self.runs[0, here]), left or 0)
+        enough = len(self.runs) - accepted - 1 >= self.least
+        self.left = int(self.runs[1 + accepted, here]) if enough else None
+        self.recording.move(accepted + 1)
+        return Verified(accepted, left is not None)
+
+
+class PipelineReplay:
+    """SpecPipe's dynamic tree on one recorded request: the passage of every token, as recorded live.
+
+    Reads ``beam.steps``, ``beam.hit`` and ``beam.rows``. ValueError for a tree that was not recorded.
+    """
+
+    def __init__(self, trace: Trace, recording: int, beam: Beam) -> None:
+        recorded = recorded_beams(trace)
+        if beam not in recorded:
+            raise ValueError(f"{beam} is not recorded; {', '.join(map(str, recorded)) or 'no tree is'}")
+        index = recorded.index(beam)
+        self.recording = Recording(trace, recording)
+        self.steps, self.hit, self.rows = (self.recording.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
+
+    def judge(self) -> Passage:
+        """The next token out of the pipeline; behind the end, the first one again."""
+        here = self.recording.position
+        steps = int(self.steps[here])
+        self.recording.move(1)
+        return Passage(steps, [int(rows) for rows in self.rows[:steps, here]], bool(self.hit[here]))
+
+
+def recorded_beams(trace: Trace) -> list[Beam]:
+    """Every recorded pipeline tree, in the order of the arrays."""
+    return [Beam(**beam) for beam in trace.header.get("beams", [])]

@@ -1,0 +1,45 @@
+"""The shipped pair and what it writes, for the tests that decode live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from simulator.catalogue import Catalogue, shipped
+from simulator.traces import Trace, read
+
+if TYPE_CHECKING:
+    import torch
+
+    from simulator.record.family import Family
+
+
+@pytest.fixture(scope="session")
+def family() -> Family:
+    """The pair of the shipped traces."""
+    torch = pytest.importorskip("torch", reason="needs the extra 'record'")
+    from simulator.record.family import Family
+
+    torch.set_num_threads(1)
+    return Family.read(shipped() / "scenarios/pairs/six_flavours.npz")
+
+
+@pytest.fixture(scope="session")
+def prompts() -> torch.Tensor:
+    """The first tokens of one request of each flavour, (6, PROMPT_TOKENS); what the target wrote, so no text is needed."""
+    torch = pytest.importorskip("torch", reason="needs the extra 'record'")
+    from simulator.record.recorder import PROMPT_TOKENS
+
+    trace = read(Catalogue().names("trace")["six_flavours_greedy"])
+    starts = [int(trace.offsets[requests[1]]) for requests in trace.requests_by_flavour.values()]
+    return torch.from_numpy(np.stack([trace.token[start : start + PROMPT_TOKENS] for start in starts]).astype(np.int64))
+
+
+@pytest.fixture(scope="session")
+def greedy(family: Family, prompts: torch.Tensor) -> Trace:
+    """What the pair says of its own greedy continuations of ``prompts``."""
+    from tests.live_recording import recorded
+
+    return recorded(family, prompts, 0.0)

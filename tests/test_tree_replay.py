@@ -1,0 +1,141 @@
+"""Replays of recorded outcomes in tiny worlds with the whole sequence of steps written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.draft_tree import Beam, Passage
+from simulator.traces import UNKNOWN, Trace
+from simulator.tree_replay import (
+    Iteration,
+    PipelineReplay,
+    ResampledReplay,
+    SequenceReplay,
+    Verified,
+    largest_divisor,
+    ranks_ahead,
+    static_tree_run,
+    tree_of,
+)
+
+
+def trace_of(ranks: list[int], offsets: tuple[int, ...] = (), header: dict[str, Any] | None = None, **extra: Any) -> Trace:
+    """A greedy trace of draft ranks; keyword ``beam_steps`` is the array ``beam.steps``."""
+    count = len(ranks)
+    bounds = offsets or (0, count)
+    return Trace(
+        header={"format": 1, "flavours": ["x"], "temperature": 0.0, "exit_layers": [], "vocabulary": 10, "models": {}}
+        | (header or {}),
+        offsets=np.array(bounds),
+        flavour=np.zeros(len(bounds) - 1, dtype=np.uint8),
+        token=np.zeros(count, dtype=np.uint16),
+        draft_rank=np.array(ranks, dtype=np.uint16),
+        p=np.ones(count, dtype=np.float16),
+        q=np.ones(count, dtype=np.float16),
+        exit_rank=np.zeros((0, count), dtype=np.uint16),
+        extra={name.replace("_", ".", 1): np.array(values, dtype=np.uint16) for name, values in extra.items()},
+    )
+
+
+def test_the_static_tree_of_specinfer_has_twenty_nodes() -> None:
+    """SP-11 a and b."""
+    tree = tree_of((1, 1, 3, 1, 1, 1, 1, 1))
+    assert len(tree) == 20
+    assert [sum(len(path) == depth for path in tree) for depth in range(1, 9)] == [1, 1, 3, 3, 3, 3, 3, 3]
+    assert len(tree_of((2, 2, 2))) == 14
+
+
+def test_a_static_tree_keeps_what_its_branches_name() -> None:
+    ranks = ranks_ahead(trace_of([9, 0, 1, 0, 2, 0, 0], offsets=(0, 5, 7)), "draft", 3)
+    assert ranks.tolist() == [
+        [9, 0, 1, 0, 2, 0, 0],
+        [0, 1, 0, 2, UNKNOWN, 0, UNKNOWN],
+        [1, 0, 2, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN],
+    ]
+    assert static_tree_run(ranks, tree_of((1, 2, 1))).tolist() == [0, 3, 0, 1, 0, 2, 1]
+    assert static_tree_run(ranks, [(0,), (1,), (1, 0)]).tolist() == [0, 1, 2, 1, 0, 1, 1]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.lists(st.integers(1, 3), min_size=1, max_size=4))
+def test_a_tree_of_one_choice_a_level_is_a_chain(ranks: list[int], branching: list[int]) -> None:
+    """And a tree with more choices keeps at least as much: until the first rank that no level holds."""
+    ahead = ranks_ahead(trace_of(ranks), "draft", len(branching))
+    kept = static_tree_run(ahead, tree_of(branching))
+    for start, found in enumerate(kept):
+        held = [start + d < len(ranks) and ranks[start + d] < width for d, width in enumerate(branching)]
+        assert found == (held.index(False) if False in held else len(held))
+
+
+def test_duodecoding_goes_from_cold_to_warm_and_back() -> None:
+    """Budget 4. Position 0 is the prefill's; two sequences are worth while except behind one greedy token."""
+    worth = [[2] * 9, [1] * 9, [2] * 9, [2] * 9]
+    replay = SequenceReplay(trace_of([0, 1, 0, 0, 0, 0, 3, 0, 0], rollout_sequences=worth), 0, budget=4)
+    assert [replay.judge() for _ in range(5)] == [
+        Iteration(sequences=2, unverified=0, committed=1, hit=True),  # rank 1 is the second sequence; two tokens, one checked
+        Iteration(sequences=1, unverified=1, committed=2, hit=True),  # the tail and the first of the next four are right
+        Iteration(sequences=2, unverified=3, committed=3, hit=False),  # the third of the tail is wrong: rank 3
+        Iteration(sequences=2, unverified=0, committed=1, hit=True),
+        Iteration(sequences=1, unverified=1, committed=2, hit=False),  # goes round: behind position 8 comes 1, of rank 1
+    ]
+
+
+def test_duodecoding_needs_rollouts_as_long_as_its_budget() -> None:
+    with pytest.raises(ValueError, match="roll-outs of 2 tokens cannot answer for a budget of 4"):
+        SequenceReplay(trace_of([0, 0, 0], rollout_sequences=[[1] * 3] * 2), 0, budget=4)
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_the_largest_divisor_divides_and_none_larger_does(number: int, at_most: int) -> None:
+    found = largest_divisor(number, at_most)
+    assert number % found == 0
+    assert found <= at_most
+    assert not any(number % larger == 0 for larger in range(found + 1, min(at_most, number) + 1))
+
+
+LEFT = [[0, 1, 0, 3, 0, 0], [0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0]]
+
+
+def test_lyanna_takes_the_better_of_two_trees() -> None:
+    """Windows of 3: what a rejection at depth a leaves is row 1 + a of the same start; at the last depth, nothing."""
+    trace = trace_of([0] * 6, header={"models": {"target": {}}})
+    trace.extra["lyanna_tree.run"] = np.array(LEFT)  # type: ignore[index]
+    replay = ResampledReplay(trace, 0)
+    assert [replay.judge() for _ in range(4)] == [
+        Verified(accepted=1, resampled=False),  # start 1 keeps 1 of its tree; of the chain, row 2 is left: 1 token
+        Verified(accepted=3, resampled=True),  # start 3 keeps 3, and nothing is left
+        Verified(accepted=0, resampled=False),  # start 2, having gone round, keeps none; row 1 is left: none of it right
+        Verified(accepted=3, resampled=True),  # start 3 again
+    ]
+    alone = ResampledReplay(trace, 0, resample=False)
+    assert [alone.judge() for _ in range(2)] == [Verified(1, False), Verified(3, False)]
+
+
+def test_a_resampled_tree_can_be_the_better_one() -> None:
+    trace = trace_of([0] * 4, header={"models": {"target": {}}})
+    trace.extra["lyanna_tree.run"] = np.array([[0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]])  # type: ignore[index]
+    replay = ResampledReplay(trace, 0)
+    assert [replay.judge() for _ in range(2)] == [Verified(0, False), Verified(2, True)]
+
+
+def test_a_pipeline_passes_tokens_as_recorded() -> None:
+    beam = Beam(4, 2, 3)
+    trace = trace_of(
+        [0] * 3,
+        header={"beams": [{"width": 4, "branching": 2, "stages": 3}]},
+        beam_steps=[[0, 3, 1]],
+        beam_hit=[[0, 1, 0]],
+        beam_rows=[[[0, 1, 4], [0, 2, 0], [0, 4, 0]]],
+    )
+    replay = PipelineReplay(trace, 0, beam)
+    assert [replay.judge() for _ in range(3)] == [
+        Passage(3, [1, 2, 4], True),
+        Passage(1, [4], False),
+        Passage(3, [1, 2, 4], True),
+    ]
+    with pytest.raises(ValueError, match=r"Beam\(width=8"):
+        PipelineReplay(trace, 0, Beam(8, 2, 3))
