@@ -24,7 +24,7 @@ Further drafters stand beside the first one, under names with a dot (``Trace.ext
 ``NAME.q``            the probabilities that go with it; a head has them in sampled traces only
 ``NAME.run``          of a tree or of look-up: tokens kept of what is proposed for a window that starts here; where it
                       is (trees, positions), row 0 is what is drafted (:class:`~simulator.tree_replay.ResampledReplay`)
-``lookup.proposed``   tokens that prompt look-up would propose here; 0: no match, a step without a window
+``NAME.proposed``     tokens that ``lookup`` or ``ngram`` would propose here; 0: no match, a step without a window
 ``rollout.token``     (depths, positions): what the draft would write from here on, greedily
 ``rollout.q``         its probability given the tokens before
 ``rollout.sequences`` first tokens at that depth that are worth a sequence of their own (DUO-3)

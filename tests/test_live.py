@@ -18,6 +18,7 @@ from simulator.record.live import (  # noqa: E402
     autoregressive_drafter,
     head_drafter,
     lookup_drafter,
+    ngram_drafter,
     sample_speculatively,
     speculate,
 )
@@ -61,9 +62,12 @@ def test_heads_replay_step_for_step(family: Family, greedy: Trace, prompts: torc
         check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(gamma - 1, gamma))
 
 
-def test_prompt_lookup_replays_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
+@pytest.mark.parametrize(("name", "drafter"), [("lookup", lookup_drafter()), ("ngram", ngram_drafter())])
+def test_drafting_without_a_model_replays_step_for_step(
+    family: Family, greedy: Trace, prompts: torch.Tensor, name: str, drafter: Drafter
+) -> None:
     for gamma in (1, 4, 10):
-        check(family, greedy.drafted_by("lookup"), prompts, lookup_drafter(), gamma, range(6))
+        check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(6))
 
 
 def test_the_shipped_traces_come_from_the_shipped_pair(family: Family) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from simulator.acceptance import accepted_prefix
 from simulator.record.lookup import propose
 from simulator.record.network import Cache, Network
+from simulator.record.ngram import Trie
 
 
 class Decoded(NamedTuple):
@@ -84,6 +85,11 @@ def head_drafter(target: Network, head: nn.Module) -> Drafter:
 def lookup_drafter() -> Drafter:
     """Prompt look-up (:mod:`simulator.record.lookup`)."""
     return lambda text, count: propose(text)[:count]
+
+
+def ngram_drafter() -> Drafter:
+    """N-grams (:mod:`simulator.record.ngram`), counted anew in every step."""
+    return lambda text, count: Trie(text).propose()[:count]
 
 
 def speculate(target: Network, drafter: Drafter, prompt: list[int], gamma: int, tokens: int) -> Decoded:

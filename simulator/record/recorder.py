@@ -14,7 +14,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from simulator.draft_tree import Beam, PipelineTree
-from simulator.record import corpus, lookup
+from simulator.record import corpus, lookup, ngram
 from simulator.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weights_hash
 from simulator.record.network import ExitHead, Network
 from simulator.record.scores import rank_of
@@ -179,10 +179,13 @@ def _ahead(name: str, head: nn.Module, target: Network, states: list[Tensor], se
 
 
 def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:
-    """``lookup.proposed`` and ``lookup.run``: tokens that prompt look-up would propose here, and how many are right."""
-    rows = [pair for p, w in zip(prompt.tolist(), written.tolist(), strict=True) for pair in lookup.replay(p, w)]
-    proposed, right = np.array(rows, dtype=np.uint16).T
-    return {"lookup.proposed": proposed.copy(), "lookup.run": right.copy()}
+    """``NAME.proposed`` and ``NAME.run`` of what needs no model: tokens proposed here, and how many are right."""
+    arrays = Arrays()
+    for name, replayed in (("lookup", lookup.replay), ("ngram", ngram.replay)):
+        rows = [pair for p, w in zip(prompt.tolist(), written.tolist(), strict=True) for pair in replayed(p, w)]
+        proposed, right = np.array(rows, dtype=np.uint16).T
+        arrays |= {f"{name}.proposed": proposed.copy(), f"{name}.run": right.copy()}
+    return arrays
 
 
 def record(shipped: Path, prompts_by_flavour: Sequence[Tensor], temperature: float, kept: int, seed: int) -> Trace:
@@ -239,6 +242,7 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
         "flavours": [flavour.name for flavour in corpus.FLAVOURS],
         "trees": TREES,
         "lookup": {"longest_ngram": lookup.LONGEST, "proposed_tokens": lookup.PROPOSED},
+        "ngram": {"longest_ngram": ngram.LONGEST, "proposed_tokens": ngram.PROPOSED},
         "text": family.header["text"],
         "models": models,
     }
