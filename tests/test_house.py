@@ -28,7 +28,7 @@ FLOORS = [
     {"schema", "world", "__init__"},
     {"model", "engine", "hardware", "traces"},
     {"huggingface", "acceptance", "cost"},
-    {"catalogue", "drafters", "trace_statistics"},
+    {"catalogue", "drafters", "trace_statistics", "windows"},
     {"strategies", "converters"},
     {"serving", "fallback"},
     {"scenario"},
@@ -97,7 +97,7 @@ COUNTS_AND_RATIOS = {
     *("routed", "per_token", "shared", "parameters", "tensor_parallel", "count", "concurrency", "seed", "streams"),
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
-    *("per_position",),
+    *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread"),
 }
 
 

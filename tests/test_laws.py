@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from simulator.acceptance import Cycle, Odds, Rates
 from simulator.cost import Given, GivenCost
 from simulator.drafters import StreamingDrafter
-from simulator.serving.closed_loop import ClosedLoop, Requests
+from simulator.serving.policies import FixedBatch
+from simulator.serving.requests import ClosedLoop, Requests
+from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
 from simulator.strategies.protocol import Kind, Lanes, Law
@@ -45,18 +47,19 @@ any_strategy = st.one_of(
 )
 
 
-def play(strategy: Strategy, acceptance: Any, cost: GivenCost, requests: Requests) -> tuple[ClosedLoop, World]:
+def play(strategy: Strategy, acceptance: Any, cost: GivenCost, requests: Requests) -> tuple[Scheduler, World]:
     world = World()
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    loop = ClosedLoop(strategy, acceptance, strategy.exit(None), requests, cost)
+    loop = Scheduler(strategy, acceptance, strategy.exit(None), ClosedLoop(requests), cost, FixedBatch())
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
+    loop.check()
     return loop, world
 
 
-def agree(law: Law, loop: ClosedLoop) -> None:
+def agree(law: Law, loop: Scheduler) -> None:
     tally = loop.tally
     steps = sum(tally.steps.values())
     assert tally.step_seconds / steps == pytest.approx(law.step_s, rel=1e-9)
@@ -145,7 +148,7 @@ def test_eight_requests_with_one_in_fallback(durations: Given, gamma: int, accep
     }[switch]
     assert loop.tally.steps[kind] >= 7
     simulated = loop.tally.seconds[kind] / loop.tally.steps[kind]
-    t = strategy.durations(cost, kind, strategy.rows(kind, 100))
+    t = strategy.durations(cost, strategy.step(kind, 100))
     late = {"wait": t.redraft, "proceed": 0.0, "undrafted": 0.0}[switch]
     start = max(0.0, t.redraft - t.prefix - t.rv_ee) if switch == "proceed" else 0.0
     expected = late + t.prefix + t.rv_ee + max(t.suffix, start + t.draft) + t.rv_fv
@@ -168,7 +171,7 @@ def test_contention_is_the_same_term_in_law_and_simulation(durations: Given, slo
 @given(given_durations)
 def test_the_two_regimes_of_the_mirror_law(durations: Given) -> None:
     """MSD-3: hidden and exposed draft; the step saves min(Delta, T_d) - T_rv and never gains more than 1 + Delta/T_target."""
-    t = MirrorSD(gamma=4).durations(GivenCost(durations, 4), Kind("reuse", 1), MirrorSD().rows(Kind("reuse", 1), 10))
+    t = MirrorSD(gamma=4).durations(GivenCost(durations, 4), MirrorSD().step(Kind("reuse", 1), 10))
     mirror = float(MirrorSD().step_seconds(t, Kind("reuse", 1)))
     target, rv = t.prefix + t.suffix, t.rv_ee + t.rv_fv
     serial = target + t.draft
