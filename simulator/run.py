@@ -192,7 +192,9 @@ def simulate(
     if scenario.contention > 1.0:
         world.share_memory(("target", "draft"), scenario.contention)
     target = world.lane("target")
-    lanes = Lanes(target, target if scenario.one_lane else world.lane("draft"), world.lane("rendezvous"))
+    draft = target if scenario.one_lane else world.lane("draft")
+    pipeline = range(1, scenario.schedule.in_flight + 1) if scenario.schedule.in_flight > 1 else ()
+    lanes = Lanes(target, draft, world.lane("rendezvous"), tuple(world.lane(f"stage {stage}") for stage in pipeline))
     scheduler = _scheduler(scenario, acceptance, log, finished)
     for _ in range(scenario.schedule.in_flight):
         world.environment.process(scheduler.run(world, lanes))

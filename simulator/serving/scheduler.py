@@ -90,6 +90,7 @@ class Scheduler:
         self._prices: dict[Step, Any] = {}
         self._bell: Event | None = None
         self._since = 0.0
+        self._leaving = False
 
     # ---- two clocks
 
@@ -185,7 +186,9 @@ class Scheduler:
         if request in queues.waiting:
             queues.waiting.remove(request)
             queues.waited_s += now - request.queued_s
-        elif not any(one.holds(request) for one in self.under_way):
+        elif any(one.holds(request) for one in self.under_way):
+            self._leaving = True
+        else:
             queues.running.remove(request)
             self.memory.keep(request, 0)
         tally.cancelled += 1
@@ -252,21 +255,41 @@ class Scheduler:
             tally.seconds[step.kind] += now - one.begin_s
             tally.request_steps += len(one.decode)
             tally.verified_rows += step.rows.tokens
-            if self._settle_step(one, now):
-                queues.running = [request for request in queues.running if not request.gone]
+            self._settle_step(one, now)
             if one.prompts:
                 self._settle_prompts(one, now)
         if self.log:
-            members = (*one.decode, *(request for request, _ in one.prompts))
-            name = "prefill" if step is None else f"{step.kind.name}+prefill" if one.prompts else step.kind.name
-            rows = (*one.rows, *(tokens for _, tokens in one.prompts))
-            self.log(Iteration(one.begin_s, now - one.begin_s, name, tuple(r.index for r in members), rows, tuple(one.tokens)))
+            self._write(one, now)
         if queues.in_flight > 1:
             self._mark(one, False)
             self.ring()
+        if self._leaving:
+            self._let_go()
 
-    def _settle_step(self, one: _Round, now: float) -> bool:
-        """Hand every decoding request its tokens; whether any has left."""
+    def _write(self, one: _Round, now: float) -> None:
+        members = (*one.decode, *(request for request, _ in one.prompts))
+        name = "prefill" if one.step is None else one.step.kind.name + ("+prefill" if one.prompts else "")
+        rows = (*one.rows, *(tokens for _, tokens in one.prompts))
+        if self.log:
+            ids = tuple(request.index for request in members)
+            self.log(Iteration(one.begin_s, now - one.begin_s, name, ids, rows, tuple(one.tokens)))
+
+    def _let_go(self) -> None:
+        """Take the memory of all who have finished or were cancelled, and are in no iteration under way."""
+        staying: list[Request] = []
+        self._leaving = False
+        for request in self.queues.running:
+            if not request.gone:
+                staying.append(request)
+            elif request.flying:
+                staying.append(request)
+                self._leaving = True
+            else:
+                self.memory.keep(request, 0)
+        self.queues.running = staying
+
+    def _settle_step(self, one: _Round, now: float) -> None:
+        """Hand every decoding request its tokens."""
         tally, progress_of = self.tally, self.strategy.settle(one.states)
         if self.log:
             one.tokens = [progress.verified for progress in progress_of]
@@ -274,13 +297,11 @@ class Scheduler:
             self._count_windows(one.states, progress_of)
         else:
             tally.committed += len(progress_of)
-        block, trims, left = self.memory.block_tokens, self._trims, False
+        block, trims = self.memory.block_tokens, self._trims
         shown_now = same = 0
         gap = 0.0
         for request, progress in zip(one.decode, progress_of, strict=True):
             if request.gone:
-                left = True
-                self.memory.keep(request, 0)
                 continue
             shown = progress.shown
             if shown:
@@ -296,7 +317,6 @@ class Scheduler:
                     shown_now += request.output_tokens - request.tokens
                     request.tokens = request.output_tokens
                     self._finish(request, now)
-                    left = True
                     continue
                 request.tokens = tokens
                 shown_now += shown
@@ -305,7 +325,6 @@ class Scheduler:
         if same:
             tally.tbt.add(gap, same)
         tally.shown += shown_now
-        return left
 
     def _count_windows(self, states: list[State], progress_of: list[Progress]) -> None:
         tally = self.tally
@@ -323,7 +342,7 @@ class Scheduler:
 
     def _settle_prompts(self, one: _Round, now: float) -> None:
         """Prompts have gone on; those that are complete show one token and decode from now on."""
-        tally, left = self.tally, False
+        tally = self.tally
         for request, tokens in one.prompts:
             ends = tokens == request.left
             tally.prompt_rows += tokens
@@ -331,14 +350,8 @@ class Scheduler:
                 tally.recomputed_rows += tokens
             one.tokens.append(int(ends))
             request.cached += tokens
-            if request.gone:
-                left = True
-                self.memory.keep(request, 0)
-            elif ends:
+            if ends and not request.gone:
                 self._open(request, one.step is None, now)
-                left = left or request.gone
-        if left:
-            self.queues.running = [request for request in self.queues.running if not request.gone]
 
     def _open(self, request: Request, drafted: bool, now: float) -> None:
         """The pass that ends a prefill shows a token: the first one, or the next one after a preemption."""
@@ -361,7 +374,7 @@ class Scheduler:
     def _finish(self, request: Request, now: float) -> None:
         tally = self.tally
         request.finished_s, request.gone = now, True
-        self.memory.keep(request, 0)
+        self._leaving = True
         tally.finished += 1
         tally.tokens += request.tokens
         tally.preemptions += request.preemptions

@@ -40,6 +40,8 @@ class Lanes(NamedTuple):
     draft: Lane
     rendezvous: Lane
     """Early exit and verification between the two: sampling and transfer."""
+    stages: tuple[Lane, ...] = ()
+    """The stages of a pipeline, in the order in which a step passes them; empty without one."""
 
 
 class Kind(NamedTuple):
@@ -81,7 +83,7 @@ class State:
     """Tokens in the KV cache."""
     ready: bool = True
     """A window waits for verification."""
-    proposed: int | None = None
+    proposed: int | None = 0
     """Length of the window verified in the step now composed; None: not in this step."""
     pending: int = UNLIMITED
     """Longest window that is at hand: as many tokens as the draft has written for it."""
