@@ -8,7 +8,7 @@ step's time from the law; *simulation* books lanes on the event engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -393,7 +393,20 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "tokens": outcome.tokens,
         "fallback_per_step": outcome.fallback_per_step,
         "choices": dict(outcome.choices),
+        "serving": serving_data(outcome.serving),
     }
+
+
+def serving_data(serving: Serving) -> dict[str, Any]:
+    """Requests and batches as plain data, times in milliseconds."""
+    times = {f"{name}_ms": _spread(getattr(serving, name)) for name in ("wait", "ttft", "tbt", "tpot", "e2e")}
+    rest = {one.name: getattr(serving, one.name) for one in fields(serving) if f"{one.name}_ms" not in times}
+    return times | rest
+
+
+def _spread(sketch: Sketch) -> dict[str, float]:
+    quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in (50, 90, 99)}
+    return {"mean": sketch.mean * 1e3, **quantiles, "most": max(sketch.most, 0.0) * 1e3}
 
 
 def law_details(loaded: Loaded) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from simulator.report import batches
 from simulator.report.facts import choices, columns, conditions, fallback, gaps, headline, number, percent, share
 from simulator.run import Result
 
@@ -32,6 +33,13 @@ def print_result(result: Result, console: Console) -> None:
     for gap in gaps(result):
         item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
     console.print(_lanes(result), width=width)
+    if result.scenario.requests.concurrency > 1:
+        spread = new_table(*batches.HEAD)
+        for row in batches.times(result.simulated.serving):
+            spread.add_row(*row)
+        console.print(spread, width=width)
+        for sentence in batches.sentences(result):
+            item(console, sentence, width)
     extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
     extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]
     for note in (*extra, *(f"Note: {note}" for note in result.notes)):

@@ -198,7 +198,9 @@ def _why_second(result: Result) -> str:
         reasons.append("tokens past the end of an output are verified but not delivered")
         if hasattr(scenario.schedule, "fallback"):
             reasons.append("the first window of a request is drafted outside the steps")
-    if scenario.requests.concurrency > 1:
+    if any(kind.prompts for kind in result.simulated.kinds):
+        reasons.insert(0, "prompts of other requests travel in the steps, and the batch empties at the end")
+    elif scenario.requests.concurrency > 1:
         reasons.insert(0, "prefills of other requests hold up the batch, which empties at the end")
     if scenario.schedule.relation(scenario.contention, scenario.one_lane) != "exact":
         reasons.append(result.law.relation)
