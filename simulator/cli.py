@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator import __version__
-from simulator.cli_options import catalogue_option, faults_as_lines
+from simulator.cli_batch import batches
+from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
 from simulator.cli_trace import trace
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What every command over a scenario takes."""
     command = catalogue_option(command)
     command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
-    command = click.option("--seed", type=click.IntRange(min=0), help="Replaces the scenario's seed.")(command)
-    text = "Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000."
-    command = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)(command)
+    command = overrides_option(seed_option(command))
     return click.argument("scenario")(command)
 
 
@@ -40,6 +39,7 @@ def main() -> None:
 
 
 main.add_command(trace)
+main.add_command(batches)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

@@ -34,9 +34,10 @@ FLOORS = [
     {"scenario"},
     {"run"},
     {"sweep_window", "overview"},
+    {"sweep_batch"},
     {"report"},
     {"cli_options"},
-    {"cli_trace"},
+    {"cli_trace", "cli_batch"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}

@@ -29,9 +29,9 @@ def sentences(result: Result) -> Iterator[str]:
     simulated, one = result.simulated, result.simulated.serving
     rate = number(one.requests / simulated.end_s, 3)
     yield (
-        f"Batch: {number(one.mean_batch, 3)} requests decode in a step on average; {number(one.mean_in_system, 3)} are in the "
-        f"system = {rate} per second x {number(one.e2e.mean, 3)} s (Little's law, checked), {number(one.mean_waiting, 3)} of them "
-        "waiting"
+        f"Batch: {number(one.mean_batch, 3)} requests decode in a step on average; {number(one.mean_in_system, 3)} are in "
+        f"the system = {rate} per second x {number(one.e2e.mean, 3)} s (Little's law, checked), "
+        f"{number(one.mean_waiting, 3)} of them waiting"
     )
     room = f"room for {one.kv_tokens:,}, at most {share(one.most_kv_tokens / one.kv_tokens)} in use" if one.kv_tokens else ""
     yield (
@@ -41,6 +41,7 @@ def sentences(result: Result) -> Iterator[str]:
     )
     if one.drafted:
         yield (
-            f"In vain: {share(one.wasted_drafts / one.drafted)} of {one.drafted:,} judged draft tokens were rejected, and "
-            f"{share(one.wasted_rows / one.verified_rows)} of {one.verified_rows:,} rows that the target verified brought no token"
+            f"In vain: {share(one.wasted_drafts / one.drafted)} of {one.drafted:,} judged draft tokens were rejected, "
+            f"and {share(one.wasted_rows / one.verified_rows)} of {one.verified_rows:,} rows that the target verified "
+            "brought no token"
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import IO
 
 from simulator.schema import BadInput, Fault
 from simulator.serving.requests import Request
@@ -42,6 +43,21 @@ def request_log(path: Path | None) -> Iterator[Callable[[Request], object] | Non
 
 @contextmanager
 def _table(path: Path | None, columns: Sequence[str]) -> Iterator[Callable[[Sequence[object]], object] | None]:
+    with whole_file(path) as file:
+        if file is None:
+            yield None
+            return
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(columns)
+        yield table.writerow
+
+
+@contextmanager
+def whole_file(path: Path | None) -> Iterator[IO[str] | None]:
+    """A text file that takes its name only when everything is written; None without a path.
+
+    Raises :class:`BadInput` before anything else is done where no such file can be made.
+    """
     if path is None:
         yield None
         return
@@ -50,13 +66,12 @@ def _table(path: Path | None, columns: Sequence[str]) -> Iterator[Callable[[Sequ
         reason = "is a folder" if path.is_dir() else f"cannot be made: {path.parent} is no folder that can be written to"
         raise BadInput([Fault((str(path), 0, 0), "", f"{reason}; expected the name of a file")])
     with NamedTemporaryFile("w", newline="", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        new = Path(file.name)
         try:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(columns)
-            yield table.writerow
+            yield file
             file.flush()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
+            new.chmod(0o644)
+            new.replace(path)
         except BaseException:
-            os.unlink(file.name)
+            new.unlink()
             raise
