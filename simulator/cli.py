@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator import __version__
-from simulator.cli_options import catalogue_option, faults_as_lines
+from simulator.cli_batch import batches
+from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
 from simulator.cli_trace import trace
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What every command over a scenario takes."""
     command = catalogue_option(command)
     command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
-    command = click.option("--seed", type=click.IntRange(min=0), help="Replaces the scenario's seed.")(command)
-    text = "Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000."
-    command = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)(command)
+    command = overrides_option(seed_option(command))
     return click.argument("scenario")(command)
 
 
@@ -40,6 +39,7 @@ def main() -> None:
 
 
 main.add_command(trace)
+main.add_command(batches)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:
@@ -89,8 +89,17 @@ def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
 @main.command()
 @scenario_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: reports/SCENARIO].")
+@click.option("--iteration-log", type=click.Path(path_type=Path), help="CSV file: every iteration of the simulated batch.")
+@click.option("--request-log", type=click.Path(path_type=Path), help="CSV file: every request and its times.")
 def run(
-    scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...], out: Path | None
+    scenario: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    as_json: bool,
+    own: tuple[Path, ...],
+    out: Path | None,
+    iteration_log: Path | None,
+    request_log: Path | None,
 ) -> None:
     """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
 
@@ -98,6 +107,7 @@ def run(
     """
     from rich.console import Console
 
+    from simulator.report import logs
     from simulator.report.console import print_result
     from simulator.run import run as run_scenario
     from simulator.run import summary
@@ -111,7 +121,8 @@ def run(
 
             free(folder)
         status.update("simulating")
-        result = run_scenario(loaded, _command("run", scenario, overrides, seed))
+        with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
+            result = run_scenario(loaded, _command("run", scenario, overrides, seed), log, finished)
         if folder:
             from simulator.report.write import write
             from simulator.sweep_window import window_sweep

@@ -25,6 +25,17 @@ def faults_as_lines() -> Iterator[None]:
         sys.exit(error.exit_code)
 
 
+def overrides_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--set KEY=VALUE``, repeatable."""
+    text = "Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000."
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)(command)
+
+
+def seed_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--seed N``."""
+    return click.option("--seed", type=click.IntRange(min=0), help="Replaces the scenario's seed.")(command)
+
+
 def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--catalogue DIR``, repeatable."""
     folder = click.Path(exists=True, file_okay=False, path_type=Path)

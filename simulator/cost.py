@@ -19,20 +19,20 @@ from simulator.model import WEIGHT_BYTES, ModelSpec, WeightFormat
 from simulator.schema import BadInput, Fault, Frozen
 
 ACTIVATION_BYTES = 2.0
+REMEMBERED = 1 << 16
+"""Passes whose times are kept for the next time they are asked for; then forgotten, so that memory stays bounded."""
 Role = Literal["target", "draft"]
 Purpose = Literal["window", "redraft"]
 Depth = int | float
 """A place in a model: an integer is a layer number, a float in [0, 1] a share of the depth."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """What a pass works on; additive, so that ragged batches, trees and mixed passes are sums.
 
     ``tokens``: rows of every matrix product; ``logit_rows``: rows that reach the LM head;
     ``sequences``: attention calls; ``kv_tokens``: cached tokens that attention reads; ``attention_pairs``:
-    query-key pairs. ``redraft_kv_tokens``: cached tokens of the requests whose window is written anew; the
-    pass itself does not see them.
+    query-key pairs.
     """
 
     tokens: int = 0
@@ -40,27 +40,29 @@ class Rows:
     sequences: int = 0
     kv_tokens: int = 0
     attention_pairs: int = 0
-    redraft_kv_tokens: int = 0
 
-    def __add__(self, other: Rows) -> Rows:
+    def __add__(self, other: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
         return Rows(
             self.tokens + other.tokens,
             self.logit_rows + other.logit_rows,
             self.sequences + other.sequences,
             self.kv_tokens + other.kv_tokens,
             self.attention_pairs + other.attention_pairs,
-            self.redraft_kv_tokens + other.redraft_kv_tokens,
         )
 
     @staticmethod
-    def decode(tokens: int, context: int) -> Rows:
-        """``tokens`` new tokens of one sequence, all with logits, behind ``context`` cached ones."""
-        return Rows(tokens, tokens, 1, context + tokens, tokens * context + tokens * (tokens + 1) // 2)
+    def decode(tokens: int, context: int, sequences: int = 1) -> Rows:
+        """``tokens`` new tokens for each of ``sequences``, all with logits, behind ``context`` cached ones in total."""
+        rows = tokens * sequences
+        return Rows(rows, rows, sequences, context + rows, tokens * context + sequences * (tokens * (tokens + 1) // 2))
 
     @staticmethod
-    def prefill(tokens: int) -> Rows:
-        """A whole prompt of one sequence; only its last token needs logits."""
-        return Rows(tokens, 1, 1, tokens, tokens * (tokens + 1) // 2)
+    def prefill(tokens: int, context: int = 0, ends: bool = True) -> Rows:
+        """A prompt of one sequence, or a chunk of it behind ``context`` cached tokens; only its end needs logits."""
+        return Rows(tokens, int(ends), 1, context + tokens, tokens * context + tokens * (tokens + 1) // 2)
+
+
+NO_ROWS = Rows()
 
 
 class Phase(NamedTuple):
@@ -135,10 +137,9 @@ class Placement(Frozen):
             )
         return self
 
-    @property
-    def weight_gb(self) -> float:
-        """Weights on one device, in 1e9 bytes."""
-        return self.model.weights * WEIGHT_BYTES[self.weights] / self.tensor_parallel / 1e9
+    def weights_gb(self, extra: int = 0) -> float:
+        """Weights on one device, with ``extra`` ones of a method, in 1e9 bytes."""
+        return (self.model.weights + extra) * WEIGHT_BYTES[self.weights] / self.tensor_parallel / 1e9
 
     def kv_gb(self, tokens: int) -> float:
         """KV cache of ``tokens`` on one device, in 1e9 bytes."""
@@ -159,15 +160,27 @@ class LayerTime(NamedTuple):
     small: float
 
 
+def attention_time(place: Placement, rows: Rows) -> float:
+    """Device time of attention in one layer, on one of the tensor-parallel ranks."""
+    kv_bytes = rows.kv_tokens * place.model.kv_bytes_per_layer() * place.engine.kv_traffic_ratio.value / place.tensor_parallel
+    flops = 4.0 * rows.attention_pairs * place.model.query_width / place.tensor_parallel
+    return place.device.seconds(place.device.attention, kv_bytes, flops, rows.tokens)
+
+
 def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
     """Device time of one layer for ``rows`` on one of the tensor-parallel ranks."""
+    return layer_products(place, rows.tokens, experts)._replace(attention=attention_time(place, rows))
+
+
+def layer_products(place: Placement, n: int, experts: bool) -> LayerTime:
+    """The part of a layer that depends on its ``n`` rows alone: all but attention, which is left at zero."""
     model, device, ranks = place.model, place.device, place.tensor_parallel
 
     def product(weights: float, width: float, tokens: float) -> float:
         size = weights * WEIGHT_BYTES[place.weights] + tokens * width * ACTIVATION_BYTES
         return device.seconds(device.matmul_for(place.weights), size / ranks, 2.0 * tokens * weights / ranks, tokens)
 
-    n, hidden, ff = rows.tokens, model.hidden_size, model.intermediate_size
+    hidden, ff = model.hidden_size, model.intermediate_size
     mlp_width = hidden + ff * (2 if model.mlp == "gated" else 1)
     if experts and model.experts:
         touched, each = model.experts.touched(n), model.expert_weights
@@ -177,13 +190,11 @@ def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
             mlp += product(model.experts.shared * each, hidden + 3 * model.experts.intermediate_size, n)
     else:
         mlp = product(model.up_weights, mlp_width, n) + product(model.down_weights, ff + hidden, n)
-    kv_bytes = rows.kv_tokens * model.kv_bytes_per_layer() * place.engine.kv_traffic_ratio.value / ranks
-    attention = device.seconds(device.attention, kv_bytes, 4.0 * rows.attention_pairs * model.query_width / ranks, n)
     small_bytes = n * ACTIVATION_BYTES * (8 * hidden + (3 * ff + 2 * (model.query_width + 2 * model.kv_width)) / ranks)
     small = device.seconds(device.small_operations, small_bytes, 0.0, n) * place.engine.small_operations_ratio.value
     return LayerTime(
         qkv=product(model.qkv_weights, hidden + model.query_width + 2 * model.kv_width, n),
-        attention=attention,
+        attention=0.0,
         output=product(model.output_weights, model.query_width + hidden, n),
         mlp=mlp,
         small=small,
@@ -215,28 +226,66 @@ def all_reduce_time(place: Placement, tokens: int) -> float:
     return float(form.seconds(size, place.tensor_parallel))
 
 
-def pass_phase(place: Placement, role: str, rows: Rows, first: int, last: int) -> Phase:
-    """Layers ``first`` to ``last`` of one pass; the LM head belongs to the last layer, no layers cost nothing."""
-    if first >= last:
-        return Phase(0.0, {})
-    model, layers = place.model, last - first
-    dense_layers = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
-    device = dense_layers * sum(layer_time(place, rows, experts=False)) if dense_layers else 0.0
-    if layers > dense_layers:
-        device += (layers - dense_layers) * sum(layer_time(place, rows, experts=True))
-    ends = last == model.num_hidden_layers
-    if ends:
-        device += head_time(place, rows.logit_rows)
-    collective = all_reduce_time(place, rows.tokens)
-    if place.collectives.per == "layer":
-        carried = collective * place.collectives.count * layers
-    else:
-        carried = collective * place.collectives.count if ends else 0.0
-    host = place.engine.host_us_per_layer.value * 1e-6 * layers
-    if first == 0:
-        host += place.engine.host_us_per_pass.value * 1e-6
-    wall = place.engine.wall_seconds(host, device + carried)
-    return Phase(wall, {f"{role} compute": device, f"{role} collectives": carried, f"{role} host": host})
+class PassTimes:
+    """Passes of one model where it is placed; the parts that depend on few numbers are worked out once.
+
+    Only attention depends on the cached tokens, which differ from step to step. Nothing here rounds: a
+    remembered part is the part.
+    """
+
+    def __init__(self, place: Placement, role: str) -> None:
+        self.place, self.role = place, role
+        self._products: dict[tuple[int, bool], LayerTime] = {}
+        self._heads: dict[int, float] = {}
+        self._collectives: dict[int, float] = {}
+        self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
+
+    def layer(self, rows: Rows, attention: float, experts: bool) -> float:
+        """Device time of one layer."""
+        key = rows.tokens, experts
+        found = self._products.get(key)
+        if found is None:
+            found = self._products[key] = layer_products(self.place, *key)
+        return found.qkv + attention + found.output + found.mlp + found.small
+
+    def head(self, logit_rows: int) -> float:
+        """Device time of the LM head and of sampling."""
+        found = self._heads.get(logit_rows)
+        if found is None:
+            found = self._heads[logit_rows] = head_time(self.place, logit_rows)
+        return found
+
+    def collective(self, tokens: int) -> float:
+        """Time of one all-reduce."""
+        found = self._collectives.get(tokens)
+        if found is None:
+            found = self._collectives[tokens] = all_reduce_time(self.place, tokens)
+        return found
+
+    def phase(self, rows: Rows, first: int, last: int) -> Phase:
+        """Layers ``first`` to ``last`` of one pass; the LM head belongs to the last layer, no layers cost nothing."""
+        if first >= last:
+            return Phase(0.0, {})
+        place = self.place
+        model, layers = place.model, last - first
+        dense_layers = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
+        attention = attention_time(place, rows)
+        device = dense_layers * self.layer(rows, attention, experts=False) if dense_layers else 0.0
+        if layers > dense_layers:
+            device += (layers - dense_layers) * self.layer(rows, attention, experts=True)
+        ends = last == model.num_hidden_layers
+        if ends:
+            device += self.head(rows.logit_rows)
+        collective = self.collective(rows.tokens)
+        if place.collectives.per == "layer":
+            carried = collective * place.collectives.count * layers
+        else:
+            carried = collective * place.collectives.count if ends else 0.0
+        host = place.engine.host_us_per_layer.value * 1e-6 * layers
+        if first == 0:
+            host += place.engine.host_us_per_pass.value * 1e-6
+        wall = place.engine.wall_seconds(host, device + carried)
+        return Phase(wall, dict(zip(self._busy, (device, carried, host), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -248,6 +297,7 @@ class HardwareCost:
     channel: Link | None = None
     contention: float = 1.0
     _known: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
+    _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """One pass of the target through the layers from ``start`` to ``stop``."""
@@ -282,7 +332,11 @@ class HardwareCost:
         key = (role, rows, first, last)
         phase = self._known.get(key)
         if phase is None:
-            phase = self._known[key] = pass_phase(place, role, rows, first, last)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            if role not in self._times:
+                self._times[role] = PassTimes(place, role)
+            phase = self._known[key] = self._times[role].phase(rows, first, last)
         return phase
 
 

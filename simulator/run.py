@@ -7,8 +7,8 @@ step's time from the law; *simulation* books lanes on the event engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,53 @@ from simulator.cost import Phase
 from simulator.fallback import FallbackRate, fallback_rates
 from simulator.scenario import AcceptanceSpec, Loaded, Scenario, resolved
 from simulator.schema import provenance
-from simulator.serving.closed_loop import ClosedLoop, Tally
+from simulator.serving.metrics import Sketch
+from simulator.serving.requests import ClosedLoop, Request
+from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf
 from simulator.world import Span, World
+
+SPANS = 50_000
+"""Spans of each lane that a run keeps for its report."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Requests and batches of a run."""
+
+    requests: int
+    ttft: Sketch
+    tbt: Sketch
+    tpot: Sketch
+    e2e: Sketch
+    wait: Sketch
+    """From arrival to first admission."""
+    mean_batch: float
+    """Requests that decode in a step, mean over steps."""
+    mean_in_system: float
+    """Requests in the system, mean over time: arrival rate times mean E2E (Little's law, checked)."""
+    mean_waiting: float
+    """Requests that wait to be admitted, mean over time."""
+    mean_kv_tokens: float
+    """Room that requests hold in the KV cache, mean over time."""
+    most_kv_tokens: int
+    kv_tokens: int | None
+    """Room that there is; None without a limit."""
+    preemptions: int
+    prompt_rows: int
+    """Tokens that went through a prefill."""
+    recomputed_rows: int
+    """Those of them that were in the cache once before."""
+    verified_rows: int
+    """Rows that the target computed in steps."""
+    wasted_rows: int
+    """Those of them that brought no token that anybody saw."""
+    drafted: int
+    """Draft tokens that were judged."""
+    wasted_drafts: int
+    """Those of them that were rejected."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +89,10 @@ class Outcome:
     windows: int
     choices: Mapping[str, int]
     """What the strategy decided about its next step, counted; empty where it has no choice."""
+    serving: Serving
+    """The batch, its memory and the times of its requests."""
+    busy_s: Mapping[str, float]
+    """Busy time of each lane; empty for a replay."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -77,6 +123,7 @@ class Result:
     """Autoregressive decoding of the same requests on the same target, simulated."""
     phases: Mapping[Kind, Mapping[str, Phase]]
     spans: list[Span]
+    """The first of each lane, at most ``SPANS``."""
     fallback: Sequence[FallbackRate]
     """By exit depth and width on the trace; empty without a trace or an early exit."""
     notes: tuple[str, ...]
@@ -89,21 +136,24 @@ class Result:
     @property
     def busy(self) -> dict[str, float]:
         """Busy share of each lane over the whole run."""
-        seconds: dict[str, float] = dict.fromkeys((span.lane for span in self.spans), 0.0)
-        for span in self.spans:
-            seconds[span.lane] += span.end_s - span.start_s
-        return {lane: seconds[lane] / self.simulated.end_s for lane in sorted(seconds)}
+        return {lane: seconds / self.simulated.end_s for lane, seconds in sorted(self.simulated.busy_s.items()) if seconds}
 
     def provenance(self) -> list[dict[str, object]]:
         """Every number with a source that went in."""
         return list(provenance(self.scenario))
 
 
-def run(loaded: Loaded, command: str = "") -> Result:
-    """Law, replay and simulation of a scenario."""
+def run(
+    loaded: Loaded,
+    command: str = "",
+    log: Callable[[Iteration], object] | None = None,
+    finished: Callable[[Request], object] | None = None,
+) -> Result:
+    """Law, replay and simulation of a scenario; the simulation hands ``log`` each iteration, ``finished`` each request."""
+    loaded = tuned(loaded)
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
-    simulated, spans = simulate(scenario, acceptance)
+    simulated, spans = simulate(scenario, acceptance, SPANS, log, finished)
     replayed = replay(scenario, acceptance)
     marginal = law(scenario, acceptance)
     return Result(
@@ -113,7 +163,7 @@ def run(loaded: Loaded, command: str = "") -> Result:
         law_replayed=law_from(scenario, simulated),
         replay=replayed,
         simulated=simulated,
-        odds=acceptance.odds(scenario.schedule.window, scenario.exit),
+        odds=acceptance.odds(scenario.schedule.window_for(scenario.requests.concurrency), scenario.exit),
         baseline=simulated_baseline(scenario),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
@@ -122,24 +172,42 @@ def run(loaded: Loaded, command: str = "") -> Result:
     )
 
 
-def simulate(scenario: Scenario, acceptance: Acceptance) -> tuple[Outcome, list[Span]]:
-    """Book every step on the event engine."""
-    world = World()
+def tuned(loaded: Loaded) -> Loaded:
+    """With a strategy that has worked out what depends on cost and acceptance (the windows of most goodput)."""
+    scenario, acceptance = loaded.scenario, loaded.acceptance()
+    schedule, most = scenario.schedule, scenario.requests.concurrency
+    found = schedule.tuned(scenario.cost, lambda gamma: acceptance.odds(gamma, scenario.exit), most, scenario.mean_context)
+    return loaded if found is schedule else loaded.replace(strategy=found)
+
+
+def simulate(
+    scenario: Scenario,
+    acceptance: Acceptance,
+    spans: int = 0,
+    log: Callable[[Iteration], object] | None = None,
+    finished: Callable[[Request], object] | None = None,
+) -> tuple[Outcome, list[Span]]:
+    """Book every step on the event engine; of each lane, so many spans are kept."""
+    world = World(spans)
     if scenario.contention > 1.0:
         world.share_memory(("target", "draft"), scenario.contention)
     target = world.lane("target")
-    lanes = Lanes(target, target if scenario.one_lane else world.lane("draft"), world.lane("rendezvous"))
-    loop = _loop(scenario, acceptance)
-    world.environment.process(loop.run(world, lanes))
+    draft = target if scenario.one_lane else world.lane("draft")
+    pipeline = range(1, scenario.schedule.in_flight + 1) if scenario.schedule.in_flight > 1 else ()
+    lanes = Lanes(target, draft, world.lane("rendezvous"), tuple(world.lane(f"stage {stage}") for stage in pipeline))
+    scheduler = _scheduler(scenario, acceptance, log, finished)
+    for _ in range(scenario.schedule.in_flight):
+        world.environment.process(scheduler.run(world, lanes))
     world.environment.run()
-    return _outcome(scenario, loop.tally, world.now), world.spans
+    busy = {lane.name: lane.busy_s for lane in world.lanes.values()}
+    return _outcome(scenario, scheduler, world.now, busy), world.spans
 
 
 def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     """Walk the acceptance and add up what the law says of each step."""
-    loop = _loop(scenario, acceptance)
-    end = loop.replay()
-    return _outcome(scenario, loop.tally, end)
+    scheduler = _scheduler(scenario, acceptance)
+    end = scheduler.replay()
+    return _outcome(scenario, scheduler, end, {})
 
 
 def law(scenario: Scenario, acceptance: Acceptance) -> Law:
@@ -148,13 +216,18 @@ def law(scenario: Scenario, acceptance: Acceptance) -> Law:
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
-    """The closed form with the acceptance and step kinds of a run: shows what is left to explain."""
+    """The closed form with the acceptance and step kinds of a run: shows what is left to explain.
+
+    Steps that carried prompts are left out; no law speaks of them.
+    """
     kept = np.zeros(scenario.schedule.window + 1)
+    pure = {kind: count for kind, count in outcome.kinds.items() if not kind.prompts}
     for accepted, count in outcome.accepted.items():
         kept[accepted] += count
     total = kept.sum()
     odds = Odds(kept / total if total else np.ones(1), np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
-    return _law(scenario, lambda gamma: odds, {kind: count / outcome.steps for kind, count in outcome.kinds.items()})
+    steps = sum(pure.values())
+    return _law(scenario, lambda gamma: odds, {kind: count / steps for kind, count in pure.items()})
 
 
 def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None) -> Law:
@@ -174,34 +247,70 @@ def baseline(scenario: Scenario) -> Law:
     return Autoregressive().law(scenario.cost, lambda gamma: unit, scenario.requests.concurrency, scenario.mean_context)
 
 
-def _loop(scenario: Scenario, acceptance: Acceptance) -> ClosedLoop:
-    return ClosedLoop(scenario.schedule, acceptance, scenario.exit, scenario.requests, scenario.cost)
+def _scheduler(
+    scenario: Scenario,
+    acceptance: Acceptance,
+    log: Callable[[Iteration], object] | None = None,
+    finished: Callable[[Request], object] | None = None,
+) -> Scheduler:
+    source = ClosedLoop(scenario.requests, scenario.seed)
+    policy, memory = scenario.serving.policy, scenario.memory()
+    return Scheduler(
+        scenario.schedule, acceptance, scenario.exit, source, scenario.cost, policy, memory, log=log, finished=finished
+    )
 
 
-def _outcome(scenario: Scenario, tally: Tally, end: float) -> Outcome:
+def _outcome(scenario: Scenario, scheduler: Scheduler, end: float, busy: Mapping[str, float]) -> Outcome:
+    scheduler.check()
+    tally = scheduler.tally
     steps = sum(tally.steps.values())
-    done = tally.finished
     return Outcome(
         step_s=tally.step_seconds / steps,
         tokens_per_step=tally.committed / tally.request_steps,
-        tpot_s=float(np.mean([(r.finished_s - r.first_token_s) / (r.tokens - 1) for r in done])),
-        ttft_s=float(np.mean([r.first_token_s - r.admitted_s for r in done])),
+        tpot_s=tally.tpot.mean,
+        ttft_s=tally.ttft.mean,
         end_s=end,
         steps=steps,
-        tokens=sum(r.tokens for r in done),
+        tokens=tally.tokens,
         kinds=dict(tally.steps),
         accepted=dict(sorted(tally.accepted.items())),
-        missed=tally.windows_missed[scenario.schedule.window],
-        windows=tally.judged[scenario.schedule.window],
+        missed=sum(tally.windows_missed.values()),
+        windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
+        serving=_serving(scenario, scheduler, end),
+        busy_s=busy,
+    )
+
+
+def _serving(scenario: Scenario, scheduler: Scheduler, end: float) -> Serving:
+    tally, memory = scheduler.tally, scheduler.memory
+    return Serving(
+        requests=tally.finished,
+        ttft=tally.ttft,
+        tbt=tally.tbt,
+        tpot=tally.tpot,
+        e2e=tally.e2e,
+        wait=tally.wait,
+        mean_batch=tally.request_steps / sum(tally.steps.values()),
+        mean_in_system=tally.area_s / end,
+        mean_waiting=scheduler.queues.waited_s / end,
+        mean_kv_tokens=tally.block_area_s / end * memory.block_tokens,
+        most_kv_tokens=memory.most_used * memory.block_tokens,
+        kv_tokens=scenario.kv_tokens,
+        preemptions=tally.preemptions,
+        prompt_rows=tally.prompt_rows,
+        recomputed_rows=tally.recomputed_rows,
+        verified_rows=tally.verified_rows,
+        wasted_rows=tally.verified_rows - tally.shown,
+        drafted=tally.drafted,
+        wasted_drafts=tally.drafted - tally.kept,
     )
 
 
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
     """Where the time of each kind of step goes, at the mean context, most frequent kind first."""
     for kind in sorted(kinds, key=lambda kind: -kinds[kind]):
-        rows = scenario.schedule.rows(kind, scenario.mean_context)
-        yield kind, scenario.schedule.phases(scenario.cost, kind, rows)
+        yield kind, scenario.schedule.phases(scenario.cost, scenario.schedule.step(kind, scenario.mean_context))
 
 
 def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
@@ -284,7 +393,20 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "tokens": outcome.tokens,
         "fallback_per_step": outcome.fallback_per_step,
         "choices": dict(outcome.choices),
+        "serving": serving_data(outcome.serving),
     }
+
+
+def serving_data(serving: Serving) -> dict[str, Any]:
+    """Requests and batches as plain data, times in milliseconds."""
+    times = {f"{name}_ms": _spread(getattr(serving, name)) for name in ("wait", "ttft", "tbt", "tpot", "e2e")}
+    rest = {one.name: getattr(serving, one.name) for one in fields(serving) if f"{one.name}_ms" not in times}
+    return times | rest
+
+
+def _spread(sketch: Sketch) -> dict[str, float]:
+    quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in (50, 90, 99)}
+    return {"mean": sketch.mean * 1e3, **quantiles, "most": max(sketch.most, 0.0) * 1e3}
 
 
 def law_details(loaded: Loaded) -> dict[str, Any]:
@@ -293,12 +415,12 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     found, strategy = law(scenario, loaded.acceptance()), scenario.schedule
     kinds = []
     for kind, share in sorted(found.kinds.items(), key=lambda item: -item[1]):
-        rows = strategy.rows(kind, scenario.mean_context)
-        durations = strategy.durations(scenario.cost, kind, rows)
+        step = strategy.step(kind, scenario.mean_context)
+        durations = strategy.durations(scenario.cost, step)
         named = {f"{name}_ms": seconds * 1e3 for name, seconds in durations._asdict().items() if name != "contention"}
-        step = float(strategy.step_seconds(durations, kind)) * 1e3
-        derived = dict(strategy.derived(scenario.cost, kind, rows))
-        kinds.append({**kind._asdict(), "share": share, "step_ms": step, "durations": named, "derived": derived})
+        whole = float(strategy.step_seconds(durations, kind)) * 1e3
+        derived = dict(strategy.derived(scenario.cost, step))
+        kinds.append({**kind._asdict(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
     autoregressive = baseline(scenario)
     return {
         "scenario": scenario.name,

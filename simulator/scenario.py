@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,9 @@ from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, Given, GivenCost, HardwareCost, Placement
 from simulator.hardware import Link
 from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Sourced, did_you_mean, validate
-from simulator.serving.closed_loop import Requests
+from simulator.serving.memory import Blocks
+from simulator.serving.policies import FixedBatch, Serving
+from simulator.serving.requests import Requests
 from simulator.strategies import Strategy, strategies
 from simulator.traces import Trace
 from simulator.traces import read as read_trace
@@ -82,6 +84,36 @@ class SharedMemory(Frozen):
         return self
 
 
+class Held(NamedTuple):
+    """A role on its devices and the size of its weights on each, in 1e9 bytes."""
+
+    role: str
+    place: Placement
+    weights_gb: float
+
+
+class DeviceGroup(NamedTuple):
+    """Roles in one memory, of which ``utilisation`` may be used."""
+
+    roles: tuple[Held, ...]
+    utilisation: float
+
+    @property
+    def limit_gb(self) -> float:
+        """What weights and caches may take."""
+        return self.utilisation * min(place.device.memory_gb.value for _, place, _ in self.roles)
+
+    def needed_gb(self, tokens: int) -> float:
+        """Weights and the caches of ``tokens``."""
+        return sum(weights + place.kv_gb(tokens) for _, place, weights in self.roles)
+
+    @property
+    def room_tokens(self) -> int:
+        """Tokens whose caches fit beside the weights; 0 if those do not fit."""
+        left = self.limit_gb - sum(weights for _, _, weights in self.roles)
+        return max(0, int(left / sum(place.kv_gb(1) for _, place, _ in self.roles)))
+
+
 class Scenario(Frozen):
     """Everything that a run needs to know."""
 
@@ -95,6 +127,7 @@ class Scenario(Frozen):
     durations: Given | None = None
     acceptance: AcceptanceSpec
     requests: Requests = Requests()
+    serving: Serving = Serving()
     seed: int = Field(default=0, ge=0)
 
     @property
@@ -139,10 +172,38 @@ class Scenario(Frozen):
         """A copy that has computed nothing yet; ``model_copy`` would keep the cost and schedule of the old fields."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | updates)
 
+    @cached_property
+    def lengths(self) -> tuple[float, float, int]:
+        """Mean prompt tokens, mean output tokens, and both together of the longest request."""
+        return self.requests.totals(self.seed)
+
     @property
     def mean_context(self) -> int:
         """Cached tokens halfway through the output, at which the law takes its durations."""
-        return self.requests.prompt_tokens + self.requests.output_tokens // 2
+        prompt, output, _ = self.lengths
+        return int(prompt + output // 2)
+
+    def memory(self) -> Blocks:
+        """An empty KV cache of the size that the hardware leaves."""
+        block, room = self.serving.memory.block_tokens, self.kv_tokens
+        return Blocks(block, None if room is None else room // block)
+
+    @cached_property
+    def kv_tokens(self) -> int | None:
+        """Tokens that the KV caches of all requests together can hold; None without a limit."""
+        stated = self.serving.memory.kv_tokens
+        return stated if stated is not None else min((group.room_tokens for group in self.device_groups), default=None)
+
+    @property
+    def device_groups(self) -> list[DeviceGroup]:
+        """Target and draft with what each needs, together where they share a memory."""
+        held: dict[tuple[str, str], list[Held]] = {}
+        for role, place in (("target", self.target), ("draft", self.draft)):
+            if place is not None and (role == "target" or self.strategy.window):
+                extra = self.strategy.extra_weights(place.model) if role == "target" else 0
+                key = (place.machine or role, "" if self.shared_memory else place.device.name)
+                held.setdefault(key, []).append(Held(role, place, place.weights_gb(extra)))
+        return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in held.values()]
 
 
 @dataclass(frozen=True)
@@ -278,26 +339,32 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
 
 
 def _check_memory(scenario: Scenario, document: Document) -> None:
-    """Weights and KV cache of every role must fit its device; roles on one device add up."""
-    requests = scenario.requests
-    tokens = requests.concurrency * (requests.prompt_tokens + requests.output_tokens + scenario.strategy.window + 1)
-    held: dict[tuple[str, str], list[tuple[str, Placement, float]]] = {}
-    for role, place in (("target", scenario.target), ("draft", scenario.draft)):
-        if place is not None:
-            key = (place.machine or role, "" if scenario.shared_memory else place.device.name)
-            held.setdefault(key, []).append((role, place, place.weight_gb + place.kv_gb(tokens)))
-    for roles in held.values():
-        needed, limit = sum(size for _, _, size in roles), min(place.device.memory_gb.value for _, place, _ in roles)
+    """Weights and KV caches must fit their devices: those of the whole batch where it is fixed, else of any one request."""
+    requests, policy, strategy = scenario.requests, scenario.serving.policy, scenario.strategy
+    longest = scenario.lengths[2]
+    fixed = isinstance(policy, FixedBatch)
+    places = min(requests.concurrency, (policy.max_requests or requests.concurrency) if isinstance(policy, FixedBatch) else 1)
+    tokens = places * (longest + strategy.window + 1)
+    for group in scenario.device_groups:
+        needed, limit = group.needed_gb(tokens), group.limit_gb
         if needed > limit:
-            role, place, _ = max(roles, key=lambda item: item[2])
+            role, place, _ = max(group.roles, key=lambda one: one.weights_gb + one.place.kv_gb(tokens))
             ranks = next(
                 (n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and needed * place.tensor_parallel / n <= limit),
                 None,
             )
             remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
-            parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in roles)
-            message = f"{parts} does not fit {place.device.name} with {limit:g} GB; {remedy}"
+            sizes = ((one.role, one.place, one.weights_gb + one.place.kv_gb(tokens)) for one in group.roles)
+            parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in sizes)
+            whole = place.device.memory_gb.value
+            room = f"{whole:g} GB, of which {limit:g} may be used" if group.utilisation < 1.0 else f"{whole:g} GB"
+            message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
             raise Infeasible([document.fault((role, "tensor_parallel"), message)])
+    if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
+        message = f"{places} requests of {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
+        raise Infeasible([document.fault(("requests", "concurrency"), message)])
+    if refusal := policy.refusal(longest, strategy.window, scenario.memory()):
+        raise Infeasible([document.fault(("requests",), refusal)])
 
 
 def resolved(scenario: Scenario) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def main_kind(kinds: Iterable[Kind]) -> Kind:
 def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> SweepPoint:
     strategy, law = scenario.schedule, run.law(scenario, acceptance)
     kind = main_kind(law.kinds)
-    durations = strategy.durations(scenario.cost, kind, strategy.rows(kind, scenario.mean_context))
+    durations = strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context))
     named: Mapping[str, float] = durations._asdict()
     point = SweepPoint(
         gamma=strategy.window,

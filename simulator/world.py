@@ -7,12 +7,16 @@ down while both are busy.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from heapq import heappush
 from typing import NamedTuple
 
 from simpy import Environment, Event
 from simpy.events import NORMAL, Timeout
+
+SLACK = 64
+"""Spans beyond those to be kept that a lane gathers before it forgets them together."""
 
 
 class Span(NamedTuple):
@@ -25,11 +29,16 @@ class Span(NamedTuple):
 
 
 class World:
-    """One simulation: a clock, its lanes and what they did."""
+    """One simulation: a clock, its lanes and what they did.
 
-    def __init__(self) -> None:
+    ``spans`` bounds what is written down: the first so many of each lane, so that memory does not grow with
+    the run. How long each lane was busy is always counted.
+    """
+
+    def __init__(self, spans: int | None = None) -> None:
         self.environment = Environment()
         self.lanes: dict[str, Lane] = {}
+        self.most_spans = sys.maxsize if spans is None else spans
 
     @property
     def now(self) -> float:
@@ -39,19 +48,20 @@ class World:
     def lane(self, name: str) -> Lane:
         """The lane of this name, made when first asked for."""
         if name not in self.lanes:
-            self.lanes[name] = Lane(self.environment, name)
+            self.lanes[name] = Lane(self.environment, name, self.most_spans)
         return self.lanes[name]
 
     def share_memory(self, names: Iterable[str], factor: float) -> None:
         """Make lanes of one memory: while two or more are busy, each takes ``factor`` times as long."""
         memory = SharedMemory(self.environment, factor)
         for name in names:
-            self.lanes[name] = SharingLane(self.environment, name, memory)
+            self.lanes[name] = SharingLane(self.environment, name, memory, self.most_spans)
 
     @property
     def spans(self) -> list[Span]:
-        """Everything that happened, by start time."""
-        return sorted((Span(lane.name, *span) for lane in self.lanes.values() for span in lane.spans), key=lambda s: s[1:3])
+        """Everything that was written down, by start time."""
+        written = (Span(lane.name, *span) for lane in self.lanes.values() for span in lane.spans[: lane.room])
+        return sorted(written, key=lambda span: span[1:3])
 
 
 class Booking(Event):
@@ -67,12 +77,14 @@ class Booking(Event):
 class Lane:
     """One thing that can do one thing at a time, in the order it is asked."""
 
-    __slots__ = ("environment", "free_at", "name", "spans")
+    __slots__ = ("environment", "forgotten_s", "free_at", "most", "name", "room", "spans")
 
-    def __init__(self, environment: Environment, name: str) -> None:
+    def __init__(self, environment: Environment, name: str, room: int = sys.maxsize) -> None:
         self.environment = environment
         self.name = name
+        self.room, self.most = room, room + SLACK
         self.free_at = 0.0
+        self.forgotten_s = 0.0
         self.spans: list[tuple[float, float, str]] = []
 
     def start(self, seconds: float, label: str) -> Event:
@@ -81,14 +93,30 @@ class Lane:
         now = environment._now
         begin = self.free_at if self.free_at > now else now
         self.free_at = end = begin + seconds
-        self.spans.append((begin, end, label))
+        spans = self.spans
+        spans.append((begin, end, label))
+        if len(spans) > self.most:
+            self.forget()
         return Booking(environment, end)
+
+    def forget(self) -> None:
+        """Keep the first ``room`` spans, and behind them what has not ended and may yet be cut short."""
+        now, tail = self.environment._now, self.spans[self.room :]
+        self.spans[self.room :] = [span for span in tail if span[1] > now]
+        self.forgotten_s += sum(end - begin for begin, end, _ in tail if end <= now)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of all bookings, those to come included."""
+        return self.forgotten_s + sum(end - begin for begin, end, _ in self.spans)
 
     def cancel(self) -> None:
         """Cut the newest booking short: the lane is free from now, or from where the booking would have begun.
 
         Its event still comes at the time once planned; whoever cancels does not wait for it.
         """
+        if not self.spans:
+            return
         begin, end, label = self.spans[-1]
         now = self.environment._now
         if end <= now:
@@ -162,8 +190,8 @@ class SharingLane(Lane):
 
     __slots__ = ("memory", "waiting")
 
-    def __init__(self, environment: Environment, name: str, memory: SharedMemory) -> None:
-        super().__init__(environment, name)
+    def __init__(self, environment: Environment, name: str, memory: SharedMemory, room: int = sys.maxsize) -> None:
+        super().__init__(environment, name, room)
         self.memory = memory
         self.waiting: list[_Job] = []
 
@@ -177,7 +205,7 @@ class SharingLane(Lane):
 
     def ended(self, job: _Job) -> None:
         """Write the span down, wake who waits, take the next job."""
-        self.spans.append((job.begin, self.environment.now, job.label))
+        self._write(job)
         self.waiting.pop(0)
         job.done.succeed()
         if self.waiting:
@@ -191,4 +219,10 @@ class SharingLane(Lane):
         if not self.waiting:
             self.memory.stop(self)
             if job.begin < self.environment.now:
-                self.spans.append((job.begin, self.environment.now, job.label))
+                self._write(job)
+
+    def _write(self, job: _Job) -> None:
+        if len(self.spans) < self.room:
+            self.spans.append((job.begin, self.environment.now, job.label))
+        else:
+            self.forgotten_s += self.environment.now - job.begin

@@ -118,8 +118,8 @@ def test_a_model_that_does_not_fit_says_what_would(tmp_path: Path, monkeypatch: 
     code, lines = fail(tmp_path, text, "--set", "shared_memory=null", monkeypatch=monkeypatch)
     assert code == 3
     assert lines == [
-        "error: x.yaml:2:47: target.tensor_parallel: target opt_66b 133.0 GB does not fit a100_80g_sxm with 80 GB; "
-        "set target.tensor_parallel=2"
+        "error: x.yaml:2:47: target.tensor_parallel: target opt_66b 133.2 GB does not fit a100_80g_sxm with 80 GB, "
+        "of which 72 may be used; set target.tensor_parallel=2"
     ]
 
 

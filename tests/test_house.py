@@ -28,16 +28,17 @@ FLOORS = [
     {"schema", "world", "draft_tree", "__init__"},
     {"model", "engine", "hardware", "traces"},
     {"huggingface", "acceptance", "cost"},
-    {"catalogue", "drafters", "tree_replay"},
+    {"catalogue", "drafters", "tree_replay", "windows"},
     {"trace_statistics"},
     {"strategies", "converters"},
     {"serving", "fallback"},
     {"scenario"},
     {"run"},
     {"sweep_window", "overview"},
+    {"sweep_batch"},
     {"report"},
     {"cli_options"},
-    {"cli_trace"},
+    {"cli_trace", "cli_batch"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -98,7 +99,7 @@ COUNTS_AND_RATIOS = {
     *("routed", "per_token", "shared", "parameters", "tensor_parallel", "count", "concurrency", "seed", "streams"),
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
-    *("per_position",),
+    *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread"),
 }
 
 

@@ -10,13 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.acceptance import Cycle, Odds, Rates
-from simulator.cost import Given, GivenCost
+from simulator.cost import Given, GivenCost, Phase, Rows
 from simulator.drafters import StreamingDrafter
-from simulator.serving.closed_loop import ClosedLoop, Requests
+from simulator.serving.memory import Blocks
+from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
+from simulator.serving.requests import ClosedLoop, Requests
+from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
 from simulator.strategies.protocol import Kind, Lanes, Law
 from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.windows import FixedWindow, GoodputWindow, OffAbove, WindowTable
 from simulator.world import World
 
 milliseconds = st.floats(min_value=0.01, max_value=500.0)
@@ -30,9 +34,14 @@ given_durations = st.builds(
     rv_fv_ms=st.floats(0.0, 5.0),
 )
 windows = st.integers(1, 9)
+adaptives = st.one_of(
+    st.just(FixedWindow()),
+    st.builds(OffAbove, name=st.just("off_above"), requests=st.sampled_from([4, 8])),
+    st.builds(WindowTable, name=st.just("table"), windows=st.just({1: 1, 5: 0})),
+)
 any_strategy = st.one_of(
     st.just(strategies()["autoregressive"]()),
-    st.builds(VanillaSD, gamma=windows, bonus_on_full_accept=st.booleans()),
+    st.builds(VanillaSD, gamma=windows, bonus_on_full_accept=st.booleans(), adaptive=adaptives),
     st.builds(
         MirrorSD,
         gamma=windows,
@@ -41,22 +50,35 @@ any_strategy = st.one_of(
         others=st.sampled_from(["wait", "proceed"]),
         bonus_on_full_accept=st.booleans(),
         drafter=st.builds(StreamingDrafter, streams=st.integers(1, 3)),
+        adaptive=adaptives,
     ),
 )
 
 
-def play(strategy: Strategy, acceptance: Any, cost: GivenCost, requests: Requests) -> tuple[ClosedLoop, World]:
+POLICIES: dict[str, Policy] = {
+    "fixed_batch": FixedBatch(),
+    "prefill_first": PrefillFirst(name="prefill_first"),
+    "chunked_prefill": ChunkedPrefill(name="chunked_prefill", chunk_tokens=8 * 512),
+    "unified_budget": UnifiedBudget(name="unified_budget", budget_tokens=8 * 512),
+}
+"""Chunk and budget take eight prompts at once, so that equal requests stay equal."""
+
+
+def play(
+    strategy: Strategy, acceptance: Any, cost: GivenCost, requests: Requests, policy: Policy = POLICIES["fixed_batch"]
+) -> tuple[Scheduler, World]:
     world = World()
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    loop = ClosedLoop(strategy, acceptance, strategy.exit(None), requests, cost)
+    loop = Scheduler(strategy, acceptance, strategy.exit(None), ClosedLoop(requests), cost, policy, Blocks(16, 100_000))
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
+    loop.check()
     return loop, world
 
 
-def agree(law: Law, loop: ClosedLoop) -> None:
+def agree(law: Law, loop: Scheduler) -> None:
     tally = loop.tally
     steps = sum(tally.steps.values())
     assert tally.step_seconds / steps == pytest.approx(law.step_s, rel=1e-9)
@@ -67,9 +89,10 @@ def test_all_strategies_are_exercised_here() -> None:
     assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd"}
 
 
+@pytest.mark.parametrize("policy", list(POLICIES))
 @given(any_strategy, given_durations, st.integers(0, 9), st.booleans(), st.sampled_from([1, 8]))
 def test_law_and_simulation_agree_with_constant_acceptance(
-    strategy: Strategy, durations: Given, accepted: int, off_exit: bool, batch: int
+    policy: str, strategy: Strategy, durations: Given, accepted: int, off_exit: bool, batch: int
 ) -> None:
     """Two runs of different length differ by whole cycles of steady steps; the first step, whose window
     is always at hand, drops out.
@@ -79,11 +102,18 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100)
     if any(share < 1.0 for share in law.kinds.values()):
         law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100, in_lockstep(strategy, batch))
-    full = accepted >= strategy.window and strategy.window and not strategy.bonus_on_full_accept
-    window = min(accepted, strategy.window) + (0 if full else 1)
+    gamma = strategy.window_for(batch)
+    full = accepted >= gamma and gamma and not strategy.bonus_on_full_accept
+    window = min(accepted, gamma) + (0 if full else 1)
     cycle = 2 * window * (window + 1)
     short, long = (
-        play(strategy, acceptance, cost, Requests(concurrency=batch, count=batch, output_tokens=1 + cycle * turns))[0].tally
+        play(
+            strategy,
+            acceptance,
+            cost,
+            Requests(concurrency=batch, count=batch, output_tokens=1 + cycle * turns),
+            POLICIES[policy],
+        )[0].tally
         for turns in (1, 3)
     )
     steps = sum(long.steps.values()) - sum(short.steps.values())
@@ -94,7 +124,9 @@ def test_law_and_simulation_agree_with_constant_acceptance(
 def in_lockstep(strategy: Strategy, batch: int) -> dict[Kind, float]:
     """Equal requests lose their window together and find it together: the two kinds take turns."""
     assert isinstance(strategy, MirrorSD)
-    return {strategy.kind_of(batch, 0): 0.5, strategy.kind_of(0, batch): 0.5}
+    window = strategy.kind_window(strategy.window_for(batch))
+    kinds = strategy.kind_of(batch, 0), strategy.kind_of(0, batch)
+    return {kind._replace(window=window if kind.verifying else None): 0.5 for kind in kinds}
 
 
 @given(given_durations, windows, st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8))
@@ -145,7 +177,7 @@ def test_eight_requests_with_one_in_fallback(durations: Given, gamma: int, accep
     }[switch]
     assert loop.tally.steps[kind] >= 7
     simulated = loop.tally.seconds[kind] / loop.tally.steps[kind]
-    t = strategy.durations(cost, kind, strategy.rows(kind, 100))
+    t = strategy.durations(cost, strategy.step(kind, 100))
     late = {"wait": t.redraft, "proceed": 0.0, "undrafted": 0.0}[switch]
     start = max(0.0, t.redraft - t.prefix - t.rv_ee) if switch == "proceed" else 0.0
     expected = late + t.prefix + t.rv_ee + max(t.suffix, start + t.draft) + t.rv_fv
@@ -168,7 +200,7 @@ def test_contention_is_the_same_term_in_law_and_simulation(durations: Given, slo
 @given(given_durations)
 def test_the_two_regimes_of_the_mirror_law(durations: Given) -> None:
     """MSD-3: hidden and exposed draft; the step saves min(Delta, T_d) - T_rv and never gains more than 1 + Delta/T_target."""
-    t = MirrorSD(gamma=4).durations(GivenCost(durations, 4), Kind("reuse", 1), MirrorSD().rows(Kind("reuse", 1), 10))
+    t = MirrorSD(gamma=4).durations(GivenCost(durations, 4), MirrorSD().step(Kind("reuse", 1), 10))
     mirror = float(MirrorSD().step_seconds(t, Kind("reuse", 1)))
     target, rv = t.prefix + t.suffix, t.rv_ee + t.rv_fv
     serial = target + t.draft
@@ -218,3 +250,25 @@ def test_odds_of_a_cycle_are_shares() -> None:
     assert odds.accepted.tolist() == [0.25, 0, 0, 0.25, 0, 0.5]
     assert odds.off_exit.tolist() == [0.25, 0, 0, 0, 0, 0.25]
     assert isinstance(odds, Odds)
+
+
+def test_the_window_of_most_goodput_shrinks_as_the_batch_makes_rows_dear() -> None:
+    """Target 20 ms up to 64 rows and 1 ms a row beyond, draft 1 ms a token: worked out by law, for every batch."""
+
+    class Knee(GivenCost):
+        def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0) -> Phase:
+            return Phase((20 + max(0, rows.tokens - 64)) * 1e-3, {})
+
+    acceptance = Rates((0.8,))
+    strategy = VanillaSD(gamma=8, adaptive=GoodputWindow(name="goodput"))
+    cost = Knee(Given(target_ms=20, draft_step_ms=1), 8)
+    found = strategy.tuned(cost, lambda gamma: acceptance.odds(gamma, None), 64, 100)
+
+    def rate(window: int, batch: int) -> float:
+        tokens = sum(0.8**i for i in range(window + 1))
+        return batch * tokens / (20 + max(0, batch * (window + 1) - 64) + window)
+
+    best = [max(range(9), key=lambda window: rate(window, batch)) for batch in range(1, 65)]
+    assert [found.window_for(batch) for batch in range(1, 65)] == best
+    assert (best[0], best[-1]) == (8, 0)
+    assert found.tuned(cost, lambda gamma: acceptance.odds(gamma, None), 64, 100) is found

@@ -64,7 +64,7 @@ def test_the_law_weighs_steps_by_the_requests_that_meet_them(name: str) -> None:
     strategy, cost, context = result.scenario.schedule, result.scenario.cost, result.scenario.mean_context
     met = tokens = 0.0
     for kind, count in kinds.items():
-        seconds = float(strategy.step_seconds(strategy.durations(cost, kind, strategy.rows(kind, context)), kind))
+        seconds = float(strategy.step_seconds(strategy.durations(cost, strategy.step(kind, context)), kind))
         met += count / steps * strategy.batch(kind) * seconds
         tokens += count / steps * strategy.batch(kind) * law.tokens_per_step
     assert law.tpot_s == pytest.approx(met / tokens, rel=1e-9)
@@ -90,10 +90,9 @@ def test_mirror_never_beats_vanilla_by_more_than_its_overlap(name: str) -> None:
         scenario = loaded.change(gamma=gamma).scenario
         mirror, kind = scenario.schedule, Kind("reuse", 1)
         assert isinstance(mirror, MirrorSD)
-        rows = mirror.rows(kind, scenario.mean_context)
-        t = mirror.durations(scenario.cost, kind, rows)
+        t = mirror.durations(scenario.cost, mirror.step(kind, scenario.mean_context))
         serial = VanillaSD(gamma=gamma, drafter=mirror.drafter)
-        s = serial.durations(scenario.cost, Kind("step", 1), rows)
+        s = serial.durations(scenario.cost, serial.step(Kind("step", 1), scenario.mean_context))
         same_draft = s._replace(draft=t.draft)
         for vanilla in (s, same_draft):
             ratio = serial.step_seconds(vanilla, Kind("step", 1)) / mirror.step_seconds(t, kind)
@@ -116,7 +115,7 @@ def test_on_hardware_the_step_is_the_target_plus_what_sticks_out() -> None:
     for gamma in range(1, 25):
         scenario = loaded.change(gamma=gamma).scenario
         mirror, kind = scenario.schedule, Kind("reuse", 1)
-        t = mirror.durations(scenario.cost, kind, mirror.rows(kind, scenario.mean_context))
+        t = mirror.durations(scenario.cost, mirror.step(kind, scenario.mean_context))
         beyond = mirror.step_seconds(t, kind) - (t.prefix + t.suffix + t.rv_ee + t.rv_fv)
         assert beyond == pytest.approx(max(0.0, t.draft - t.suffix), abs=1e-12)
 

@@ -21,7 +21,7 @@ from simulator.cost import Given, GivenCost, Rows
 from simulator.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
 from simulator.hardware import TreeAllReduce
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.protocol import Kind, Law
+from simulator.strategies.protocol import Kind, Law, Step
 from simulator.strategies.vanilla_sd import VanillaSD
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/mirror_sd_worked_examples.csv").open()))
@@ -41,7 +41,7 @@ def msd_1(i: dict[str, Any]) -> Answers:
         return {"E_A": mean, "rho": mean / i["gamma"]}
     strategy = VanillaSD(gamma=i["gamma"])
     cost = GivenCost(Given(target_ms=i["T_target_ms"], draft_step_ms=i["draft_ms_per_token"]), strategy.window_steps)
-    durations = strategy.durations(cost, STEP, Rows())
+    durations = strategy.durations(cost, Step(STEP, Rows()))
     step, tokens = strategy.step_seconds(durations, STEP), 1 + i["E_A"]
     law = Law(step, tokens, "exact", "example")
     return {
@@ -55,7 +55,7 @@ def msd_1(i: dict[str, Any]) -> Answers:
 def msd_2(i: dict[str, Any]) -> Answers:
     layers = [1.0] * 8 + [1.5] * 8 if isinstance(i["layer_ms"], str) else [i["layer_ms"]] * i["layers"]
     cost = GivenCost(Given(layers_ms=tuple(layers), draft_ms=0))
-    durations = MirrorSD(exit_layer=i["exit_layer"]).durations(cost, REUSE, Rows())
+    durations = MirrorSD(exit_layer=i["exit_layer"]).durations(cost, Step(REUSE, Rows()))
     return {"T_prefix": durations.prefix * 1e3, "Delta": durations.suffix * 1e3}
 
 
@@ -80,7 +80,7 @@ def msd_4(i: dict[str, Any]) -> Answers:
         return {"J": steps, "mean_eta": mean, "ceil_gamma_over_mean": ceil(i["gamma"] / mean)}
     cost = GivenCost(Given(target_ms=1, draft_step_ms=i["u_ms"] + i["s_ms"]), i["J"])
     strategy = MirrorSD(gamma=i["J"], drafter=AutoregressiveDrafter())
-    return {"T_draft_gen_ms": strategy.durations(cost, REUSE, Rows()).draft * 1e3}
+    return {"T_draft_gen_ms": strategy.durations(cost, Step(REUSE, Rows())).draft * 1e3}
 
 
 def msd_5(i: dict[str, Any]) -> Answers:
@@ -159,7 +159,8 @@ def msd_9(i: dict[str, Any]) -> Answers:
 def msd_10(i: dict[str, Any]) -> Answers:
     rule = [batching_rule(size) for size in i["B"]]
     per_position = [MirrorSD(gamma=i.get("gamma", 7), batching_rule=True).for_batch(size) for size in i["B"]]
-    branches = [s.branches(size) * s.gamma // s.positions for s, size in zip(per_position, i["B"], strict=True)]
+    kinds = [Kind("reuse", size) for size in i["B"]]
+    branches = [s.branches(k) * s.gamma // s.positions(s.gamma) for s, k in zip(per_position, kinds, strict=True)]
     return {"kappa": [kappa for kappa, _ in rule], "streams": [streams for _, streams in rule], "branches": branches}
 
 
@@ -174,7 +175,7 @@ def msd_12(i: dict[str, Any]) -> Answers:
     strategy = MirrorSD(
         gamma=i.get("gamma", 7), kappa=i["kappa"], message=reading, id_bytes=i["id_bytes"], logprob_bytes=i["logprob_bytes"]
     )
-    return {"payload_bytes": strategy.payload_bytes(i["B"])}
+    return {"payload_bytes": strategy.payload_bytes(Kind("reuse", i["B"]))}
 
 
 def msd_13(i: dict[str, Any]) -> Answers:
@@ -186,7 +187,7 @@ def msd_13(i: dict[str, Any]) -> Answers:
         strategy = MirrorSD(gamma=gamma, drafter=drafter)
         step = i.get("draft_ms_per_token", i.get("draft_ms_per_internal_step"))
         cost = GivenCost(Given(prefix_ms=0, suffix_ms=i["Delta"], draft_step_ms=step), strategy.window_steps)
-        exposed.append(float(exposed_draft(strategy.durations(cost, REUSE, Rows()))) * 1e3)
+        exposed.append(float(exposed_draft(strategy.durations(cost, Step(REUSE, Rows())))) * 1e3)
     return {"exposed_ms": exposed}
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from simulator.report import batches
 from simulator.report.facts import choices, columns, conditions, fallback, gaps, headline, number, percent, share
 from simulator.run import Result
 
@@ -32,6 +33,13 @@ def print_result(result: Result, console: Console) -> None:
     for gap in gaps(result):
         item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
     console.print(_lanes(result), width=width)
+    if result.scenario.requests.concurrency > 1:
+        spread = new_table(*batches.HEAD)
+        for row in batches.times(result.simulated.serving):
+            spread.add_row(*row)
+        console.print(spread, width=width)
+        for sentence in batches.sentences(result):
+            item(console, sentence, width)
     extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
     extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]
     for note in (*extra, *(f"Note: {note}" for note in result.notes)):
@@ -63,6 +71,36 @@ def print_law(found: Mapping[str, Any], console: Console) -> None:
     if len(kinds) > KINDS_SHOWN:
         item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
     item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
+
+
+def print_batches(found: Mapping[str, Any], console: Console) -> None:
+    """What ``sweep_batch.summary`` found: the simulated sizes, the crossover, the tiles."""
+    width, name = min(console.width, WIDEST), found["strategy"]
+    points = found["batches"]
+    console.print(Text(f"{found['scenario']}: {name} against autoregressive decoding", style="bold"), width=width)
+    shown = [one for one in points if one["simulated_requests"]] or points
+    vanilla, overhead = (any(one[key] is not None for one in shown) for key in ("vanilla_speedup", "relative_draft_overhead"))
+    columns = {"speed-up\nlaw": "speedup", "speed-up\nsimul.": "simulated_speedup"}
+    columns |= {"vanilla\nlaw": "vanilla_speedup", "vanilla\nsimul.": "simulated_vanilla_speedup"} if vanilla else {}
+    columns |= {"verify\nms": "verify_ms", "T_draft\nms": "draft_ms"}
+    columns |= {"rel. draft\noverhead": "relative_draft_overhead"} if overhead else {}
+    table = new_table("batch", *columns)
+    for one in shown:
+        cells = ("" if one[key] is None else number(one[key], 3) for key in columns.values())
+        table.add_row(str(one["batch"]), *cells)
+    console.print(table, width=width)
+    settings = {one["settings"]: one["batch"] for one in reversed(points)}
+    if len(settings) > 1:
+        item(
+            console, "Set by batch: " + "; ".join(f"{held} from {size} on" for held, size in reversed(settings.items())), width
+        )
+    last = found["crossover"]
+    where = f"autoregressive decoding is faster from a batch of {last} on" if last else f"{name} is ahead at every size"
+    item(console, f"By law, {where} (of {points[0]['batch']} to {points[-1]['batch']})", width)
+    if found["tile_edges"]:
+        edges = ", ".join(map(str, found["tile_edges"]))
+        item(console, f"Verifying needs another tile of rows from these batches on: {edges}", width)
+    item(console, "Simulated speed-ups are of output tokens per second, with the prefills of all requests on both sides", width)
 
 
 def _kind(kind: Mapping[str, Any]) -> str:

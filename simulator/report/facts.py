@@ -8,6 +8,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from simulator.run import Result
+from simulator.serving.requests import Lengths
 from simulator.strategies.protocol import Kind
 from simulator.sweep_window import main_kind
 
@@ -132,8 +133,14 @@ def conditions(result: Result) -> str:
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
         f"Tokens counted: verified. Load: {requests.count:,} requests, {requests.concurrency} at a time, "
-        f"{requests.prompt_tokens:,} prompt and {requests.output_tokens:,} output tokens each."
+        f"{_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens each."
     )
+
+
+def _lengths(tokens: int | Lengths) -> str:
+    if isinstance(tokens, int):
+        return f"{tokens:,}"
+    return f"{tokens.least_tokens:,} to {tokens.most_tokens:,} ({tokens.name})"
 
 
 def gaps(result: Result) -> list[Gap]:
@@ -191,7 +198,9 @@ def _why_second(result: Result) -> str:
         reasons.append("tokens past the end of an output are verified but not delivered")
         if hasattr(scenario.schedule, "fallback"):
             reasons.append("the first window of a request is drafted outside the steps")
-    if scenario.requests.concurrency > 1:
+    if any(kind.prompts for kind in result.simulated.kinds):
+        reasons.insert(0, "prompts of other requests travel in the steps, and the batch empties at the end")
+    elif scenario.requests.concurrency > 1:
         reasons.insert(0, "prefills of other requests hold up the batch, which empties at the end")
     if scenario.schedule.relation(scenario.contention, scenario.one_lane) != "exact":
         reasons.append(result.law.relation)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import yaml
 
+from simulator.report import batches
 from simulator.report.facts import (
     choices,
     columns,
@@ -43,6 +44,7 @@ def report_markdown(result: Result, sweep: Sequence[SweepPoint]) -> str:
         [f"**{headline(result)}**", conditions(result)],
         _answers(result),
         _time(result),
+        _batches(result),
         _fallback(result),
         _window(result, sweep),
         _accepted(result),
@@ -105,6 +107,15 @@ def _time(result: Result) -> Iterator[str]:
     yield _table(("step kind", "share by law (marginal rates)", "share in the simulation"), shares)
     busy = [(lane, share(fraction)) for lane, fraction in result.busy.items()]
     yield _table(("lane", "busy share of the whole run (simulation)"), busy)
+
+
+def _batches(result: Result) -> Iterator[str]:
+    yield "## Requests and batches"
+    yield _table(batches.HEAD, batches.times(result.simulated.serving))
+    yield "\n".join(f"- {sentence}." for sentence in batches.sentences(result))
+    policy = type(result.scenario.serving.policy)
+    rule = (policy.__doc__ or "").partition("\n")[0]
+    yield f"Origin: simulation; quantiles within 0.5 %. Batching: {rule}"
 
 
 def _fallback(result: Result) -> Iterator[str]:

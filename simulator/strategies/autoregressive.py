@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from simulator.cost import Cost, Phase, Rows
-from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Strategy, Timeline
+from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+
+ONE_TOKEN = Progress(1, 1, 0, 0)
 
 
 class Durations(NamedTuple):
@@ -27,17 +29,15 @@ class Autoregressive(Strategy):
     named: ClassVar[type[Durations]] = Durations
     equation: ClassVar[str] = "T_step = T_target"
 
-    def compose(self, states: Sequence[State]) -> tuple[Kind, Rows]:
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Every request takes part with one token."""
-        rows = Rows()
-        for state in states:
-            state.proposed = 0
-            rows += Rows.decode(1, state.context)
-        return Kind("step", 0, bare=len(states)), rows
+        requests = len(states)
+        rows = Rows.decode(1, sum([state.context for state in states]), requests)
+        return Step(Kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
 
-    def phases(self, cost: Cost, kind: Kind, rows: Rows) -> dict[str, Phase]:
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """One pass."""
-        return {"target": cost.target(rows)}
+        return {"target": cost.target(step.rows + step.prompts)}
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """One pass."""
@@ -55,4 +55,4 @@ class Autoregressive(Strategy):
         """One token each; nothing is judged, so a trace need not be asked."""
         for state in states:
             state.context += 1
-        return [Progress(1, 1, 0, 0)] * len(states)
+        return [ONE_TOKEN] * len(states)

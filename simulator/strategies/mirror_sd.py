@@ -33,10 +33,25 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, field_validator
 
-from simulator.acceptance import Chain, Exit, Odds, Verdict
-from simulator.cost import Cost, Depth, Phase, Rows, together
-from simulator.drafters import AutoregressiveDrafter, Drafter, StreamingDrafter, branch_rows
-from simulator.strategies.protocol import LONGEST_WINDOW, Admission, Kind, Lanes, OddsOf, Progress, State, Strategy, Timeline
+from simulator.acceptance import Chain, Cursor, Exit, Odds, Verdict
+from simulator.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
+from simulator.drafters import StreamingDrafter, branch_rows
+from simulator.model import ModelSpec
+from simulator.strategies.protocol import (
+    LONGEST_WINDOW,
+    Admission,
+    ChainStrategy,
+    Kind,
+    Lanes,
+    OddsOf,
+    Progress,
+    State,
+    Step,
+    Timeline,
+    cut_to_grants,
+)
+
+NOTHING = Phase(0.0, {})
 
 
 class Durations(NamedTuple):
@@ -52,7 +67,7 @@ class Durations(NamedTuple):
     """Not a duration: how much slower target and draft are while both use one memory."""
 
 
-class MirrorSD(Strategy):
+class MirrorSD(ChainStrategy):
     """Early exit at ``exit_layer`` (a layer number, or a share of the depth), top ``kappa``, window ``gamma``.
 
     ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7 as
@@ -66,7 +81,6 @@ class MirrorSD(Strategy):
     gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)
     kappa: int = Field(default=8, ge=1)
     exit_layer: int | float = 0.5
-    drafter: Drafter = AutoregressiveDrafter()
     message: Literal["per_position", "first_position"] = "per_position"
     fallback: Literal["redraft", "undrafted"] = "redraft"
     others: Literal["wait", "proceed"] = "wait"
@@ -81,20 +95,13 @@ class MirrorSD(Strategy):
             raise ValueError(f"expected a layer number from 1 or a share of the depth between 0 and 1, got {depth}")
         return depth
 
-    @property
-    def window(self) -> int:
-        """Gamma."""
-        return self.gamma
-
-    @property
-    def window_steps(self) -> int:
-        """Internal draft steps J of one window (MSD-4)."""
-        return self.drafter.steps(self.gamma)
-
-    @property
-    def positions(self) -> int:
+    def positions(self, window: int) -> int:
         """Positions of a verified window for which the early exit sends candidates."""
-        return self.gamma + 1 if self.message == "per_position" else 1
+        return window + 1 if self.message == "per_position" else 1
+
+    def extra_weights(self, target: ModelSpec) -> int:
+        """The exit adapter H -> H/2 -> H; it shares the target's LM head."""
+        return target.hidden_size**2
 
     def exit(self, layers: int | None) -> Exit:
         """The early exit as a share of the depth."""
@@ -111,35 +118,59 @@ class MirrorSD(Strategy):
             drafter = drafter.model_copy(update={"streams": streams})
         return self.model_copy(update={"kappa": kappa, "drafter": drafter})
 
-    def branches(self, verifying: int, bare: int = 0) -> int:
+    def branches(self, kind: Kind) -> int:
         """Branches that one internal draft step extends: kappa behind every position."""
-        return self.kappa * (verifying * self.positions + bare)
+        return self.kappa * self._candidates(kind)
 
-    def payload_bytes(self, requests: int) -> int:
+    def payload_bytes(self, kind: Kind) -> int:
         """Token ids and log-probabilities of one early-exit message (MSD-12)."""
-        return requests * self.kappa * self.positions * (self.id_bytes + self.logprob_bytes)
+        return self.kappa * self._candidates(kind) * (self.id_bytes + self.logprob_bytes)
+
+    def _candidates(self, kind: Kind) -> int:
+        return kind.verifying * self.positions(self.window_of(kind)) + kind.bare
 
     # ---- the batch
 
-    def compose(self, states: Sequence[State]) -> tuple[Kind, Rows]:
-        """Ready requests verify a window; what those in fallback do is set by ``fallback`` and ``others``."""
-        ready = sum(state.ready for state in states)
-        missing = len(states) - ready
-        absent = self.fallback == "redraft" and self.others == "proceed"
-        rows = Rows()
-        for state in states:
-            if state.ready or (self.fallback == "redraft" and not absent):
-                state.proposed = self.gamma
-            else:
-                state.proposed = None if absent else 0
-            if state.proposed is not None:
-                rows += Rows.decode(state.proposed + 1, state.context)
-            if not state.ready and self.fallback == "redraft":
-                rows += Rows(redraft_kv_tokens=state.context)
-        return self.kind_of(ready, missing), rows
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """Without a first window a request begins as one that has lost it."""
+        return State(cursor, context, ready=drafted)
 
-    def kind_of(self, ready: int, missing: int) -> Kind:
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Ready requests verify a window; what those in fallback do is set by ``fallback`` and ``others``.
+
+        All windows of a step have one length: that of this batch, or less where the draft wrote shorter ones.
+        Where the window of this batch is 0, every request takes a bare token and loses the window it had.
+        """
+        drafting = self.window_for(len(states))
+        window = min([drafting, *(state.pending for state in states if state.ready)])
+        redraft = self.fallback == "redraft" and drafting > 0
+        late = (None if self.others == "proceed" else window or drafting) if redraft else 0
+        ready = context = redraft_context = cut = 0
+        for state in states:
+            state.pending = drafting
+            if state.ready and window:
+                ready += 1
+                state.proposed = window
+            else:
+                state.proposed = late
+                if redraft:
+                    redraft_context += state.context
+            cut += state.most_rows <= window
+        missing = len(states) - ready
+        kind = self.kind_of(ready, missing, drafting)._replace(prompts=prompts.sequences)
+        if kind.verifying:
+            kind = kind._replace(window=self.kind_window(window))
+        if cut or missing:
+            rows = cut_to_grants(states)
+        else:
+            context = sum([state.context for state in states])
+            rows = Rows.decode(window + 1, context, ready)
+        return Step(kind, rows, redraft_context, prompts)
+
+    def kind_of(self, ready: int, missing: int, drafting: int = 1) -> Kind:
         """The step of a batch with so many windows at hand and so many missing."""
+        if not drafting:
+            return Kind("bare", 0, bare=ready + missing, window=0)
         name = "fallback" if missing else "reuse"
         if self.fallback == "undrafted":
             return Kind(name, ready, bare=missing)
@@ -152,10 +183,9 @@ class MirrorSD(Strategy):
             return Progress(0, 0, 0, 0)
         verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept or not state.proposed))
         state.context += verdict.committed
-        state.ready = self.reuses(verdict, state.proposed)
-        return Progress(
-            verdict.committed, verdict.committed, verdict.accepted, state.proposed, self.choice(state.ready, verdict)
-        )
+        state.ready = state.pending > 0 and self.reuses(verdict, state.proposed)
+        choice = self.choice(state.ready, verdict) if state.pending else ""
+        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice)
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Whether what was committed is a path of the tree (MSD-7)."""
@@ -174,62 +204,67 @@ class MirrorSD(Strategy):
 
     # ---- the time
 
-    def phases(self, cost: Cost, kind: Kind, rows: Rows) -> dict[str, Phase]:
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """The draft grows kappa branches per position and request; a redraft is one chain per request."""
+        kind, rows = step.kind, step.rows
         phases, requests = {}, kind.verifying + kind.bare
+        drafting = self.window_for(self.batch(kind))
         if kind.redrafts:
-            phases["redraft"] = self._chain(cost, kind.redrafts, rows.redraft_kv_tokens // kind.redrafts)
-        if requests:
-            grown = branch_rows(self.drafter, self.branches(kind.verifying, kind.bare), requests, rows.kv_tokens)
+            window = self.window_of(kind) if kind.verifying and self.others == "wait" else drafting
+            phases["redraft"] = self._chain(cost, kind.redrafts, step.redraft_kv_tokens // kind.redrafts, window)
+        if requests or kind.prompts:
+            passed = rows + step.prompts
+            grown = branch_rows(self.drafter, self.branches(kind), requests, rows.kv_tokens)
+            chunks = [cost.prefill("draft", step.prompts)] if kind.prompts else []
+            growth = [together(cost.draft(grown), times=self.drafter.steps(drafting))] if requests and drafting else []
             phases |= {
-                "prefix": cost.target(rows, 0.0, self.exit_layer),
-                "rv_ee": cost.rendezvous("ee", kind.verifying * self.positions + kind.bare, self.payload_bytes(requests)),
-                "suffix": cost.target(rows, self.exit_layer, 1.0),
-                "draft": together(cost.draft(grown), times=self.window_steps),
-                "rv_fv": cost.rendezvous("fv", rows.logit_rows, requests * 2 * self.id_bytes),
+                "prefix": cost.target(passed, 0.0, self.exit_layer),
+                "rv_ee": cost.rendezvous("ee", self._candidates(kind), self.payload_bytes(kind)) if growth else NOTHING,
+                "suffix": cost.target(passed, self.exit_layer, 1.0),
+                "draft": together(*chunks, *growth),
+                "rv_fv": cost.rendezvous("fv", rows.logit_rows, requests * 2 * self.id_bytes) if growth else NOTHING,
             }
         return phases
 
-    def rows(self, kind: Kind, context: int) -> Rows:
-        """Rows of a step of this kind, with the cache of what is drafted anew."""
-        return super().rows(kind, context) + Rows(redraft_kv_tokens=kind.redrafts * context)
-
-    def durations(self, cost: Cost, kind: Kind, rows: Rows) -> Durations:
+    def durations(self, cost: Cost, step: Step) -> Durations:
         """Named durations, with the contention under which they overlap."""
-        durations: Durations = super().durations(cost, kind, rows)
+        durations: Durations = super().durations(cost, step)
         return durations._replace(contention=cost.contention)
 
-    def derived(self, cost: Cost, kind: Kind, rows: Rows) -> dict[str, float]:
+    def derived(self, cost: Cost, step: Step) -> dict[str, float]:
         """Exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
-        if not (kind.verifying or kind.bare):
+        kind, requests = step.kind, step.kind.verifying + step.kind.bare
+        if not requests:
             return {}
-        t = self.durations(cost, kind, rows)
-        serial = self._chain(cost, kind.verifying or 1, rows.kv_tokens // (kind.verifying + kind.bare)).wall_s
+        t = self.durations(cost, step)
+        serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self.window_of(kind) or 1).wall_s
         return {
             "exposed_draft_ms": float(exposed_draft(t)) * 1e3,
             "relative_draft_overhead": float(relative_overhead(t, serial)) if serial else 0.0,
-            "branches": float(self.branches(kind.verifying, kind.bare)),
-            "early_exit_payload_bytes": float(self.payload_bytes(kind.verifying + kind.bare)),
+            "branches": float(self.branches(kind)),
+            "early_exit_payload_bytes": float(self.payload_bytes(kind)),
         }
 
-    def _chain(self, cost: Cost, requests: int, context: int) -> Phase:
+    def _chain(self, cost: Cost, requests: int, context: int, window: int) -> Phase:
         """A serial window, one branch per request."""
         rows = branch_rows(self.drafter, requests, requests, requests * context)
-        return together(cost.draft(rows, "redraft"), times=self.window_steps)
+        return together(cost.draft(rows, "redraft"), times=self.drafter.steps(window))
 
-    def admission(self, cost: Cost, rows: Rows, requests: int) -> Admission:
-        """Prompts through both models, then the first window."""
-        admission = super().admission(cost, rows, requests)
-        return admission._replace(window=self._chain(cost, requests, rows.kv_tokens // requests).wall_s)
+    def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
+        """Prompts through both models, then the first window of those that end here."""
+        admission = super().admission(cost, prompts, ending, context)
+        window = self._chain(cost, ending, context // ending, self.gamma).wall_s if ending else 0.0
+        return admission._replace(window=window)
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """The overlap is nobody's formula: two lanes are booked, then both are awaited."""
         t, others_wait = durations, self.others == "wait"
         if kind.redrafts:
             redraft = lanes.draft.start(t.redraft, "redraft")
-            if others_wait or not kind.verifying:
+            alone = not (kind.verifying or kind.prompts)
+            if others_wait or alone:
                 yield redraft
-            if not kind.verifying:
+            if alone:
                 return
         yield lanes.target.start(t.prefix, "layers 1..l_e")
         yield lanes.rendezvous.start(t.rv_ee, "early exit")
@@ -252,7 +287,7 @@ class MirrorSD(Strategy):
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """Eq. 10 with the fallback it leaves out and the contention of one memory."""
         t = durations
-        if not kind.verifying and not kind.bare:
+        if not (kind.verifying or kind.bare or kind.prompts):
             return t.redraft
         waits = self.others == "wait"
         late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
@@ -262,13 +297,18 @@ class MirrorSD(Strategy):
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Requests fall back independently: the number of them in a step is binomial."""
-        share = self.fallback_share(odds)
+        gamma = self.window_for(requests)
+        if not gamma:
+            return {self.kind_of(requests, 0, gamma): 1.0}
+        share = self.fallback_share(odds, gamma)
         counts = {k: comb(requests, k) * share**k * (1.0 - share) ** (requests - k) for k in range(requests + 1)}
-        return {self.kind_of(requests - k, k): chance for k, chance in counts.items() if chance > 0.0}
+        kinds = {self.kind_of(requests - k, k): chance for k, chance in counts.items() if chance > 0.0}
+        window = self.kind_window(gamma)
+        return {kind._replace(window=window if kind.verifying else None): chance for kind, chance in kinds.items()}
 
-    def fallback_share(self, odds: OddsOf) -> float:
-        """Long-run share of steps that a request begins without a window."""
-        miss = self.miss(odds(self.gamma))
+    def fallback_share(self, odds: OddsOf, gamma: int) -> float:
+        """Long-run share of steps that a request begins without a window of ``gamma``."""
+        miss = self.miss(odds(gamma))
         if not miss:
             return 0.0
         if self.fallback == "undrafted":

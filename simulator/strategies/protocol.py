@@ -13,13 +13,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
+from pydantic import Field, model_validator
 from simpy import Event
 
 from simulator.acceptance import Chain, Cursor, Exit, Odds
-from simulator.cost import Cost, Phase, Rows
+from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.drafters import AutoregressiveDrafter, Drafter
+from simulator.model import ModelSpec
 from simulator.schema import Frozen
+from simulator.windows import Adaptive, FixedWindow, GoodputWindow, WindowTable
 from simulator.world import Lane
 
 LONGEST_WINDOW = 1_024
@@ -36,19 +40,38 @@ class Lanes(NamedTuple):
     draft: Lane
     rendezvous: Lane
     """Early exit and verification between the two: sampling and transfer."""
+    stages: tuple[Lane, ...] = ()
+    """The stages of a pipeline, in the order in which a step passes them; empty without one."""
 
 
 class Kind(NamedTuple):
-    """What sort of step this is, as far as its duration depends on it.
+    """What sort of step this is: how many requests of the batch do what in it.
 
     ``verifying`` requests have a window verified, ``bare`` ones a single token, and ``redrafts``
-    windows are written serially because none was at hand.
+    windows are written serially because none was at hand. ``window`` is the length of the verified
+    windows where it is not the strategy's gamma; ``prompts`` are chunks of prompts in the target's pass.
     """
 
     name: str
     verifying: int
     bare: int = 0
     redrafts: int = 0
+    window: int | None = None
+    prompts: int = 0
+
+
+class Step(NamedTuple):
+    """A composed step: its kind, the rows of the requests that decode, and those of prompts beside them."""
+
+    kind: Kind
+    rows: Rows
+    redraft_kv_tokens: int = 0
+    """Cached tokens of the requests whose window is written anew."""
+    prompts: Rows = NO_ROWS
+    """Chunks of prompts; they travel in the target's pass, and in a pass of their own through the draft."""
+
+
+UNLIMITED = 1 << 30
 
 
 @dataclass(slots=True)
@@ -60,8 +83,12 @@ class State:
     """Tokens in the KV cache."""
     ready: bool = True
     """A window waits for verification."""
-    proposed: int | None = None
+    proposed: int | None = 0
     """Length of the window verified in the step now composed; None: not in this step."""
+    pending: int = UNLIMITED
+    """Longest window that is at hand: as many tokens as the draft has written for it."""
+    most_rows: int = UNLIMITED
+    """Rows that the scheduler grants this request in the step; a longer window is cut."""
 
 
 class Progress(NamedTuple):
@@ -117,13 +144,34 @@ class Strategy(Frozen, ABC):
 
     @property
     def window(self) -> int:
-        """Draft tokens proposed for one verification; 0 without speculation."""
+        """Draft tokens proposed for one verification, at most; 0 without speculation."""
         return 0
 
     @property
     def window_steps(self) -> int:
         """Internal draft steps of one window; at least 1."""
         return 1
+
+    @property
+    def in_flight(self) -> int:
+        """Steps that run at once over disjoint requests: the stages of a pipeline, else 1."""
+        return 1
+
+    def extra_weights(self, target: ModelSpec) -> int:
+        """Weights that the method adds to the target's device (exit heads, adapters)."""
+        return 0
+
+    def window_for(self, requests: int) -> int:
+        """Draft tokens that each of ``requests`` decoding together gets."""
+        return self.window
+
+    def window_of(self, kind: Kind) -> int:
+        """Length of the windows that a step of this kind verifies."""
+        return self.window if kind.window is None else kind.window
+
+    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
+        """With everything worked out that depends on cost and acceptance, for batches of up to ``requests``."""
+        return self
 
     def exit(self, layers: int | None) -> Exit | None:
         """The early exit that acceptance must know about, for a target of ``layers``."""
@@ -133,23 +181,23 @@ class Strategy(Frozen, ABC):
         """The strategy as it is set for a batch of ``requests``."""
         return self
 
-    def open(self, cursor: Cursor, context: int) -> State:
-        """A request just admitted, its prompt in the cache."""
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """A request whose prompt is in the cache; ``drafted``: its first window has been written too."""
         return State(cursor, context)
 
     @abstractmethod
-    def compose(self, states: Sequence[State]) -> tuple[Kind, Rows]:
-        """What the next step of this batch is."""
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """What the next step of this batch is, with chunks of other requests' prompts in the same pass."""
 
     @abstractmethod
-    def phases(self, cost: Cost, kind: Kind, rows: Rows) -> Mapping[str, Phase]:
+    def phases(self, cost: Cost, step: Step) -> Mapping[str, Phase]:
         """The parts of a step, by the names of the durations; parts that do not occur may be left out."""
 
-    def durations(self, cost: Cost, kind: Kind, rows: Rows) -> Any:
+    def durations(self, cost: Cost, step: Step) -> Any:
         """Named durations of a step, in seconds."""
-        return self.named(**{name: phase.wall_s for name, phase in self.phases(cost, kind, rows).items()})
+        return self.named(**{name: phase.wall_s for name, phase in self.phases(cost, step).items()})
 
-    def derived(self, cost: Cost, kind: Kind, rows: Rows) -> Mapping[str, float]:
+    def derived(self, cost: Cost, step: Step) -> Mapping[str, float]:
         """What the paper computes from the durations of a step, by name with unit; nothing by default."""
         return {}
 
@@ -175,15 +223,12 @@ class Strategy(Frozen, ABC):
 
     def committed(self, kind: Kind, odds: OddsOf) -> float:
         """Expected tokens that a step of this kind commits, over all its requests."""
-        return kind.verifying * odds(self.window).committed(self.bonus_on_full_accept) + kind.bare
+        return kind.verifying * odds(self.window_of(kind)).committed(self.bonus_on_full_accept) + kind.bare
 
-    def rows(self, kind: Kind, context: int) -> Rows:
-        """Rows of a step of this kind with all requests at ``context``."""
-        rows = Rows()
-        for count, tokens in ((kind.verifying, self.window + 1), (kind.bare, 1)):
-            for _ in range(count):
-                rows += Rows.decode(tokens, context)
-        return rows
+    def step(self, kind: Kind, context: int) -> Step:
+        """A step of this kind with all requests at ``context``; prompts beside it are left out."""
+        rows = Rows.decode(self.window_of(kind) + 1, kind.verifying * context, kind.verifying)
+        return Step(kind, rows + Rows.decode(1, kind.bare * context, kind.bare), kind.redrafts * context)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify what was proposed; the order is that of ``states``."""
@@ -192,13 +237,16 @@ class Strategy(Frozen, ABC):
     def _settle(self, state: State) -> Progress:
         if state.proposed is None:
             return Progress(0, 0, 0, 0)
-        verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept))
-        state.context += verdict.committed
-        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed)
+        accepted, committed, _, _ = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept or not state.proposed))
+        state.context += committed
+        return Progress(committed, committed, accepted, state.proposed)
 
-    def admission(self, cost: Cost, rows: Rows, requests: int) -> Admission:
-        """Prompts of ``requests`` requests through target and draft."""
-        target, draft = cost.prefill("target", rows), cost.prefill("draft", rows) if self.window else Phase(0.0, {})
+    def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
+        """A pass over nothing but prompts, through target and draft.
+
+        ``ending`` of the prompts are complete with it, with ``context`` tokens in their caches together.
+        """
+        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.window else Phase(0.0, {})
         return Admission(target.wall_s, draft.wall_s, 0.0)
 
     def law(
@@ -218,13 +266,74 @@ class Strategy(Frozen, ABC):
         shares = kinds or self.kinds(odds, requests)
         step = weighted = tokens = batch = 0.0
         for kind, share in shares.items():
-            seconds = float(self.step_seconds(self.durations(cost, kind, self.rows(kind, context)), kind))
+            seconds = float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind))
             step += share * seconds
             weighted += share * self.batch(kind) * seconds
             tokens += share * self.committed(kind, odds)
             batch += share * self.batch(kind)
-        source = f"{self.equation}; {odds(self.window).source}"
+        source = f"{self.equation}; {odds(self.window_for(requests)).source}"
         return Law(step, tokens / batch, self.relation(cost.contention, one_lane), source, shares, weighted / batch)
+
+
+class ChainStrategy(Strategy, ABC):
+    """Base of strategies whose draft proposes one chain: ``gamma`` tokens at most, fewer where ``adaptive`` says so.
+
+    What the draft has not seen while its window was off goes into its cache at no cost.
+    """
+
+    gamma: int = Field(default=4, ge=1, le=LONGEST_WINDOW)
+    drafter: Drafter = AutoregressiveDrafter()
+    adaptive: Adaptive = FixedWindow()
+
+    @model_validator(mode="after")
+    def _none_longer(self) -> Self:
+        longest = max(getattr(self.adaptive, "windows", {}).values(), default=0)
+        if longest > self.gamma:
+            raise ValueError(f"adaptive: a window of {longest} is longer than gamma = {self.gamma}, which is the longest")
+        return self
+
+    @property
+    def window(self) -> int:
+        """Gamma."""
+        return self.gamma
+
+    @property
+    def window_steps(self) -> int:
+        """Internal draft steps J of one window (MSD-4)."""
+        return self.drafter.steps(self.gamma)
+
+    def window_for(self, requests: int) -> int:
+        """Gamma, or what ``adaptive`` makes of it."""
+        return self.adaptive.window(self.gamma, requests)
+
+    def kind_window(self, window: int) -> int | None:
+        """``window`` as a kind notes it: only where it is not gamma."""
+        return None if window == self.gamma else window
+
+    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
+        """With the windows of most goodput by law filled in, for every batch of up to ``requests``."""
+        if not isinstance(self.adaptive, GoodputWindow) or self.adaptive.windows:
+            return self
+        windows: dict[int, int] = {}
+        for size in range(1, requests + 1):
+            best = min(range(self.gamma + 1), key=lambda window: self._with(window).law(cost, odds, size, context).tpot_s)
+            if best != windows.get(max(windows, default=0)):
+                windows[size] = best
+        return self.model_copy(update={"adaptive": self.adaptive.model_copy(update={"windows": windows})})
+
+    def _with(self, window: int) -> Self:
+        """The same with one window for every batch."""
+        return self.model_copy(update={"adaptive": WindowTable(name="table", windows={1: window})})
+
+
+def cut_to_grants(states: Sequence[State]) -> Rows:
+    """Rows where a window is longer than what its request is granted; what is cut off was drafted in vain."""
+    rows = NO_ROWS
+    for state in states:
+        if state.proposed is not None:
+            state.proposed = min(state.proposed, state.most_rows - 1)
+            rows += Rows.decode(state.proposed + 1, state.context)
+    return rows
 
 
 @cache
@@ -238,6 +347,6 @@ def strategies() -> dict[str, type[Strategy]]:
 
 def _descendants(base: type[Any]) -> Iterable[type[Strategy]]:
     for child in base.__subclasses__():
-        if child.__module__.startswith(f"{__package__}."):
+        if child.__module__.startswith(f"{__package__}.") and child.__module__ != __name__:
             yield child
         yield from _descendants(child)

@@ -15,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
-
-from simulator.cost import Cost, Phase, Rows, together
-from simulator.drafters import AutoregressiveDrafter, Drafter, branch_rows
-from simulator.strategies.protocol import LONGEST_WINDOW, Kind, Lanes, State, Strategy, Timeline
+from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.drafters import branch_rows
+from simulator.strategies.protocol import ChainStrategy, Kind, Lanes, OddsOf, State, Step, Timeline, cut_to_grants
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -33,46 +31,50 @@ class Durations(NamedTuple):
     target: float
 
 
-class VanillaSD(Strategy):
+class VanillaSD(ChainStrategy):
     """Serial draft and verify with a window of ``gamma``."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
     named: ClassVar[type[Durations]] = Durations
     equation: ClassVar[str] = "T_SD = T_draft + T_target (Mirror-SD Eq. 5)"
 
-    gamma: int = Field(default=4, ge=1, le=LONGEST_WINDOW)
-    drafter: Drafter = AutoregressiveDrafter()
-
-    @property
-    def window(self) -> int:
-        """Gamma."""
-        return self.gamma
-
-    @property
-    def window_steps(self) -> int:
-        """Internal draft steps J of one window."""
-        return self.drafter.steps(self.gamma)
-
-    def compose(self, states: Sequence[State]) -> tuple[Kind, Rows]:
-        """Every request proposes a full window."""
-        rows = Rows()
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Every request proposes a window, all of one length unless the scheduler grants one of them fewer rows."""
+        requests = len(states)
+        gamma, context, cut = self.window_for(requests), 0, False
         for state in states:
-            state.proposed = self.gamma
-            rows += Rows.decode(self.gamma + 1, state.context)
-        return Kind("step", len(states)), rows
+            state.proposed = gamma
+            context += state.context
+            if state.most_rows <= gamma:
+                cut = True
+        kind = Kind("step", *((requests, 0) if gamma else (0, requests)), 0, self.kind_window(gamma), prompts.sequences)
+        rows = cut_to_grants(states) if cut else Rows.decode(gamma + 1, context, requests)
+        return Step(kind, rows, 0, prompts)
 
-    def phases(self, cost: Cost, kind: Kind, rows: Rows) -> dict[str, Phase]:
-        """J internal steps with one branch per request, then one pass over gamma + 1 tokens each."""
-        chain = branch_rows(self.drafter, kind.verifying, kind.verifying, rows.kv_tokens)
+    def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
+        """All steps are alike, with the window of this batch."""
+        gamma = self.window_for(requests)
+        kind = Kind("step", requests) if gamma else Kind("step", 0, requests)
+        return {kind._replace(window=self.kind_window(gamma)): 1.0}
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """Prompts through the draft, J internal steps with one branch per request, one pass over gamma + 1 tokens each."""
+        requests, gamma = step.kind.verifying, self.window_of(step.kind)
+        chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
+        window = []
+        if requests:
+            chain = branch_rows(self.drafter, requests, requests, step.rows.kv_tokens)
+            window = [together(cost.draft(chain), times=self.drafter.steps(gamma))]
         return {
-            "draft": together(cost.draft(chain), times=self.window_steps),
-            "rv": cost.rendezvous("fv", 0, kind.verifying * self.gamma * TOKEN_BYTES),
-            "target": cost.target(rows),
+            "draft": together(*chunks, *window),
+            "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES) if requests else Phase(0.0, {}),
+            "target": cost.target(step.rows + step.prompts),
         }
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Draft, hand over, verify."""
-        yield lanes.draft.start(durations.draft, "draft window")
+        if kind.verifying or durations.draft:
+            yield lanes.draft.start(durations.draft, "draft window" if kind.verifying else "draft prefill")
         if durations.rv:
             yield lanes.rendezvous.start(durations.rv, "window")
         yield lanes.target.start(durations.target, "verify")

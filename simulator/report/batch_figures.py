@@ -1,0 +1,90 @@
+"""Figures of the batch study as SVG text: speed-up, passes of the target with their tiles, exposed draft time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.sweep_batch import BatchPoint, crossover
+
+
+def batch_study(points: Sequence[BatchPoint], name: str, edges: Sequence[int] = ()) -> str:
+    """Panels over the batch size, on a logarithmic axis; ``edges`` are the sizes at which a pass needs another tile."""
+    overhead = any(point.relative_draft_overhead is not None for point in points)
+    with mpl.rc_context(LOOK):
+        panels = 3 if overhead else 2
+        figure = Figure(figsize=(WIDTH_IN, 2.9 * panels), layout="constrained")
+        axes = figure.subplots(panels, 1, sharex=True)
+        _speedup(axes[0], points, name)
+        _passes(axes[1], points, edges)
+        if overhead:
+            _overhead(axes[2], points)
+        for one in axes:
+            one.set_xscale("log", base=2)
+            one.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+            one.set_xlim(points[0].batch / 1.06, points[-1].batch * 1.06)
+            one.tick_params(labelbottom=True)
+            one.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
+        axes[-1].set_xlabel("batch B (requests that decode together)")
+        return svg(figure)
+
+
+def _drawn(axes: Any, points: Sequence[BatchPoint], field: str, style: str, **look: Any) -> None:
+    held = [(point.batch, getattr(point, field)) for point in points if getattr(point, field) is not None]
+    if held:
+        axes.plot(*zip(*held, strict=True), style, **look)
+
+
+def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
+    if points[0].vanilla_speedup is not None:
+        _drawn(axes, points, "vanilla_speedup", "--", color=GREY, label="vanilla_sd, law")
+        _drawn(axes, points, "simulated_vanilla_speedup", "s", mfc="none", mec=GREY, ms=5, label="vanilla_sd, simulation")
+    _drawn(axes, points, "speedup", "-", color=BLUE, label=f"{name}, law")
+    _drawn(axes, points, "simulated_speedup", "o", mfc="none", mec=VERMILLION, ms=5, label=f"{name}, simulation")
+    axes.axhline(1.0, color=GREY, lw=0.8)
+    axes.set_ylabel("speed-up over autoregressive")
+    axes.set_ylim(0.0)
+    last = crossover(points)
+    if last is not None:
+        axes.axvspan(last, points[-1].batch * 1.06, color=SHADE, lw=0, zorder=0)
+        side = "right" if last > (points[0].batch * points[-1].batch) ** 0.5 else "left"
+        where = last * (0.97 if side == "right" else 1.03)
+        axes.text(where, 0.08, f"from B = {last} on {name} is slower", ha=side, va="bottom", size=8)
+    else:
+        axes.text(0.985, 0.05, f"{name} is ahead at every size shown", ha="right", size=8, transform=axes.transAxes)
+
+
+def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> None:
+    rows = {point.batch: point.verify_rows for point in points}
+    for edge in edges:
+        axes.axvline(edge, color=ORANGE, lw=0.7, zorder=0, label="another tile of rows" if edge == edges[0] else None)
+    _drawn(axes, points, "verify_ms", "-", color=BLUE, label="target verifies its windows")
+    _drawn(axes, points, "decode_ms", "-.", color=GREY, label="target decodes one token each")
+    _drawn(axes, points, "draft_ms", "--", color=GREEN, label="T_draft")
+    axes.set_ylabel("law (ms)")
+    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)
+    top, last = axes.get_ylim()[1], 0.0
+    for edge in edges:
+        if edge > last * 1.12:
+            axes.text(edge, top * 0.99, f"{rows[edge]} rows ", ha="right", va="top", size=7, color=ORANGE, rotation=90)
+            last = edge
+
+
+def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
+    _drawn(axes, points, "relative_draft_overhead", "-", color=BLUE, label="exposed draft time / T_draft of vanilla_sd, law")
+    axes.set_ylabel("relative draft overhead")
+    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.3)
+    top, before = axes.get_ylim()[1], None
+    for point in points:
+        if point.settings != before:
+            axes.axvline(point.batch, color=GREY, lw=0.5, ls=":")
+            text = point.settings.replace(", ", "\n").replace("kappa", "κ =")
+            ends = point.batch > 0.9 * points[-1].batch
+            where, side = point.batch * (0.98 if ends else 1.02), "right" if ends else "left"
+            axes.text(where, top * (0.8 if ends else 0.98), text, va="top", ha=side, size=7, color=GREY)
+            before = point.settings

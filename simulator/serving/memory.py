@@ -1,0 +1,63 @@
+"""KV memory in blocks: what a request holds grows with its tokens and shrinks when rejected ones are dropped.
+
+A block has room for ``block_tokens`` tokens in every layer of the target and, where there is one, of the
+draft: both caches hold the same tokens, so one table serves both.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from pydantic import Field
+
+from simulator.schema import Frozen
+from simulator.serving.requests import Request
+
+
+class KVMemory(Frozen):
+    """How the memory that the weights leave is used.
+
+    ``utilisation`` is the share of a device's memory for weights and cache together (the rest: activations,
+    workspace); ``kv_tokens`` states the room outright, for all requests together. With stated durations
+    there is no device, and no limit unless ``kv_tokens`` says one.
+    """
+
+    block_tokens: int = Field(default=16, gt=0)
+    utilisation: float = Field(default=0.9, gt=0, le=1)
+    kv_tokens: int | None = Field(default=None, gt=0)
+
+
+class Blocks:
+    """The pool; counts blocks, since which one a request gets makes no difference to its time."""
+
+    __slots__ = ("block_tokens", "most_used", "total", "used")
+
+    def __init__(self, block_tokens: int = 16, total: int | None = None) -> None:
+        self.block_tokens = block_tokens
+        self.total: float = inf if total is None else total
+        self.used = self.most_used = 0
+
+    def needed(self, tokens: int) -> int:
+        """Blocks for so many tokens."""
+        return -(-tokens // self.block_tokens)
+
+    def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
+        """Give ``request`` room for ``tokens`` in all, if ``spare`` blocks then stay free; else change nothing."""
+        more = -(-tokens // self.block_tokens) - request.blocks
+        if more > 0:
+            used = self.used + more
+            if used + spare > self.total:
+                return False
+            self.used = used
+            self.most_used = max(self.most_used, used)
+            request.blocks += more
+            request.slots = request.blocks * self.block_tokens
+        return True
+
+    def keep(self, request: Request, tokens: int) -> None:
+        """Take back every block of ``request`` beyond those for ``tokens``."""
+        excess = request.blocks - -(-tokens // self.block_tokens)
+        if excess > 0:
+            self.used -= excess
+            request.blocks -= excess
+            request.slots = request.blocks * self.block_tokens

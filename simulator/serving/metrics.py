@@ -1,0 +1,152 @@
+"""What happened, counted as it happens: nothing here grows with the number of requests.
+
+Times of requests (all in seconds):
+
+* *TTFT*: from arrival to the first token, waiting and the prefill of target and draft included.
+* *TBT*: between two moments at which a request shows tokens; several shown at once are one moment.
+* *TPOT*: ``(E2E - TTFT) / (tokens - 1)``. *E2E*: from arrival to the last token.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from math import ceil, inf, isclose, log
+
+from simulator.strategies.protocol import Kind
+
+
+class Sketch:
+    """A distribution in constant memory: count, mean and extremes are exact, quantiles to within 0.5 %.
+
+    Values fall into buckets of one per cent of width (the idea of DDSketch); those of zero have their own.
+    """
+
+    __slots__ = ("buckets", "count", "least", "most", "total")
+    _GROWTH = log(1.01)
+
+    def __init__(self) -> None:
+        self.buckets: Counter[int | None] = Counter()
+        self.count, self.total, self.least, self.most = 0, 0.0, inf, -inf
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Note ``value`` so many times."""
+        self.count += times
+        self.total += value * times
+        self.least = min(self.least, value)
+        self.most = max(self.most, value)
+        self.buckets[ceil(log(value) / self._GROWTH) if value > 0.0 else None] += times
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean; 0 of nothing."""
+        return self.total / self.count if self.count else 0.0
+
+    def quantile(self, share: float) -> float:
+        """The value that ``share`` of all do not exceed; 0 of nothing."""
+        rank, seen = max(1, ceil(share * self.count)), 0
+        for bucket in sorted(self.buckets, key=lambda one: -inf if one is None else one):
+            seen += self.buckets[bucket]
+            if seen >= rank:
+                middle = 0.0 if bucket is None else 1.01 ** (bucket - 0.5)
+                return min(max(middle, self.least), self.most)
+        return 0.0
+
+
+class BrokenRunError(Exception):
+    """A run contradicts itself: a fault of the simulator, not of its input."""
+
+
+@dataclass
+class Tally:
+    """Counts and times of one run."""
+
+    steps: Counter[Kind] = field(default_factory=Counter)
+    """Steps in which somebody decoded."""
+    seconds: defaultdict[Kind, float] = field(default_factory=lambda: defaultdict(float))
+    """Time spent in them, by kind."""
+    prefills: int = 0
+    """Iterations with prompts only."""
+    prefill_seconds: float = 0.0
+    request_steps: int = 0
+    committed: int = 0
+    """Verified tokens of steps, those past the end of an output included."""
+    shown: int = 0
+    """Tokens of steps that reached a reader."""
+    verified_rows: int = 0
+    """Rows that the target computed for decoding: every window and one token more."""
+    drafted: int = 0
+    """Draft tokens that were judged."""
+    kept: int = 0
+    """Draft tokens among them that were accepted."""
+    prompt_rows: int = 0
+    """Tokens that went through a prefill, recomputed ones included."""
+    recomputed_rows: int = 0
+    accepted: Counter[int] = field(default_factory=Counter)
+    judged: Counter[int] = field(default_factory=Counter)
+    """Verified windows by length."""
+    windows_missed: Counter[int] = field(default_factory=Counter)
+    """Verified windows whose successor was off the tree, by length."""
+    choices: Counter[str] = field(default_factory=Counter)
+    arrived: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    preemptions: int = 0
+    tokens: int = 0
+    """Output tokens of finished requests."""
+    thrown_away: int = 0
+    """Tokens that requests had shown when they were cancelled."""
+    first_tokens: int = 0
+    """Tokens that prefills yielded, recomputed ones included."""
+    ttft: Sketch = field(default_factory=Sketch)
+    tbt: Sketch = field(default_factory=Sketch)
+    tpot: Sketch = field(default_factory=Sketch)
+    e2e: Sketch = field(default_factory=Sketch)
+    wait: Sketch = field(default_factory=Sketch)
+    """From arrival to first admission."""
+    system_s: float = 0.0
+    """Time that all requests together spent in the system, by summing over requests."""
+    area_s: float = 0.0
+    """The same by summing the number in the system over time."""
+    block_area_s: float = 0.0
+    """Blocks held over time."""
+    in_system: int = 0
+    _since: float = 0.0
+
+    @property
+    def step_seconds(self) -> float:
+        """Time spent in steps of all kinds."""
+        return sum(self.seconds.values())
+
+    def pass_time(self, now: float) -> None:
+        """Add the number in the system over the time since the last change of it."""
+        self.area_s += self.in_system * (now - self._since)
+        self._since = now
+
+    def arrive(self, at: float) -> None:
+        """A request entered the system."""
+        self.pass_time(at)
+        self.arrived += 1
+        self.in_system += 1
+
+    def leave(self, arrival: float, now: float) -> None:
+        """A request left the system, finished or cancelled."""
+        self.pass_time(now)
+        self.in_system -= 1
+        self.system_s += now - arrival
+
+    def check(self) -> None:
+        """What must hold once the system is empty; raises :class:`BrokenRunError`.
+
+        Little's law (number in the system over time = time in the system over requests), and every token
+        shown belongs to a request that finished or was cancelled.
+        """
+        if not isclose(self.area_s, self.system_s, rel_tol=1e-9, abs_tol=1e-9):
+            raise BrokenRunError(
+                f"Little's law fails: {self.area_s!r} s by number in the system, {self.system_s!r} s by request"
+            )
+        if self.shown + self.first_tokens != self.tokens + self.thrown_away:
+            found = f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + {self.thrown_away} delivered"
+            raise BrokenRunError(f"tokens are not conserved: {found}")
+        if self.arrived != self.finished + self.cancelled or self.in_system:
+            raise BrokenRunError(f"{self.arrived} requests came, {self.finished} finished, {self.cancelled} were cancelled")

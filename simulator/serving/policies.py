@@ -1,0 +1,311 @@
+"""Policies of continuous batching: at each boundary between two iterations, who takes part in the next.
+
+What all of them share:
+
+* *Boundary*: before the first iteration, and whenever one has ended. Requests that have arrived join the
+  end of ``waiting`` in order of arrival; when nothing can be done, time passes to the next arrival.
+* *Running order* is the order of admission, oldest first. Admission takes from the front of ``waiting`` and
+  stops at the first request that may not enter: nobody overtakes.
+* *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless it was
+  preempted. The pass that completes them shows one token.
+* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + window + 1``,
+  where ``window`` is the longest its strategy drafts. After the step it keeps the blocks of its new context;
+  those of rejected tokens are free again.
+* *Preemption* is by recompute and hits the request admitted last (among those in no step under way), be it
+  the very one that needs room. It gives all blocks back and goes to the front of ``waiting``.
+* *Padding*: none. Rows are ragged; what kernels round up to is in the cost of a pass.
+* *In flight*: where a strategy runs m steps at once, a plan is made whenever fewer than m are under way,
+  from requests in no step under way, with at most ceil(running / m) that decode.
+
+A block count never exceeds the pool; ``watermark`` blocks are ``floor(watermark * pool)``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from math import inf
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from simulator.schema import Frozen
+from simulator.serving.memory import Blocks, KVMemory
+from simulator.serving.requests import Request
+from simulator.strategies.protocol import UNLIMITED, Strategy
+
+
+class Plan(NamedTuple):
+    """The next iteration: requests that decode, and prompts with the tokens of each that are prefilled."""
+
+    decode: list[Request]
+    prompts: list[tuple[Request, int]]
+
+
+class Queues:
+    """Who waits, who runs and the memory between them, with the moves that every policy is made of."""
+
+    def __init__(self, memory: Blocks, strategy: Strategy) -> None:
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.memory, self.strategy = memory, strategy
+        self.ahead = strategy.window + 1
+        self.in_flight = strategy.in_flight
+        self.preemptions = 0
+        self.now = 0.0
+        self.waited_s = 0.0
+        """Time that requests have spent waiting, summed over requests."""
+
+    def decoding(self) -> list[Request]:
+        """Requests that can decode now, in running order."""
+        ready = [request for request in self.running if request.state is not None and not request.flying]
+        return ready if self.in_flight == 1 else ready[: -(-len(self.running) // self.in_flight)]
+
+    def with_room(self, requests: list[Request]) -> list[Request]:
+        """Those that still run after each, in order, was given room for its step."""
+        ahead = self.ahead
+        for request in requests:
+            state = request.state
+            if state is not None and state.context + ahead > request.slots:
+                self.make_room(request, state.context + ahead)
+        return requests if not self.preemptions else [request for request in requests if request.state is not None]
+
+    def make_room(self, request: Request, tokens: int) -> bool:
+        """Preempt until ``request`` has room for ``tokens``; False if that took the request itself."""
+        while not self.memory.hold(request, tokens):
+            victim = next(one for one in reversed(self.running) if not one.flying)
+            self.preempt(victim)
+            if victim is request:
+                return False
+        return True
+
+    def preempt(self, request: Request) -> None:
+        """Take all memory away; what it has shown is recomputed when it comes in again."""
+        self.memory.keep(request, 0)
+        self.running.remove(request)
+        self.waiting.appendleft(request)
+        request.state, request.cached = None, 0
+        request.queued_s = self.now
+        request.preemptions += 1
+        self.preemptions += 1
+
+    def admit(self) -> Request:
+        """Move the front of ``waiting`` to the end of ``running``."""
+        request = self.waiting.popleft()
+        self.waited_s += self.now - request.queued_s
+        self.running.append(request)
+        return request
+
+    def watermark_blocks(self, share: float) -> int:
+        """Blocks that an admission must leave free."""
+        return 0 if self.memory.total == inf else int(share * self.memory.total)
+
+
+class Policy(Frozen, ABC):
+    """Base of all policies."""
+
+    name: str
+    reserves: ClassVar[bool] = False
+    """A request holds memory for its whole life from its admission on."""
+
+    @abstractmethod
+    def plan(self, queues: Queues) -> Plan:
+        """The next iteration; empty if nothing can be done now."""
+
+    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+        """Why a request of ``longest_tokens``, prompt and output together, could never be served; None if it can."""
+        tokens = longest_tokens + window - 1
+        needed = memory.needed(tokens)
+        if needed > memory.total:
+            room = int(memory.total) * memory.block_tokens
+            return f"a request of {longest_tokens:,} tokens needs room for {tokens:,} in the KV cache, which holds {room:,}"
+        return None
+
+
+class FixedBatch(Policy):
+    """Iteration-level batching with a fixed number of places: the closed loop of the papers.
+
+    1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks of
+       ``prompt + output + window - 1`` tokens: admit. The blocks are held until the request ends, so nobody is
+       ever preempted.
+    2. If anyone was admitted, this iteration is the whole prompts of those, in one pass; the others wait.
+    3. Else every running request decodes.
+
+    Without ``max_requests`` the clients of a closed loop are the places.
+    """
+
+    name: Literal["fixed_batch"] = "fixed_batch"
+    reserves: ClassVar[bool] = True
+    max_requests: int | None = Field(default=None, gt=0)
+
+    def plan(self, queues: Queues) -> Plan:
+        """Prompts of all who may enter, else a decode step of all who run."""
+        waiting, entering = queues.waiting, []
+        places = self.max_requests or UNLIMITED
+        while waiting and len(queues.running) < places:
+            first = waiting[0]
+            if not queues.memory.hold(first, first.prompt_tokens + first.output_tokens + queues.ahead - 2):
+                break
+            entering.append((first, first.left))
+            queues.admit()
+        return Plan([], entering) if entering else Plan(queues.decoding(), [])
+
+
+class PrefillFirst(Policy):
+    """Prefill first (vLLM v0): new requests enter as soon as they fit, and decoding waits for their prompts.
+
+    1. While ``waiting`` is not empty and fewer than ``max_requests`` run: the first one enters if its need fits
+       what is left of ``batch_tokens`` in this iteration, and its blocks leave ``watermark`` blocks free.
+    2. If anyone entered, this iteration is their whole needs in one pass; nobody decodes.
+    3. Else, in running order, each decoding request gets room, by preemption if there is none; those that
+       still run decode.
+    """
+
+    name: Literal["prefill_first"]
+    max_requests: int = Field(default=256, gt=0)
+    batch_tokens: int = Field(default=8_192, gt=0)
+    watermark: float = Field(default=0.01, ge=0, lt=1)
+
+    def plan(self, queues: Queues) -> Plan:
+        """Prompts if any may enter, else decoding."""
+        waiting = queues.waiting
+        if waiting and len(queues.running) < self.max_requests:
+            spare, budget, entering = queues.watermark_blocks(self.watermark), self.batch_tokens, []
+            while waiting and len(queues.running) < self.max_requests:
+                need = waiting[0].left
+                if need > budget or not queues.memory.hold(waiting[0], need, spare):
+                    break
+                budget -= need
+                entering.append((queues.admit(), need))
+            if entering:
+                return Plan([], entering)
+        return Plan(queues.with_room(queues.decoding()), [])
+
+    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+        """Also: a recompute of everything but the last token must fit one pass, and leave the watermark."""
+        if longest_tokens - 1 > self.batch_tokens:
+            return f"a request of {longest_tokens:,} tokens does not fit one prefill of batch_tokens = {self.batch_tokens:,}"
+        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, window, memory)
+
+
+class ChunkedPrefill(Policy):
+    """Chunked prefill with decode first (Sarathi-Serve): decoding never stalls, prompts fill what is left of a chunk.
+
+    Every iteration has ``chunk_tokens``.
+
+    1. In running order each decoding request gets room, by preemption if there is none; those that still run
+       decode and take one token each of the chunk, whatever they speculate.
+    2. In running order each prompt under way gets ``min(left, rest of the chunk)`` tokens, while there are any.
+    3. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than ``max_requests`` run and the
+       chunk is not used up, the first one enters if the blocks of its whole need leave ``watermark`` blocks
+       free; it gets ``min(need, rest of the chunk)``.
+    """
+
+    name: Literal["chunked_prefill"]
+    max_requests: int = Field(default=256, gt=0)
+    chunk_tokens: int = Field(default=512, gt=0)
+    watermark: float = Field(default=0.01, ge=0, lt=1)
+
+    def plan(self, queues: Queues) -> Plan:
+        """Decoding requests and as much prompt as the chunk has room for."""
+        before = queues.preemptions
+        decode = queues.with_room(queues.decoding())
+        rest, prompts, waiting = self.chunk_tokens - len(decode), [], queues.waiting
+        if len(queues.running) > len(decode):
+            for request in queues.running:
+                if rest > 0 and request.state is None and not request.flying:
+                    prompts.append((request, min(request.left, rest)))
+                    rest -= prompts[-1][1]
+        if waiting and queues.preemptions == before:
+            spare = queues.watermark_blocks(self.watermark)
+            while waiting and rest > 0 and len(queues.running) < self.max_requests:
+                need = waiting[0].left
+                if not queues.memory.hold(waiting[0], need, spare):
+                    break
+                prompts.append((queues.admit(), min(need, rest)))
+                rest -= prompts[-1][1]
+        return Plan(decode, prompts)
+
+    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+        """Also: everything but the last token must leave the watermark, should it have to be recomputed."""
+        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, window, memory)
+
+
+class UnifiedBudget(Policy):
+    """One token budget for everything (vLLM v1): prompts and decoding alike, speculative tokens counted.
+
+    Every iteration has ``budget_tokens``. ``window`` is what the strategy drafts for as many requests as can
+    decode at this boundary.
+
+    1. In running order, while any budget is left, each request wants what is left of its need, or ``1 + window`` if
+       it decodes, and is granted that or the rest of the budget. It gets room for what it has in the cache and
+       what it is granted, by preemption if there is none (which ends this rule if it hits the request
+       itself). A window is cut to the grant less one.
+    2. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than ``max_requests`` run and any
+       budget is left, the first one is granted its need or the rest of the budget, and enters if there are
+       blocks for that much.
+    """
+
+    name: Literal["unified_budget"]
+    max_requests: int = Field(default=256, gt=0)
+    budget_tokens: int = Field(default=2_048, gt=0)
+
+    def plan(self, queues: Queues) -> Plan:
+        """Whatever the budget reaches, in running order."""
+        before, rest = queues.preemptions, self.budget_tokens
+        decode, prompts = self._under_way(queues)
+        rest -= sum(tokens for _, tokens in prompts) + sum(one.state.most_rows for one in decode if one.state is not None)
+        if queues.preemptions == before:
+            while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
+                granted = min(queues.waiting[0].left, rest)
+                if not queues.memory.hold(queues.waiting[0], granted):
+                    break
+                rest -= granted
+                prompts.append((queues.admit(), granted))
+        return Plan(decode, prompts)
+
+    def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
+        """Rule 1."""
+        able, rest = queues.decoding(), self.budget_tokens
+        rows, places = 1 + queues.strategy.window_for(len(able)), len(able)
+        decode: list[Request] = []
+        prompts: list[tuple[Request, int]] = []
+        position = 0
+        while rest > 0 and position < len(queues.running):
+            request = queues.running[position]
+            position += 1
+            state = request.state
+            if request.flying or (state is not None and len(decode) == places):
+                continue
+            granted = min(rows if state is not None else request.left, rest)
+            held = request.cached if state is None else state.context
+            if held + granted > request.slots and not queues.make_room(request, held + granted):
+                break
+            rest -= granted
+            if state is None:
+                prompts.append((request, granted))
+            else:
+                state.most_rows = granted
+                decode.append(request)
+        return decode, prompts
+
+
+def _above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str | None:
+    needed = memory.needed(longest_tokens - 1)
+    if memory.total == inf or needed + int(share * memory.total) <= memory.total:
+        return None
+    room = int(memory.total) * memory.block_tokens
+    return (
+        f"a request of {longest_tokens:,} tokens could not enter: it leaves less than the watermark of {share:g} "
+        f"of a KV cache of {room:,} tokens"
+    )
+
+
+AnyPolicy = Annotated[FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget, Field(discriminator="name")]
+
+
+class Serving(Frozen):
+    """How requests are batched and where their caches live."""
+
+    policy: AnyPolicy = FixedBatch()
+    memory: KVMemory = KVMemory()

@@ -1,0 +1,220 @@
+"""Requests: the workload of a scenario, and one request on its way through the system.
+
+A closed loop has ``concurrency`` clients; each sends its next request the moment its last one ends, until
+``count`` have been sent. Lengths are fixed or drawn from a distribution; request number i always gets the
+i-th draw of its seed, whatever happens around it, and always replays the same piece of a trace (see
+:class:`simulator.acceptance.Replay`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf, log
+from typing import Annotated, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from simulator.acceptance import Cursor
+from simulator.schema import Frozen
+from simulator.strategies.protocol import State
+
+DRAWN_AT_ONCE = 1_024
+"""Lengths are drawn in blocks of this many requests, each with random numbers of its own."""
+
+
+class _Bounded(Frozen):
+    least_tokens: int = Field(default=2, gt=0)
+    most_tokens: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Bounded:
+        if self.least_tokens > self.most_tokens:
+            raise ValueError(f"least_tokens {self.least_tokens} is more than most_tokens {self.most_tokens}")
+        return self
+
+
+class Uniform(_Bounded):
+    """Every length from ``least_tokens`` to ``most_tokens`` alike."""
+
+    name: Literal["uniform"]
+
+    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """So many lengths."""
+        return random.integers(self.least_tokens, self.most_tokens, size=count, endpoint=True)
+
+
+class LogNormal(_Bounded):
+    """Many short and a few long ones: log-normal, rounded, and moved to the bounds where it lies outside.
+
+    ``mean_tokens`` and ``spread`` (standard deviation over mean) are those before the cut.
+    """
+
+    name: Literal["lognormal"]
+    mean_tokens: float = Field(gt=0)
+    spread: float = Field(ge=0)
+
+    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """So many lengths."""
+        variance = log(1.0 + self.spread**2)
+        drawn = random.lognormal(log(self.mean_tokens) - variance / 2, variance**0.5, size=count)
+        return np.clip(np.rint(drawn), self.least_tokens, self.most_tokens).astype(np.int64)
+
+
+Lengths = Annotated[Uniform | LogNormal, Field(discriminator="name")]
+
+
+class Requests(Frozen):
+    """A closed-loop workload; prompt and output lengths are the same for all requests, or drawn for each."""
+
+    concurrency: int = Field(default=1, gt=0)
+    count: int = Field(default=200, gt=0)
+    prompt_tokens: Annotated[int, Field(gt=0)] | Lengths = 512
+    output_tokens: Annotated[int, Field(gt=1)] | Lengths = 128
+
+    @model_validator(mode="after")
+    def _enough(self) -> Requests:
+        if self.concurrency > self.count:
+            raise ValueError(f"concurrency {self.concurrency} needs at least as many requests, and count is {self.count}")
+        if not isinstance(self.output_tokens, int) and self.output_tokens.least_tokens < 2:
+            raise ValueError("output_tokens: least_tokens must be 2 or more; time per token needs two tokens")
+        return self
+
+    def lengths(self, seed: int) -> Iterator[tuple[int, int]]:
+        """(prompt, output) tokens of request 0, 1, 2, ...; drawn block by block, so that nothing is kept."""
+        for first in range(0, self.count, DRAWN_AT_ONCE):
+            block = min(DRAWN_AT_ONCE, self.count - first)
+            yield from zip(*(_drawn(kind, (seed, which, first), block) for which, kind in enumerate(self._kinds)), strict=True)
+
+    @property
+    def _kinds(self) -> tuple[Any, Any]:
+        return self.prompt_tokens, self.output_tokens
+
+    def totals(self, seed: int) -> tuple[float, float, int]:
+        """Mean prompt tokens, mean output tokens, and most tokens of prompt and output together in one request."""
+        if isinstance(self.prompt_tokens, int) and isinstance(self.output_tokens, int):
+            return self.prompt_tokens, self.output_tokens, self.prompt_tokens + self.output_tokens
+        prompts = outputs = longest = 0
+        for prompt, output in self.lengths(seed):
+            prompts += prompt
+            outputs += output
+            longest = max(longest, prompt + output)
+        return prompts / self.count, outputs / self.count, longest
+
+
+def _drawn(kind: Any, seed: tuple[int, ...], count: int) -> list[int]:
+    if isinstance(kind, int):
+        return [kind] * count
+    lengths: list[int] = kind.draw(np.random.default_rng(seed), count).tolist()
+    return lengths
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request: what it asks for, where it stands, and when things happened to it (seconds)."""
+
+    index: int
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    cursor: Cursor | None = None
+    """Its place in the acceptance source; None until it is first admitted."""
+    state: State | None = None
+    """What its strategy knows; None until its prompt is in the cache."""
+    tokens: int = 0
+    """Tokens shown."""
+    cached: int = 0
+    """Tokens of its prompt (after a preemption also of its output) that are in the cache so far."""
+    blocks: int = 0
+    """KV blocks it holds."""
+    slots: int = 0
+    """Tokens that these blocks have room for."""
+    queued_s: float = 0.0
+    """When it last began to wait."""
+    admitted_s: float = 0.0
+    first_token_s: float = 0.0
+    last_token_s: float = 0.0
+    finished_s: float = 0.0
+    preemptions: int = 0
+    flying: bool = False
+    """A step with it is under way."""
+    gone: bool = False
+    """Cancelled; whatever a step under way brings is thrown away."""
+
+    @property
+    def left(self) -> int:
+        """Tokens that still have to go through a prefill before it can decode."""
+        return 0 if self.state is not None else self.prompt_tokens + self.tokens - self.cached
+
+
+class Source(Protocol):
+    """Where requests come from."""
+
+    def due(self, now: float) -> Iterable[Request]:
+        """The requests that have arrived by ``now`` and were not handed out yet, in order of arrival."""
+
+    def ended(self) -> None:
+        """One request has left the system."""
+
+    @property
+    def next_s(self) -> float:
+        """When the next one arrives, if nothing else happens before; infinity if that is not known."""
+
+    @property
+    def exhausted(self) -> bool:
+        """No more will come."""
+
+
+class ClosedLoop:
+    """``concurrency`` clients with one request each in the system."""
+
+    def __init__(self, requests: Requests, seed: int = 0) -> None:
+        self._lengths = enumerate(requests.lengths(seed))
+        self._idle, self._left = requests.concurrency, requests.count
+        self.next_s = inf
+
+    @property
+    def exhausted(self) -> bool:
+        """All have been sent."""
+        return self._left == 0
+
+    def due(self, now: float) -> Iterable[Request]:
+        """One request of every client that waits for nothing."""
+        while self._idle and self._left:
+            self._idle -= 1
+            self._left -= 1
+            index, (prompt, output) = next(self._lengths)
+            yield Request(index, now, prompt, output)
+
+    def ended(self) -> None:
+        """Its client sends the next one."""
+        self._idle += 1
+
+
+class Arrivals:
+    """Requests at stated times, in order of arrival."""
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        self._rest = iter(requests)
+        self._next = next(self._rest, None)
+
+    @property
+    def next_s(self) -> float:
+        """Arrival of the next request."""
+        return inf if self._next is None else self._next.arrival_s
+
+    @property
+    def exhausted(self) -> bool:
+        """All have arrived."""
+        return self._next is None
+
+    def due(self, now: float) -> Iterable[Request]:
+        """Those that have arrived."""
+        while self._next is not None and self._next.arrival_s <= now:
+            yield self._next
+            self._next = next(self._rest, None)
+
+    def ended(self) -> None:
+        """Who comes does not depend on who goes."""

@@ -1,0 +1,319 @@
+"""The scheduler under arbitrary traffic: what is conserved at every event, and pipelines with steps in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil, inf
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from simulator.acceptance import Cycle
+from simulator.cost import NO_ROWS, Cost, Given, GivenCost, Phase, Rows
+from simulator.serving.memory import Blocks
+from simulator.serving.metrics import BrokenRunError, Sketch
+from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
+from simulator.serving.requests import Arrivals, Request
+from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.strategies import Strategy
+from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
+from simulator.strategies.mirror_sd import MirrorSD
+from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.windows import OffAbove, WindowTable
+from simulator.world import World
+
+
+class Stages(NamedTuple):
+    """Seconds in each stage."""
+
+    stage: float
+
+
+class Pipeline(Strategy):
+    """One token a step, handed from stage to stage; as many steps under way as there are stages."""
+
+    name: Literal["pipeline"] = "pipeline"
+    named: ClassVar[type[Stages]] = Stages
+    equation: ClassVar[str] = "T_step = m T_stage"
+    depth: int = 3
+
+    @property
+    def in_flight(self) -> int:
+        return self.depth
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        rows = Rows.decode(1, sum(state.context for state in states), len(states))
+        return Step(Kind("step", 0, len(states), prompts=prompts.sequences), rows, 0, prompts)
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        return {"stage": Phase(cost.target(step.rows + step.prompts).wall_s / self.depth, {})}
+
+    def timeline(self, lanes: Lanes, durations: Any, kind: Kind) -> Timeline:
+        for lane in lanes.stages:
+            yield lane.start(durations.stage, "decode")
+
+    def step_seconds(self, durations: Any, kind: Kind) -> Any:
+        return durations.stage * self.depth
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        for state in states:
+            state.context += 1
+        return [ONE_TOKEN] * len(states)
+
+
+class Inbox:
+    """Requests come from outside, one by one."""
+
+    exhausted = False
+    next_s = inf
+
+    def due(self, now: float) -> list[Request]:
+        return []
+
+    def ended(self) -> None:
+        pass
+
+
+STRATEGIES: list[Strategy] = [
+    Autoregressive(),
+    VanillaSD(gamma=3),
+    VanillaSD(gamma=4, adaptive=WindowTable(name="table", windows={2: 2, 3: 0, 4: 1}), bonus_on_full_accept=False),
+    MirrorSD(gamma=3),
+    MirrorSD(gamma=3, others="proceed", adaptive=OffAbove(name="off_above", requests=2)),
+    MirrorSD(gamma=2, fallback="undrafted", message="first_position"),
+    Pipeline(depth=3),
+]
+LONGEST = 40
+"""Tokens of the longest request, prompt and output together."""
+policies = st.one_of(
+    st.builds(FixedBatch, max_requests=st.one_of(st.none(), st.integers(1, 5))),
+    st.builds(
+        PrefillFirst, name=st.just("prefill_first"), max_requests=st.integers(1, 5), batch_tokens=st.integers(LONGEST, 90)
+    ),
+    st.builds(ChunkedPrefill, name=st.just("chunked_prefill"), max_requests=st.integers(1, 5), chunk_tokens=st.integers(1, 30)),
+    st.builds(UnifiedBudget, name=st.just("unified_budget"), max_requests=st.integers(1, 5), budget_tokens=st.integers(1, 30)),
+)
+durations = Given(prefix_ms=8, suffix_ms=8, draft_ms=9, redraft_ms=5, rv_ee_ms=1, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=4)
+
+
+class Traffic(RuleBasedStateMachine):
+    """Arrivals and cancellations at any time; after every event the books must balance."""
+
+    @initialize(
+        strategy=st.sampled_from(STRATEGIES),
+        policy=policies,
+        block=st.sampled_from([1, 4, 16]),
+        spare=st.integers(0, 40),
+        kept=st.lists(st.integers(0, 4), min_size=1, max_size=5),
+        off=st.lists(st.booleans(), min_size=1, max_size=3),
+    )
+    def begin(self, strategy: Strategy, policy: Policy, block: int, spare: int, kept: list[int], off: list[bool]) -> None:
+        total = 1
+        while policy.refusal(LONGEST, strategy.window, Blocks(block, total)):
+            total += 1
+        self.world, self.inbox, self.log = World(), Inbox(), []
+        self.environment = self.world.environment
+        stages = tuple(self.world.lane(f"stage {i}") for i in range(strategy.in_flight if strategy.in_flight > 1 else 0))
+        lanes = Lanes(self.world.lane("target"), self.world.lane("draft"), self.world.lane("rendezvous"), stages)
+        memory = Blocks(block, total + spare)
+        cost = GivenCost(durations, strategy.window_steps)
+        acceptance = Cycle(tuple(kept), tuple(off))
+        self.scheduler = Scheduler(
+            strategy, acceptance, strategy.exit(None), self.inbox, cost, policy, memory, log=self.log.append
+        )
+        for _ in range(strategy.in_flight):
+            self.environment.process(self.scheduler.run(self.world, lanes))
+        self.requests: list[Request] = []
+        self.cancelled: set[int] = set()
+        self.seen: dict[int, int] = {}
+
+    @rule(prompt=st.integers(1, LONGEST - 12), output=st.integers(2, 12))
+    def arrive(self, prompt: int, output: int) -> None:
+        request = Request(len(self.requests), self.environment.now, prompt, output)
+        self.requests.append(request)
+        self.scheduler.submit(request)
+        self.scheduler.ring()
+
+    @rule(milliseconds=st.integers(0, 120))
+    def wait(self, milliseconds: int) -> None:
+        until = self.environment.now + milliseconds * 1e-3
+        while self.environment.peek() <= until:
+            self.environment.step()
+            self.books()
+        self.environment.run(until=max(until, self.environment.now + 1e-9))
+
+    @precondition(lambda self: any(not request.gone for request in getattr(self, "requests", [])))
+    @rule(which=st.integers(0, 100))
+    def cancel(self, which: int) -> None:
+        alive = [request for request in self.requests if not request.gone]
+        request = alive[which % len(alive)]
+        self.cancelled.add(request.index)
+        self.scheduler.cancel(request, self.environment.now)
+
+    @invariant()
+    def balanced(self) -> None:
+        if hasattr(self, "scheduler"):
+            self.books()
+
+    def books(self) -> None:
+        scheduler, queues, memory = self.scheduler, self.scheduler.queues, self.scheduler.memory
+        assert memory.used == sum(request.blocks for request in queues.running) <= memory.total
+        assert all(request.blocks == 0 for request in queues.waiting)
+        for request in queues.running:
+            held = request.cached if request.state is None else request.state.context
+            assert held <= request.slots == request.blocks * memory.block_tokens
+        present = [*queues.waiting, *queues.running]
+        assert len(present) == len({request.index for request in present})
+        alive = {request.index for request in self.requests if not request.gone}
+        assert alive <= {request.index for request in present}
+        for request in self.requests:
+            assert self.seen.get(request.index, 0) <= request.tokens <= request.output_tokens
+            self.seen[request.index] = request.tokens
+        tally = scheduler.tally
+        assert tally.shown + tally.first_tokens == sum(request.tokens for request in self.requests)
+        taking_part = [request.index for one in scheduler.under_way for request in (*one.decode, *(r for r, _ in one.prompts))]
+        assert len(taking_part) == len(set(taking_part)), "steps under way are over disjoint requests"
+        admitted = [request.index for request in self.requests if request.cursor is not None]
+        overtaken = set(range(max(admitted, default=-1))) - set(admitted) - self.cancelled
+        assert not overtaken, "nobody is admitted before those who came earlier"
+
+    def teardown(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        self.inbox.exhausted = True
+        self.scheduler.ring()
+        self.environment.run()
+        self.scheduler.check()
+        for request in self.requests:
+            assert (request.tokens == request.output_tokens) != (request.index in self.cancelled), "everybody is served"
+        for lane in self.world.lanes.values():
+            for before, after in pairwise(lane.spans):
+                assert before[1] <= after[0] + 1e-12, f"{lane.name} is booked twice"
+        waited = sum(r.finished_s - r.arrival_s for r in self.requests if r.index not in self.cancelled)
+        assert self.scheduler.tally.e2e.total == pytest.approx(waited)
+        for iteration in self.log:
+            assert len(iteration.requests) == len(iteration.rows) == len(iteration.tokens)
+        self.log_adds_up()
+
+    def log_adds_up(self) -> None:
+        """What the log says a request got is what it got, but for what lies past its end or came after it had left."""
+        got = dict.fromkeys(range(len(self.requests)), 0)
+        for iteration in self.log:
+            for index, tokens in zip(iteration.requests, iteration.tokens, strict=True):
+                got[index] += tokens
+        for request in self.requests:
+            if request.index not in self.cancelled:
+                assert request.output_tokens <= got[request.index] <= request.output_tokens + self.scheduler.strategy.window
+
+
+TestTraffic = Traffic.TestCase
+TestTraffic.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+
+
+class TestMoreTraffic(TestTraffic):
+    """The same for longer."""
+
+    settings = settings(max_examples=1_500, stateful_step_count=60, deadline=None)
+    pytestmark = pytest.mark.full
+
+
+# ---- steps in flight
+
+
+def pipeline(count: int, depth: int, output: int) -> tuple[list[Iteration], World, Scheduler]:
+    world, log = World(), []
+    stages = tuple(world.lane(f"stage {i}") for i in range(1, depth + 1))
+    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages)
+    cost = GivenCost(Given(target_ms=1000.0 * depth))
+    source = Arrivals([Request(index, 0.0, 4, output) for index in range(count)])
+    scheduler = Scheduler(Pipeline(depth=depth), Cycle((0,)), None, source, cost, FixedBatch(), log=log.append)
+    for _ in range(depth):
+        world.environment.process(scheduler.run(world, lanes))
+    world.environment.run()
+    scheduler.check()
+    return log, world, scheduler
+
+
+def test_as_many_steps_as_stages_are_under_way_over_disjoint_requests() -> None:
+    """Six requests in three groups of two: each stage is handed from group to group without a gap."""
+    log, world, _ = pipeline(count=6, depth=3, output=4)
+    steps = [(one.start_s, one.start_s + one.duration_s, one.requests) for one in log if one.kind == "step"]
+    assert steps == [
+        (0, 3, (0, 1)),
+        (0, 4, (2, 3)),
+        (0, 5, (4, 5)),
+        (3, 6, (0, 1)),
+        (4, 7, (2, 3)),
+        (5, 8, (4, 5)),
+        (6, 9, (0, 1)),
+        (7, 10, (2, 3)),
+        (8, 11, (4, 5)),
+    ]
+    assert world.lanes["stage 1"].spans == [(float(i), float(i + 1), "decode") for i in range(9)]
+
+
+def test_one_request_alone_leaves_a_pipeline_empty() -> None:
+    log, world, scheduler = pipeline(count=1, depth=4, output=5)
+    assert [one.duration_s for one in log if one.kind == "step"] == [4.0] * 4
+    assert scheduler.tally.tpot.mean == pytest.approx(4.0)
+    assert world.lanes["stage 1"].busy_s == pytest.approx(4.0)
+
+
+def test_a_replay_follows_one_iteration_at_a_time() -> None:
+    _, _, scheduler = pipeline(count=1, depth=2, output=2)
+    with pytest.raises(ValueError, match="one iteration at a time"):
+        scheduler.replay()
+
+
+# ---- the run checks itself
+
+
+def test_a_run_that_contradicts_itself_is_a_fault() -> None:
+    _, _, scheduler = pipeline(count=2, depth=2, output=3)
+    scheduler.tally.system_s += 1e-3
+    with pytest.raises(BrokenRunError, match="Little's law"):
+        scheduler.check()
+    scheduler.tally.system_s -= 1e-3
+    scheduler.tally.shown += 1
+    with pytest.raises(BrokenRunError, match="tokens are not conserved"):
+        scheduler.check()
+    scheduler.tally.shown -= 1
+    scheduler.memory.used = 1
+    with pytest.raises(BrokenRunError, match="blocks are still held"):
+        scheduler.check()
+
+
+def test_an_idle_system_waits_for_the_next_arrival_on_both_clocks() -> None:
+    ends = []
+    for replayed in (False, True):
+        world = World()
+        lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
+        source = Arrivals([Request(0, 1.0, 4, 3), Request(1, 50.0, 4, 2)])
+        scheduler = Scheduler(Autoregressive(), Cycle((0,)), None, source, GivenCost(Given(target_ms=1000)), FixedBatch())
+        if replayed:
+            ends.append(scheduler.replay())
+        else:
+            world.environment.process(scheduler.run(world, lanes))
+            world.environment.run()
+            ends.append(world.now)
+        scheduler.check()
+        assert scheduler.tally.area_s == pytest.approx(2 + 1)
+    assert ends == [51.0, 51.0]
+
+
+def test_quantiles_of_a_sketch_are_within_half_a_per_cent() -> None:
+    sketch = Sketch()
+    for value in range(1, 10_001):
+        sketch.add(value / 7)
+    sketch.add(0.0, 10)
+    held = [0.0] * 10 + [value / 7 for value in range(1, 10_001)]
+    for share in (0.01, 0.5, 0.9, 0.99):
+        assert sketch.quantile(share) == pytest.approx(held[ceil(share * len(held)) - 1], rel=0.00501)
+    assert (sketch.quantile(0.0), sketch.quantile(1.0), sketch.least) == (0.0, 10_000 / 7, 0.0)
+    assert len(sketch.buckets) < 1_000
+    assert Sketch().quantile(0.5) == Sketch().mean == 0.0
