@@ -99,7 +99,8 @@ class Trace:
         models = self.header["models"]
         header = {**self.header, "models": {"target": models["target"], "draft": models.get(name, {})}}
         if f"{name}.run" in self.extra:
-            run = self.extra[f"{name}.run"]
+            run, tree = self.extra[f"{name}.run"], self.header.get("trees", {}).get(name)
+            header |= {"window": tree["levels"]} if tree else {}
             return self._by_run(header, run[0] if run.ndim == 2 else run)
         rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
         if rank.ndim == 1:

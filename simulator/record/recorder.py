@@ -37,6 +37,8 @@ TREES = {
     "streams_pruned": {"branching": 3, "budget": 31},
 }
 """Trees recorded as kept tokens by start; the budget counts nodes without the root."""
+LEVELS = (5, 3, 4)
+"""Levels of each of them: what was drafted, the depths of the hidden chain, the streams."""
 ROLLOUT_TOKENS = 24
 MOST_STAGES = 16
 BEAMS = (
@@ -240,7 +242,7 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
         "selection": f"the least repetitive of {CANDIDATES} times as many requests, by distinct four-token sequences",
         "exit_layers": list(EXIT_LAYERS),
         "flavours": [flavour.name for flavour in corpus.FLAVOURS],
-        "trees": TREES,
+        "trees": {name: {**tree, "levels": levels} for (name, tree), levels in zip(TREES.items(), LEVELS, strict=True)},
         "lookup": {"longest_ngram": lookup.LONGEST, "proposed_tokens": lookup.PROPOSED},
         "ngram": {"longest_ngram": ngram.LONGEST, "proposed_tokens": ngram.PROPOSED},
         "text": family.header["text"],
