@@ -99,6 +99,14 @@ class Lane:
             self.forget()
         return Booking(environment, end)
 
+    def hold(self, until: float, label: str = "") -> None:
+        """Not free before ``until``, and nobody is told; a span where there is a label."""
+        begin = max(self.free_at, self.environment._now)
+        if until > begin:
+            self.free_at = until
+            if label:
+                self.spans.append((begin, until, label))
+
     def forget(self) -> None:
         """Keep the first ``room`` spans, and behind them what has not ended and may yet be cut short."""
         now, tail = self.environment._now, self.spans[self.room :]

@@ -25,8 +25,9 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "__init__"},
-    {"model", "engine", "hardware", "traces"},
+    {"schema", "world", "draft_tree", "pipeline_laws", "__init__"},
+    {"model", "engine", "hardware", "traces", "flow_line"},
+    {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"catalogue", "drafters", "tree_replay", "windows"},
     {"trace_statistics"},
@@ -99,7 +100,7 @@ COUNTS_AND_RATIOS = {
     *("routed", "per_token", "shared", "parameters", "tensor_parallel", "count", "concurrency", "seed", "streams"),
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
-    *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread"),
+    *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
 }
 
 
