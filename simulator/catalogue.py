@@ -24,7 +24,12 @@ FOLDERS = {
 }
 """Kind of thing -> folder and file ending."""
 
-REFERENCES = {"device": "device", "link": "link", "channel": "link", "engine": "engine", "model": "model"}
+REFERENCES = {
+    "device": "device",
+    "engine": "engine",
+    "model": "model",
+    **dict.fromkeys(("link", "channel", "within", "between"), "link"),
+}
 """Fields of a scenario whose text names a file that takes its place."""
 
 
@@ -113,9 +118,9 @@ class Catalogue:
             document.mentions[where] = mention
 
 
-def _references(data: dict[str, object], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
-    for key, value in data.items():
-        if isinstance(value, dict):
+def _references(data: dict[str, object] | list[object], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+        if isinstance(value, dict | list):
             yield from _references(value, (*path, key))
         elif key in REFERENCES and isinstance(value, str):
             yield (*path, key), REFERENCES[key]

@@ -7,8 +7,10 @@ durations that a scenario states outright. All times are in seconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Literal, NamedTuple, Protocol
 
 from pydantic import Field, model_validator
@@ -16,12 +18,14 @@ from pydantic import Field, model_validator
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
 from simulator.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.pipeline import ACTIVATION_BYTES, Pipeline, message_bytes
 from simulator.schema import BadInput, Fault, Frozen
 
-ACTIVATION_BYTES = 2.0
 REMEMBERED = 1 << 16
 """Passes whose times are kept for the next time they are asked for; then forgotten, so that memory stays bounded."""
 Role = Literal["target", "draft"]
+TOKEN_BYTES = 4
+"""An id on its way to the stages of a pipeline (width assumed)."""
 Purpose = Literal["window", "redraft"]
 Depth = int | float
 """A place in a model: an integer is a layer number, a float in [0, 1] a share of the depth."""
@@ -100,6 +104,19 @@ class Cost(Protocol):
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
         """Sampling and token-channel transfer at the early exit or after the final verification."""
 
+    @property
+    def stages(self) -> int:
+        """Stages of the target's pipeline; 0 without one."""
+
+    def stage(self, index: int, rows: Rows) -> Phase:
+        """A pass through one stage, counted from 0."""
+
+    def carry(self, index: int, tokens: int) -> float:
+        """Seconds for the hidden states of ``tokens`` over the link behind a stage."""
+
+    def token(self) -> float:
+        """Seconds for a verified token from the last stage to all the others."""
+
 
 class Collectives(Frozen):
     """All-reduces of a tensor-parallel model: two per layer (Megatron) or two per pass (SPD draft)."""
@@ -110,7 +127,11 @@ class Collectives(Frozen):
 
 
 class Placement(Frozen):
-    """A model on its devices: what runs where, with which software."""
+    """A model on its devices: what runs where, with which software.
+
+    With a ``pipeline`` its stages share the layers out; ``device`` is that of stages that name none, and each stage
+    is ``tensor_parallel`` devices.
+    """
 
     model: ModelSpec
     device: Device
@@ -120,6 +141,15 @@ class Placement(Frozen):
     tensor_parallel: int = Field(default=1, gt=0)
     link: Link | None = None
     collectives: Collectives = Collectives()
+    pipeline: Pipeline | None = None
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> Placement:
+        if self.pipeline is not None:
+            held = sum(stage.layers for stage in self.pipeline.stages)
+            if held != self.model.num_hidden_layers:
+                raise ValueError(f"the stages hold {held} layers, {self.model.name} has {self.model.num_hidden_layers}")
+        return self
 
     @model_validator(mode="after")
     def _linked(self) -> Placement:
@@ -144,6 +174,36 @@ class Placement(Frozen):
     def kv_gb(self, tokens: int) -> float:
         """KV cache of ``tokens`` on one device, in 1e9 bytes."""
         return tokens * self.model.kv_bytes_per_token() / self.tensor_parallel / 1e9
+
+    @cached_property
+    def on_stages(self) -> tuple[Placement, ...]:
+        """The whole model as each stage's device would run it; empty without a pipeline."""
+        stages = self.pipeline.stages if self.pipeline else ()
+        return tuple(
+            self.model_copy(update={"device": stage.device or self.device, "machine": stage.server, "pipeline": None})
+            for stage in stages
+        )
+
+    @cached_property
+    def parts(self) -> tuple[Placement, ...]:
+        """The part of the model that each stage holds, embedding and head at the ends, where it runs; for sizes only."""
+        if self.pipeline is None:
+            return ()
+        model, table = self.model, self.model.head_weights
+        each = (model.weights - table * (1 if model.tie_word_embeddings else 2)) / model.num_hidden_layers
+        found = []
+        for place, (first, last) in zip(self.on_stages, self.pipeline.bounds, strict=True):
+            ends = (first == 0) + (last == model.num_hidden_layers)
+            weights = round(each * (last - first)) + ends * table
+            part = model.model_copy(update={"num_hidden_layers": last - first, "parameters": weights})
+            found.append(place.model_copy(update={"model": part}))
+        return tuple(found)
+
+    @property
+    def devices(self) -> str:
+        """How many of which devices, in words."""
+        counts = Counter(place.device.name for place in self.on_stages or (self,))
+        return " + ".join(f"{count * self.tensor_parallel} x {name}" for name, count in counts.items())
 
     def layer(self, depth: Depth) -> int:
         """The number of layers up to ``depth``."""
@@ -302,7 +362,37 @@ class HardwareCost:
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """One pass of the target through the layers from ``start`` to ``stop``."""
         place = self.target_place
+        if self.stages:
+            return self._through(rows)
         return self._pass("target", place, rows, place.layer(start), place.layer(stop))
+
+    @property
+    def stages(self) -> int:
+        """Stages of the target's pipeline; 0 without one."""
+        return len(self.target_place.on_stages)
+
+    def stage(self, index: int, rows: Rows) -> Phase:
+        """The layers of one stage on its device; the last one with the LM head."""
+        pipeline = self.target_place.pipeline
+        if pipeline is None:
+            raise BadInput([Fault(("scenario", 0, 0), "target.pipeline", "is required and missing")])
+        return self._pass(f"stage {index + 1}", self.target_place.on_stages[index], rows, *pipeline.bounds[index])
+
+    def carry(self, index: int, tokens: int) -> float:
+        """Latency and hidden states over bandwidth (SP-9)."""
+        pipeline = self.target_place.pipeline
+        return pipeline.links[index].transfer_seconds(message_bytes(self.target_place.model, tokens)) if pipeline else 0.0
+
+    def token(self) -> float:
+        """The slowest link carries an id; the others at the same time."""
+        pipeline = self.target_place.pipeline
+        return max(link.transfer_seconds(TOKEN_BYTES) for link in pipeline.links) if pipeline else 0.0
+
+    def _through(self, rows: Rows) -> Phase:
+        """One pass through all stages, one after the other."""
+        walks = [self.stage(index, rows) for index in range(self.stages)]
+        carried = sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
+        return together(*walks, Phase(carried, {"target links": carried}))
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
         """One pass of the draft over ``rows``, whatever the purpose."""
@@ -328,7 +418,7 @@ class HardwareCost:
         exit_head = device.seconds(device.matmul_for(place.weights), size, flops, logit_rows) + head_time(place, logit_rows)
         return Phase(exit_head + carried, {"target compute": exit_head})
 
-    def _pass(self, role: Role, place: Placement, rows: Rows, first: int, last: int) -> Phase:
+    def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
         key = (role, rows, first, last)
         phase = self._known.get(key)
         if phase is None:
@@ -344,10 +434,14 @@ class Given(Frozen):
     """Durations stated outright, in milliseconds: "my T_target, T_draft and E[A]: what do I get?".
 
     The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
-    layer. The draft is the time of a whole window or of one internal step.
+    layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the way of a verified
+    token to all of them. The draft is the time of a whole window or of one internal step.
     """
 
     target_ms: float | None = Field(default=None, ge=0)
+    stages_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=2)
+    links_ms: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    token_ms: float = Field(default=0.0, ge=0)
     layers_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=1)
     prefix_ms: float | None = Field(default=None, ge=0)
     suffix_ms: float | None = Field(default=None, ge=0)
@@ -362,9 +456,13 @@ class Given(Frozen):
     @model_validator(mode="after")
     def _complete(self) -> Given:
         split = {"prefix_ms": self.prefix_ms, "suffix_ms": self.suffix_ms}
-        forms = [self.target_ms is not None, self.layers_ms is not None, None not in split.values()]
-        if sum(forms) != 1 or (not forms[2] and any(value is not None for value in split.values())):
-            raise ValueError("expected one of target_ms, layers_ms, or prefix_ms and suffix_ms together")
+        whole = self.target_ms, self.layers_ms, self.stages_ms
+        forms = [*(form is not None for form in whole), None not in split.values()]
+        if sum(forms) != 1 or (not forms[-1] and any(value is not None for value in split.values())):
+            raise ValueError("expected one of target_ms, layers_ms, stages_ms, or prefix_ms and suffix_ms together")
+        stages = len(self.stages_ms or ())
+        if self.links_ms and len(self.links_ms) != stages - 1:
+            raise ValueError(f"links_ms: {stages} stages_ms have one link less between them, got {len(self.links_ms)}")
         if self.draft_ms is not None and self.draft_step_ms is not None:
             raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
         return self
@@ -386,6 +484,8 @@ class GivenCost:
             return Phase(sum(given.layers_ms[first:last]) * 1e-3, {})
         if start == stop:
             return Phase(0.0, {})
+        if given.stages_ms is not None:
+            return Phase((sum(given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
             return Phase(given.target_ms * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0
@@ -409,3 +509,20 @@ class GivenCost:
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
         """As stated; nothing unless it is."""
         return Phase((self.given.rv_ee_ms if at == "ee" else self.given.rv_fv_ms) * 1e-3, {})
+
+    @property
+    def stages(self) -> int:
+        """As many as were stated."""
+        return len(self.given.stages_ms or ())
+
+    def stage(self, index: int, rows: Rows) -> Phase:
+        """As stated, for any rows."""
+        return Phase((self.given.stages_ms or ())[index] * 1e-3, {})
+
+    def carry(self, index: int, tokens: int) -> float:
+        """As stated; nothing unless it is."""
+        return self.given.links_ms[index] * 1e-3 if self.given.links_ms else 0.0
+
+    def token(self) -> float:
+        """As stated; nothing unless it is."""
+        return self.given.token_ms * 1e-3

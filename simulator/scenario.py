@@ -17,7 +17,7 @@ from simulator.acceptance import Acceptance, Cycle, Exit, Rates, Replay
 from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, Given, GivenCost, HardwareCost, Placement
 from simulator.hardware import Link
-from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Sourced, did_you_mean, validate
+from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
@@ -137,6 +137,13 @@ class Scenario(Frozen):
             return len(self.durations.layers_ms)
         return self.target.model.num_hidden_layers if self.target else None
 
+    @property
+    def stages(self) -> int:
+        """Stages of the target's pipeline; 0 without one."""
+        if self.durations:
+            return len(self.durations.stages_ms or ())
+        return len(self.target.pipeline.stages) if self.target and self.target.pipeline else 0
+
     @cached_property
     def schedule(self) -> Strategy:
         """The strategy as it is set for this many requests at a time."""
@@ -198,8 +205,14 @@ class Scenario(Frozen):
     def device_groups(self) -> list[DeviceGroup]:
         """Target and draft with what each needs, together where they share a memory."""
         held: dict[tuple[str, str], list[Held]] = {}
+        pipeline = self.target.pipeline if self.target else None
+        if self.target and pipeline:
+            for number, part in enumerate(self.target.parts, start=1):
+                size = part.weights_gb() + pipeline.runtime_gb.value
+                held[f"stage {number}", ""] = [Held(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
-            if place is not None and (role == "target" or self.strategy.window):
+            used = self.strategy.window if role == "draft" else pipeline is None
+            if place is not None and used:
                 extra = self.strategy.extra_weights(place.model) if role == "target" else 0
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
                 held.setdefault(key, []).append(Held(role, place, place.weights_gb(extra)))
@@ -264,6 +277,7 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
         yield document.fault((), "expected either target (a model on hardware) or durations")
     if scenario.durations is None and scenario.target and strategy.window and scenario.draft is None:
         yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
+    yield from _wrong_stages(scenario, document)
     exit_layer = getattr(strategy, "exit_layer", None)
     if isinstance(exit_layer, int):
         if scenario.layers is None:
@@ -282,6 +296,16 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
             yield document.fault(("draft", "model"), message)
     if scenario.durations:
         yield from _missing_durations(scenario, document)
+
+
+def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """A strategy for pipelines without one, or a pipeline under a strategy that stops within a pass."""
+    strategy, stages = scenario.strategy, scenario.stages
+    if strategy.staged and not stages:
+        held = "durations.stages_ms" if scenario.durations else "target.pipeline"
+        yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
+    if stages and scenario.exit:
+        yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
 
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -349,22 +373,27 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
         needed, limit = group.needed_gb(tokens), group.limit_gb
         if needed > limit:
             role, place, _ = max(group.roles, key=lambda one: one.weights_gb + one.place.kv_gb(tokens))
-            ranks = next(
-                (n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and needed * place.tensor_parallel / n <= limit),
-                None,
-            )
-            remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
+            where, remedy = _remedy(role, place, needed / limit)
             sizes = ((one.role, one.place, one.weights_gb + one.place.kv_gb(tokens)) for one in group.roles)
             parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in sizes)
             whole = place.device.memory_gb.value
             room = f"{whole:g} GB, of which {limit:g} may be used" if group.utilisation < 1.0 else f"{whole:g} GB"
             message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
-            raise Infeasible([document.fault((role, "tensor_parallel"), message)])
+            raise Infeasible([document.fault(where, message)])
     if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
         message = f"{places} requests of {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
     if refusal := policy.refusal(longest, strategy.window, scenario.memory()):
         raise Infeasible([document.fault(("requests",), refusal)])
+
+
+def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:
+    """Where to change something, and what, when a role needs so many times the memory that it has."""
+    if role.startswith("stage"):
+        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers"
+    ranks = next((n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and times * place.tensor_parallel <= n), None)
+    remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
+    return (role, "tensor_parallel"), remedy
 
 
 def resolved(scenario: Scenario) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class Document:
         """The value at ``path``, None where there is none."""
         value = self.data
         for key in path:
-            if not isinstance(value, dict) or key not in value:
+            if not _holds(value, key):
                 return None
             value = value[key]
         return value

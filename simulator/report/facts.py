@@ -125,11 +125,7 @@ def conditions(result: Result) -> str:
     else:
         source = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
     places = {"target": scenario.target, "draft": scenario.draft}
-    held = [
-        f"{role} {p.model.name} on {p.tensor_parallel} x {p.device.name} with {p.engine.name}"
-        for role, p in places.items()
-        if p
-    ]
+    held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
         f"Tokens counted: verified. Load: {requests.count:,} requests, {requests.concurrency} at a time, "

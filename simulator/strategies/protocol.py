@@ -140,6 +140,8 @@ class Strategy(Frozen, ABC):
     """A named tuple of seconds, in the paper's symbols."""
     equation: ClassVar[str]
     """Paper and equation of the law."""
+    staged: ClassVar[bool] = False
+    """Runs on the stages of a pipeline and nowhere else."""
     bonus_on_full_accept: bool = True
 
     @property
