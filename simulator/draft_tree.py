@@ -96,7 +96,9 @@ class DraftTree:
 
     def parents(self, nodes: Ints) -> Ints:
         """Index of the parent of each of ``nodes``, the root not among them: the last ancestor before the node."""
-        return np.array([np.flatnonzero(self.mask[node, :node])[-1] for node in nodes], dtype=np.int64)
+        ancestors = self.mask[nodes].copy()
+        ancestors[np.arange(len(nodes)), nodes] = False
+        return np.asarray(len(self) - 1 - ancestors[:, ::-1].argmax(1), dtype=np.int64)
 
 
 def widest(reach: Floats, chance: Floats, width: int) -> tuple[Ints, Ints]:
@@ -105,7 +107,13 @@ def widest(reach: Floats, chance: Floats, width: int) -> tuple[Ints, Ints]:
     ``reach``: (bottom nodes,), ``chance``: (bottom nodes, k), both logarithms; among equals the first parent
     wins, then the better rank.
     """
-    best = np.sort(np.argsort(-(reach[:, None] + chance).ravel(), kind="stable")[:width])
+    score = (reach[:, None] + chance).ravel()
+    if len(score) <= width:
+        best = np.arange(len(score))
+    else:
+        worst = np.partition(score, -width)[-width]
+        above, equal = np.flatnonzero(score > worst), np.flatnonzero(score == worst)
+        best = np.sort(np.concatenate((above, equal[: width - len(above)])))
     return best // chance.shape[1], best % chance.shape[1]
 
 

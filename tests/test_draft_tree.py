@@ -79,6 +79,14 @@ def test_the_beam_keeps_the_most_probable_paths(k: int, width: int, layer: list[
     assert np.exp(reach[parent] + chance[parent, rank]) == pytest.approx([value for _, value in layer])
 
 
+@given(st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=5), st.integers(1, 16))
+def test_among_equals_the_first_parent_wins_then_the_better_rank(scores: list[list[int]], width: int) -> None:
+    chance = np.array(scores, dtype=float)
+    parent, rank = widest(np.zeros(len(scores)), chance, width)
+    ordered = sorted(np.ndindex(*chance.shape), key=lambda place: -chance[place])[:width]
+    assert list(zip(parent.tolist(), rank.tolist(), strict=True)) == sorted(ordered)
+
+
 class Invented:
     """A drafter over an alphabet of 12 whose choices depend on the whole path, by a hash; keys index its contexts."""
 

@@ -1,7 +1,7 @@
 """``python -m simulator.record --work DIR --out scenarios``: train the family, record the traces.
 
 Writes OUT/pairs/six_flavours.npz (the family) and OUT/traces/*.npz. Needs the extra ``record`` and, for
-the text, a Debian with apt-get. About two hours on two cores; interrupted, it goes on from the last
+the text, a Debian with apt-get. About two hours on two cores, half an hour of it recording; interrupted, it goes on from the last
 checkpoint in DIR.
 """
 
@@ -19,7 +19,7 @@ from simulator.record.training import train_family
 @click.command(help=__doc__)
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Folder for packages, tokens and checkpoints.")
 @click.option("--out", type=click.Path(path_type=Path, exists=True), required=True, help="Receives pairs/ and traces/.")
-@click.option("--requests", default=28, show_default=True, help="Requests per flavour in each trace.")
+@click.option("--requests", default=20, show_default=True, help="Requests per flavour in each trace.")
 def main(work: Path, out: Path, requests: int) -> None:
     """Train or resume, then record with the weights as they are shipped."""
     trained, text = train_family(work)

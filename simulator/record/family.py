@@ -39,7 +39,7 @@ SCHEDULES = {
     "exits": Schedule(steps=600, rate=2e-3, seed=3, rows=8),
     "medusa": Schedule(steps=1_000, rate=2e-3, seed=13, rows=8),
     "streams": Schedule(steps=800, rate=3e-3, seed=14, rows=8),
-    "eagle": Schedule(steps=800, rate=2e-3, seed=11, rows=8),
+    "eagle": Schedule(steps=600, rate=2e-3, seed=11, rows=8),
     "lyanna": Schedule(steps=500, rate=2e-3, seed=12, rows=8),
 }
 """Every member of the family, in the order of training; the target comes first."""

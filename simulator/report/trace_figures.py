@@ -156,7 +156,8 @@ def _by_place(found: Statistics) -> dict[str, list[Hits]]:
 
 
 def _look(index: int) -> Any:
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKS[index % len(MARKS)], "ms": 4}
+    line = "-" if index < len(COLOURS) else "--"
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKS[index % len(MARKS)], "ms": 4, "ls": line}
 
 
 def _width_axis(axes: Any, found: Statistics) -> None:

@@ -1,0 +1,99 @@
+"""What the shipped recordings promise: flavours that differ, drafters that are of use, files that stay small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulator.catalogue import Catalogue, shipped
+from simulator.trace_statistics import Statistics, statistics
+from simulator.traces import Trace, read
+from simulator.tree_replay import recorded_beams
+
+OURS = {name: path for name, path in Catalogue().names("trace").items() if name.startswith("six_flavours")}
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture(scope="module", params=sorted(OURS))
+def trace(request: pytest.FixtureRequest) -> Trace:
+    return read(OURS[request.param])
+
+
+@pytest.fixture(scope="module")
+def found(trace: Trace) -> Statistics:
+    return statistics(trace)
+
+
+def test_files_stay_small() -> None:
+    pair = shipped() / "scenarios/pairs/six_flavours.npz"
+    sizes = [path.stat().st_size for path in OURS.values()]
+    assert pair.stat().st_size <= 12 * MEGABYTE
+    assert pair.stat().st_size + sum(sizes) <= 30 * MEGABYTE
+    assert sum(read(path).positions for path in OURS.values()) >= 60_000
+
+
+def test_flavours_are_neither_hopeless_nor_certain_and_differ(trace: Trace, found: Statistics) -> None:
+    """Sampled, a draft that has learnt which choices are free agrees on them too: sums come out near 0.96."""
+    rates = [one.rate for one in found.flavours]
+    assert len(rates) >= 6
+    assert min(rates) >= 0.5
+    assert max(rates) <= (0.92 if trace.temperature == 0 else 0.98)
+    assert max(rates) - min(rates) >= 0.15
+
+
+@pytest.mark.parametrize(("drafter", "least"), [("eagle", 0.45), ("lyanna", 0.45), ("medusa", 0.35), ("streams", 0.35)])
+def test_heads_are_trained_well_enough_to_be_of_use(drafter: str, least: float) -> None:
+    found = {one.name: one for one in statistics(read(OURS["six_flavours_greedy"])).drafters}
+    assert found[drafter].by_position[0] >= least
+
+
+def test_a_wider_tree_holds_more_of_the_text(found: Statistics) -> None:
+    by_shape: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for one in found.pipelines:
+        by_shape.setdefault((one.branching, one.stages), []).append((one.width, one.hit_rate))
+    for members in by_shape.values():
+        rates = [rate for _, rate in sorted(members)]
+        assert np.all(np.diff(rates) >= -0.005), "beyond what one recording can tell apart"
+
+
+def test_passages_add_up(trace: Trace) -> None:
+    """A miss empties the pipeline; a token takes at most all stages; every step has a level entering."""
+    inside = np.ones(trace.positions, dtype=bool)
+    inside[trace.offsets[:-1]] = False
+    behind = inside.copy()
+    behind[trace.offsets[:-1] + 1] = False
+    steps, hit, rows = (trace.extra[f"beam.{name}"] for name in ("steps", "hit", "rows"))
+    for index, beam in enumerate(recorded_beams(trace)):
+        assert steps[index, inside].min() >= 1
+        assert steps[index].max() <= beam.stages
+        assert (steps[index, trace.offsets[:-1] + 1] == beam.stages).all()
+        after_miss = behind & ~np.roll(hit[index], 1).astype(bool)
+        assert (steps[index, after_miss] == beam.stages).all()
+        assert ((rows[index] > 0).sum(0) == steps[index]).all()
+        assert rows[index].max() <= max(beam.width, 1)
+
+
+def test_more_levels_of_a_tree_never_cost_a_token(trace: Trace) -> None:
+    """EAGLE-2's tree keeps at least what its own first choices keep, as far as both go."""
+    chain, tree = trace.drafted_by("eagle").run, trace.extra["eagle2.run"]
+    assert chain is not None
+    if trace.temperature == 0:
+        assert (tree >= np.minimum(chain, 1)).all()
+        assert tree.mean() > chain.mean()
+
+
+def test_trees_name_the_windows_they_answer_for(trace: Trace) -> None:
+    for name, tree in trace.header["trees"].items():
+        if f"{name}.run" in trace.extra:
+            assert trace.drafted_by(name).window == tree["levels"] == trace.extra[f"{name}.run"].max()
+
+
+def test_roll_outs_begin_with_the_first_choice() -> None:
+    trace: Trace = read(OURS["six_flavours_greedy"])
+    right = trace.extra["rollout.token"][0] == trace.token
+    first = np.zeros(trace.positions, dtype=bool)
+    first[trace.offsets[:-1]] = True
+    assert (right == (trace.draft_rank == 0))[~first].mean() > 0.9999, "but for rounding in a tie"
+    assert Path(OURS["six_flavours_greedy"]).stat().st_size / trace.positions < 250
