@@ -26,6 +26,8 @@ from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf
 from simulator.world import Span, World
 
+NO_DURATIONS = ("contention", "asynchronous")
+"""Entries among the named durations of a strategy that are something else."""
 SPANS = 50_000
 """Spans of each lane that a run keeps for its report."""
 
@@ -193,8 +195,14 @@ def simulate(
         world.share_memory(("target", "draft"), scenario.contention)
     target = world.lane("target")
     draft = target if scenario.one_lane else world.lane("draft")
-    pipeline = range(1, scenario.schedule.in_flight + 1) if scenario.schedule.in_flight > 1 else ()
-    lanes = Lanes(target, draft, world.lane("rendezvous"), tuple(world.lane(f"stage {stage}") for stage in pipeline))
+    stages = scenario.stages if scenario.schedule.staged else 0
+    lanes = Lanes(
+        target,
+        draft,
+        world.lane("rendezvous"),
+        tuple(world.lane(f"stage {number}") for number in range(1, stages + 1)),
+        tuple(world.lane(f"link {number}") for number in range(1, stages)),
+    )
     scheduler = _scheduler(scenario, acceptance, log, finished)
     for _ in range(scenario.schedule.in_flight):
         world.environment.process(scheduler.run(world, lanes))
@@ -417,7 +425,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     for kind, share in sorted(found.kinds.items(), key=lambda item: -item[1]):
         step = strategy.step(kind, scenario.mean_context)
         durations = strategy.durations(scenario.cost, step)
-        named = {f"{name}_ms": seconds * 1e3 for name, seconds in durations._asdict().items() if name != "contention"}
+        named = {f"{name}_ms": _in_ms(seconds) for name, seconds in durations._asdict().items() if name not in NO_DURATIONS}
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
         derived = dict(strategy.derived(scenario.cost, step))
         kinds.append({**kind._asdict(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
@@ -429,3 +437,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
         "speedup": autoregressive.tpot_s / found.tpot_s,
     }
+
+
+def _in_ms(seconds: float | tuple[float, ...]) -> float | list[float]:
+    return [one * 1e3 for one in seconds] if isinstance(seconds, tuple) else seconds * 1e3

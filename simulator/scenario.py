@@ -24,6 +24,7 @@ from simulator.serving.requests import Requests
 from simulator.strategies import Strategy, strategies
 from simulator.traces import Trace
 from simulator.traces import read as read_trace
+from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 
 if TYPE_CHECKING:
     AnyStrategy = Strategy
@@ -147,7 +148,7 @@ class Scenario(Frozen):
     @cached_property
     def schedule(self) -> Strategy:
         """The strategy as it is set for this many requests at a time."""
-        return self.strategy.for_batch(self.requests.concurrency)
+        return self.strategy.for_batch(self.requests.concurrency).on_stages(self.stages)
 
     @cached_property
     def exit(self) -> Exit | None:
@@ -229,6 +230,13 @@ class Loaded:
 
     def acceptance(self) -> Acceptance:
         """The source of verdicts that the scenario asks for."""
+        beam = self.scenario.schedule.beam
+        if beam is None:
+            return self._verdicts()
+        spec, seed = self.scenario.acceptance, self.scenario.seed
+        return RecordedPassages(self.trace, beam, spec.flavours, seed) if self.trace else DrawnPassages(self._verdicts(), beam)
+
+    def _verdicts(self) -> Acceptance:
         spec, seed = self.scenario.acceptance, self.scenario.seed
         if self.trace is not None:
             return Replay(self.trace, spec.flavours, seed)
@@ -304,6 +312,10 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if strategy.staged and not stages:
         held = "durations.stages_ms" if scenario.durations else "target.pipeline"
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
+    if strategy.beam and scenario.target and strategy.beam.branching > scenario.target.model.vocab_size:
+        size = scenario.target.model.vocab_size
+        message = f"a node has {size:,} children at most, one for each token; got {strategy.beam.branching:,}"
+        yield document.fault(("strategy", "branching"), message)
     if stages and scenario.exit:
         yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
 
@@ -349,6 +361,15 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
 def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: str) -> Iterator[Fault]:
     """What the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
+    beam = scenario.schedule.beam
+    if beam is not None:
+        if beam not in (recorded := recorded_beams(trace)):
+            known = "; ".join(f"{one.width} x {one.branching} over {one.stages} stages" for one in recorded) or "none"
+            message = (
+                f"no tree of width {beam.width} and branching {beam.branching} over {beam.stages} stages is recorded in {file}"
+            )
+            yield document.fault(("strategy", "width"), f"{message}; recorded are: {known}")
+        return
     if scenario.exit and not trace.exit_fractions:
         message = (
             f"{strategy.name} needs early exits, and {file} was recorded without; record it with --exits, or choose another"

@@ -8,14 +8,14 @@ request; position 0 is its prefill's token. A request that wants more than was r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance import Replay
+from simulator.acceptance import Acceptance, Chain, Cursor, Exit, Odds, Replay, Verdict, chain_odds
 from simulator.draft_tree import Beam, Passage
 from simulator.traces import UNKNOWN, Trace
 
@@ -182,6 +182,67 @@ class PipelineReplay:
         steps = int(self.steps[here])
         self.recording.move(1)
         return Passage(steps, [int(rows) for rows in self.rows[:steps, here]], bool(self.hit[here]))
+
+
+class RecordedPassages:
+    """Acceptance for a pipeline tree from a trace: every request walks one recording.
+
+    ``odds`` of a window of one token: the share of recorded tokens that were in the tree.
+    """
+
+    def __init__(self, trace: Trace, beam: Beam, flavours: Sequence[str] = (), seed: int = 0) -> None:
+        self.trace, self.beam = trace, beam
+        self.replay = Replay(trace, flavours, seed)
+
+    def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
+        """A cursor over the recording dealt to this request."""
+        order = self.replay.order
+        return _PassageCursor(PipelineReplay(self.trace, order[request % len(order)], self.beam).judge)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Marginal share of hits."""
+        index = recorded_beams(self.trace).index(self.beam)
+        hit = float(self.trace.extra["beam.hit"][index][self.replay.positions()].mean())
+        return chain_odds([hit] * gamma, [0.0] * gamma, 0.0, 0.0, "marginal hits of the recorded tree")
+
+
+class DrawnPassages:
+    """Acceptance for a pipeline tree from stated verdicts: a token is in the tree where a window of one is kept.
+
+    After a miss a tree grows into an empty pipeline; no refill is partial.
+    """
+
+    def __init__(self, verdicts: Acceptance, beam: Beam) -> None:
+        self.verdicts, self.beam = verdicts, beam
+
+    def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
+        """A cursor with a pipeline of its own."""
+        return _PassageCursor(self._passages(self.verdicts.cursor(request, exit)).__next__)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Those of the verdicts."""
+        return self.verdicts.odds(gamma, exit)
+
+    def _passages(self, cursor: Cursor) -> Iterator[Passage]:
+        width, branching, stages = self.beam
+        depth, steps = 0, stages
+        while True:
+            entered = [min(width, branching ** min(depth + step, width.bit_length())) for step in range(steps)]
+            hit = cursor.judge(Chain(1)).accepted == 1
+            yield Passage(steps, entered, hit)
+            depth, steps = (depth + steps, 1) if hit else (0, stages)
+
+
+class _PassageCursor:
+    """One request's passages, one after another."""
+
+    def __init__(self, passage: Callable[[], Passage]) -> None:
+        self.passage = passage
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """One token without the pipeline, as a prefill shows it."""
+        self.passage()
+        return Verdict(0, 1, False, False)
 
 
 def recorded_beams(trace: Trace) -> list[Beam]:

@@ -86,7 +86,7 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 
 def test_all_strategies_are_exercised_here() -> None:
-    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd"}
+    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "specpipe"}  # the last one in test_specpipe
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))

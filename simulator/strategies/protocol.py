@@ -20,6 +20,7 @@ from simpy import Event
 
 from simulator.acceptance import Chain, Cursor, Exit, Odds
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.draft_tree import Beam
 from simulator.drafters import AutoregressiveDrafter, Drafter
 from simulator.model import ModelSpec
 from simulator.schema import Frozen
@@ -42,6 +43,8 @@ class Lanes(NamedTuple):
     """Early exit and verification between the two: sampling and transfer."""
     stages: tuple[Lane, ...] = ()
     """The stages of a pipeline, in the order in which a step passes them; empty without one."""
+    links: tuple[Lane, ...] = ()
+    """The links between them."""
 
 
 class Kind(NamedTuple):
@@ -58,6 +61,10 @@ class Kind(NamedTuple):
     redrafts: int = 0
     window: int | None = None
     prompts: int = 0
+    active: int = 0
+    """Stages of a pipeline that have work."""
+    begun: int = 0
+    """Requests for which a token was verified just before."""
 
 
 class Step(NamedTuple):
@@ -69,6 +76,8 @@ class Step(NamedTuple):
     """Cached tokens of the requests whose window is written anew."""
     prompts: Rows = NO_ROWS
     """Chunks of prompts; they travel in the target's pass, and in a pass of their own through the draft."""
+    loads: tuple[Rows, ...] = ()
+    """Rows at each stage of a pipeline."""
 
 
 UNLIMITED = 1 << 30
@@ -178,6 +187,15 @@ class Strategy(Frozen, ABC):
     def exit(self, layers: int | None) -> Exit | None:
         """The early exit that acceptance must know about, for a target of ``layers``."""
         return None
+
+    @property
+    def beam(self) -> Beam | None:
+        """The draft tree whose passages acceptance must know; None where chains are judged."""
+        return None
+
+    def on_stages(self, stages: int) -> Strategy:
+        """The strategy for a pipeline of so many stages; 0: there is none."""
+        return self
 
     def for_batch(self, requests: int) -> Strategy:
         """The strategy as it is set for a batch of ``requests``."""

@@ -1,0 +1,286 @@
+"""SpecPipe: a pipeline kept full with the levels of a draft tree that is pruned as tokens leave it.
+
+    draft     |== grow the next level (w nodes) ==|
+    target    |                                   |
+      stage 1 |prune, send|== level l + m - 1 ====|
+      ...     |           |                       |
+      stage m |prune, send|== level l ==|         |   the row of the last token: the next token
+
+    T_step = max{T_exchange + max t_i, T_draft},  T_exchange = max{T_token + T_prune, max T_link}   (SP-12)
+    T_token = t(w) (1 + (1 - P) m) as printed                                                      (Eq. 2; SP-1, SP-2)
+
+One step is one pipeline step of all stages together; it moves every level one stage on. While the next token is in
+the tree every step commits one. A token outside the tree enters alone and comes out m steps later, while the stages
+ahead of it stand still; where pruning left a gap of k levels, the next one comes k steps later. ``late`` notices a miss
+one step later, after a step in vain, as Eq. (1) and (2) count it (K28).
+
+Rows: the level whose token is due has one left; those behind it have as many as entered, since what pruning
+leaves of each is not recorded. That is too many rather than too few. Levels that die as a whole are dropped no
+sooner than they must be.
+
+Several requests share each step (SpecPipe-DB, SP-13): their levels are packed without padding, each has a tree of its
+own, and a miss empties the pipeline of its own levels only. ``packing_ratio`` multiplies what the stages take when
+more than one request is in the step.
+
+``relaxed`` verification takes what the target ranks highest among the tree's candidates (SP-14 a): every token is in the
+tree. It is lossy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from simulator.acceptance import Cursor
+from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.draft_tree import Beam
+from simulator.schema import NonNegative, Positive
+from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.world import Booking
+
+WAITS = Progress(0, 0, 0, 0)
+
+
+class Durations(NamedTuple):
+    """Seconds; by stage, and by link from the first on, of those that have work."""
+
+    stages: tuple[float, ...]
+    links: tuple[float, ...]
+    verdict: float
+    """The verified token on its way, and pruning; 0 where none was verified."""
+    draft: float
+    asynchronous: bool = True
+    """Not a duration: links carry while stages prune."""
+
+    @property
+    def exchange(self) -> float:
+        """From the verdict to the next compute."""
+        carried = max(self.links, default=0.0)
+        return max(self.verdict, carried) if self.asynchronous else self.verdict + carried
+
+
+@dataclass(slots=True)
+class InPipeline(State):
+    """A request whose levels are on their way."""
+
+    levels: list[int] = field(default_factory=list)
+    """Rows at each stage, 0 where there is nothing."""
+    entering: list[int] = field(default_factory=list)
+    """Rows that still enter before the next token is out."""
+    hit: bool = True
+    """The last token was in the tree."""
+    begun: bool = False
+    """This step is the first since a token was verified."""
+    stale: bool = False
+    """This step is in vain: the miss before it has not been noticed."""
+
+    @property
+    def due(self) -> bool:
+        """A token leaves the last stage in this step."""
+        return not (self.entering or self.stale)
+
+
+class SpecPipe(Strategy):
+    """A tree of ``width`` nodes a level, ``branching`` children considered for each, over the stages of the target."""
+
+    name: Literal["specpipe"] = "specpipe"
+    named: ClassVar[type[Durations]] = Durations
+    equation: ClassVar[str] = "T_step (1 + (1 - P)(m - 1)) (SpecPipe Eq. 2 with immediate re-entry)"
+    staged: ClassVar[bool] = True
+
+    width: int = Field(default=64, ge=1)
+    branching: int = Field(default=16, ge=1)
+    late: bool = False
+    relaxed: bool = False
+    asynchronous: bool = True
+    prune_ms: NonNegative = NonNegative(value=5.0, source="SpecPipe sec. 4.2: about 5 ms", confidence="published")
+    packing_ratio: Positive = Positive(
+        value=2.0,
+        source="calibrated-on: SpecPipe sec. 4.4, batching costs about as much as the computation (SP-13)",
+        confidence="calibrated",
+    )
+    stages: int = Field(default=0, ge=0)
+    """Filled in from the placement."""
+
+    @property
+    def window(self) -> int:
+        """One token is judged at a time, by whether it is in the tree."""
+        return 1
+
+    def on_stages(self, stages: int) -> Strategy:
+        """For a pipeline of so many stages."""
+        return self.model_copy(update={"stages": stages})
+
+    @property
+    def beam(self) -> Beam:
+        """The tree whose passages acceptance must know."""
+        return Beam(self.width, self.branching, self.stages)
+
+    # ---- the batch
+
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """The pipeline holds nothing of it yet."""
+        return InPipeline(cursor, context, levels=[0] * self.stages)
+
+    def grown(self, levels: int) -> list[int]:
+        """Rows of so many levels that follow each other into an empty pipeline: a tree grown from one row."""
+        return [min(self.width, self.branching**depth) for depth in range(levels)]
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Every level moves one stage on; how the next token comes is known as soon as the last one is."""
+        loads = [NO_ROWS] * self.stages
+        due = begun = 0
+        for state in states:
+            if not isinstance(state, InPipeline):
+                raise TypeError(f"{type(state).__name__} is no request in a pipeline")
+            self._move(state)
+            due += state.due
+            begun += state.begun
+            state.proposed = sum(state.levels) - 1
+            for stage, rows in enumerate(state.levels):
+                if rows:
+                    loads[stage] += Rows.decode(rows, state.context)
+        active = max(stage for stage, rows in enumerate(loads, start=1) if rows.tokens)
+        kind = self.kind_of(due, len(states) - due, active, begun)._replace(prompts=prompts.sequences)
+        return Step(kind, sum(loads, start=NO_ROWS), 0, prompts, tuple(loads))
+
+    def kind_of(self, due: int, others: int, active: int, begun: int) -> Kind:
+        """A step in which so many requests get a token, of which ``active`` stages have work."""
+        return Kind("token" if due else "refill", due, redrafts=others, active=active, begun=begun)
+
+    def _move(self, state: InPipeline) -> None:
+        """One pipeline step of one request."""
+        state.begun = not state.entering
+        if state.begun:
+            state.stale = self.late and not state.hit and not state.stale
+            if state.stale:
+                state.levels = [state.levels[0], *state.levels[:-1]]
+                return
+            self._next_passage(state)
+        state.levels = [state.entering.pop(0), *state.levels[:-1]]
+
+    def _next_passage(self, state: InPipeline) -> None:
+        """How the next token comes; what lies between its row and the end of the pipeline is dropped."""
+        if self.relaxed:
+            steps, entered, state.hit = 1, [self.width], True
+        else:
+            steps, entered, state.hit = state.cursor.passage()  # type: ignore[attr-defined]  # of a source that has trees
+        if not any(state.levels):
+            steps, entered = self.stages, self.grown(self.stages)
+        row = self.stages - steps
+        state.entering = list(entered)
+        state.levels = [*state.levels[:row], *([0] * steps)]
+        if row:
+            state.levels[row - 1] = 1
+        else:
+            state.entering[0] = 1
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """A token for each request whose row has left the last stage."""
+        return [self._settle(state) for state in states]
+
+    def _settle(self, state: State) -> Progress:
+        if not isinstance(state, InPipeline) or not state.due:
+            return WAITS
+        state.context += 1
+        return Progress(1, 1, int(state.hit), 1)
+
+    # ---- the time
+
+    def durations(self, cost: Cost, step: Step) -> Durations:
+        """What each stage and link with work takes; the draft reads the level that enters."""
+        ratio = self.packing_ratio.value if self.batch(step.kind) > 1 else 1.0
+        loads = step.loads
+        stages = tuple(cost.stage(index, rows).wall_s * ratio if rows.tokens else 0.0 for index, rows in enumerate(loads))
+        links = tuple(cost.carry(index, rows.tokens) if rows.tokens else 0.0 for index, rows in enumerate(loads[1:]))
+        verdict = cost.token() + self.prune_ms.value * 1e-3 if step.kind.begun else 0.0
+        draft = cost.draft(loads[0]).wall_s if loads[0].tokens else 0.0
+        return Durations(stages, links, verdict, draft, self.asynchronous)
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """The slowest stage, what lies before it, and a level of the draft beside both."""
+        t = self.durations(cost, step)
+        return {
+            "exchange": Phase(t.exchange, {}),
+            "compute": Phase(max(t.stages), {"target compute": sum(t.stages)}),
+            "draft_level": cost.draft(step.loads[0]) if step.loads[0].tokens else Phase(0.0, {}),
+        }
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+        """Stages prune, links carry, stages compute, the draft beside them; one wait for the last of them."""
+        t, now = durations, lanes.draft.environment.now
+        begin = now + t.exchange
+        for stage, seconds in zip(lanes.stages, t.stages, strict=True):
+            if seconds:
+                if t.verdict:
+                    stage.hold(now + t.verdict, "prune")
+                stage.hold(begin)
+                stage.hold(begin + seconds, "compute")
+        carries = now if t.asynchronous else now + t.verdict
+        for link, seconds in zip(lanes.links, t.links, strict=True):
+            if seconds:
+                link.hold(carries)
+                link.hold(carries + seconds, "transmit")
+        if t.draft:
+            lanes.draft.hold(now + t.draft, "draft level")
+        yield Booking(lanes.draft.environment, max(begin + max(t.stages), now + t.draft))
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> float:
+        """``max{T_exchange + max t_i, T_draft}``."""
+        return max(durations.exchange + max(durations.stages), durations.draft)
+
+    # ---- the law
+
+    def batch(self, kind: Kind) -> int:
+        """Those that get a token and those that wait for theirs."""
+        return kind.verifying + kind.redrafts
+
+    def committed(self, kind: Kind, odds: OddsOf) -> float:
+        """One token for each that is due."""
+        return kind.verifying
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+        """Renewal over tokens: one step after a hit, m steps with 1, 2, ..., m stages at work after a miss.
+
+        Several requests are out of step with each other, so that some level is at every stage in nearly every step.
+        """
+        m = self.stages
+        hit = 1.0 if self.relaxed else float(odds(1).accepted[1])
+        if requests > 1:
+            steps = hit + (1.0 - hit) * (m + self.late)
+            due = self.kind_of(requests, 0, m, requests)
+            return {due: 1.0 / steps, due._replace(name="refill", verifying=0, redrafts=requests): 1.0 - 1.0 / steps}
+        weights = {self.kind_of(1, 0, m, 1): hit}
+        if hit < 1.0:
+            weights |= {self.kind_of(int(a == m), int(a < m), a, int(a == 1)): 1.0 - hit for a in range(1, m + 1)}
+            if self.late:
+                weights[self.kind_of(0, 1, m, 1)] = 1.0 - hit
+        total = sum(weights.values())
+        return {kind: weight / total for kind, weight in weights.items() if weight}
+
+    def step(self, kind: Kind, context: int) -> Step:
+        """All requests alike: full levels behind a hit, levels of a growing tree in a refill."""
+        requests, active = self.batch(kind), kind.active
+        full = kind.begun and active == self.stages
+        behind = [self.width] * active if full else self.grown(active)
+        rows = [*reversed(behind[1:]), 1] + [0] * (self.stages - active)
+        loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
+        return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
+
+    def law(
+        self,
+        cost: Cost,
+        odds: OddsOf,
+        requests: int,
+        context: int,
+        kinds: Mapping[Kind, float] | None = None,
+        one_lane: bool = False,
+    ) -> Law:
+        """As every law; for several requests a bound, as it takes their levels to be full in every step."""
+        found = super().law(cost, odds, requests, context, kinds, one_lane)
+        if requests == 1:
+            return found
+        return replace(found, relation="upper bound: full levels of all requests in every step, also of those that refill")

@@ -1,0 +1,147 @@
+"""SpecPipe step by step: tiny pipelines with all their spans, and its law on the event engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_flow_line import pipelines
+from test_tree_replay import trace_of
+
+from simulator.acceptance import Acceptance, Cycle, Rates
+from simulator.cost import Given, GivenCost
+from simulator.draft_tree import Beam
+from simulator.pipeline_laws import PipelineTimes, equal_stages, hit_shares
+from simulator.schema import NonNegative, Positive
+from simulator.serving.policies import FixedBatch
+from simulator.serving.requests import ClosedLoop, Requests
+from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.strategies.protocol import Lanes
+from simulator.strategies.specpipe import SpecPipe
+from simulator.tree_replay import DrawnPassages, RecordedPassages
+from simulator.world import World
+
+
+def specpipe(times: PipelineTimes, **fields: Any) -> SpecPipe:
+    prune = NonNegative(value=times.prune * 1e3)
+    return SpecPipe(stages=len(times.stages), prune_ms=prune, asynchronous=times.asynchronous, **fields)
+
+
+def cost_of(times: PipelineTimes) -> GivenCost:
+    stages, links = (tuple(one * 1e3 for one in many) for many in (times.stages, times.links))
+    return GivenCost(Given(stages_ms=stages, links_ms=links, token_ms=times.token * 1e3, draft_step_ms=times.draft * 1e3))
+
+
+def play(
+    times: PipelineTimes, acceptance: Acceptance, tokens: int, requests: int = 1, **fields: Any
+) -> tuple[list[Iteration], Scheduler, World]:
+    """Decode so many tokens of each request; the iterations, the books and the spans."""
+    world, strategy, log = World(), specpipe(times, **fields), []
+    lanes = Lanes(
+        world.lane("target"),
+        world.lane("draft"),
+        world.lane("rendezvous"),
+        tuple(world.lane(f"stage {i + 1}") for i in range(len(times.stages))),
+        tuple(world.lane(f"link {i + 1}") for i in range(len(times.links))),
+    )
+    source = ClosedLoop(Requests(concurrency=requests, count=requests, output_tokens=1 + tokens))
+    loop = Scheduler(strategy, acceptance, None, source, cost_of(times), FixedBatch(), log=log.append)
+    world.environment.process(loop.run(world, lanes))
+    world.environment.run()
+    loop.check()
+    return [one for one in log if "prefill" not in one.kind], loop, world
+
+
+def drawn(times: PipelineTimes, hits: list[bool], width: int = 64) -> DrawnPassages:
+    return DrawnPassages(Cycle(tuple(map(int, hits))), Beam(width, 16, len(times.stages)))
+
+
+def arrivals(log: list[Iteration]) -> list[float]:
+    return [one.start_s + one.duration_s for one in log if sum(one.tokens)]
+
+
+def test_a_miss_empties_three_stages() -> None:
+    """Stages 10, 20, 10 s, link 1, pruning 3: a token a step of 23; the second is a miss and costs 13, 21, 21 to refill."""
+    times = PipelineTimes((10.0, 20.0, 10.0), (1.0, 1.0), prune=3.0)
+    log, _, world = play(times, drawn(times, [True, False, True, True]), 5)
+    assert arrivals(log) == pytest.approx(np.cumsum([13 + 21 + 21, 23, 13 + 21 + 21, 23, 23]))
+    spans = {(s.lane, round(s.start_s, 9), round(s.end_s, 9), s.label) for s in world.spans if 55 <= s.start_s < 112}
+    assert spans == {
+        *((f"stage {n}", 55, 58, "prune") for n in (1, 2, 3)),
+        *(("stage 1", 58, 68, "compute"), ("stage 2", 58, 78, "compute"), ("stage 3", 58, 68, "compute")),
+        *((f"link {n}", 55, 56, "transmit") for n in (1, 2)),
+        *(("stage 1", 78, 81, "prune"), ("stage 1", 81, 91, "compute")),
+        *(("link 1", 91, 92, "transmit"), ("stage 1", 92, 102, "compute"), ("stage 2", 92, 112, "compute")),
+    }
+
+
+@settings(deadline=None)
+@given(pipelines(), st.lists(st.booleans(), min_size=1, max_size=12), st.booleans())
+def test_barrier_keeps_its_law_given_the_realised_hits(times: PipelineTimes, hits: list[bool], late: bool) -> None:
+    """Any stages, links, pruning and draft; a miss noticed at once or a step late; 1e-9 on the event engine."""
+    log, _, _ = play(times, drawn(times, hits), len(hits) + 1, late=late)
+    m = len(times.stages)
+    steps = [m, *(1 if hit else m + late for hit in hits)]
+    assert arrivals(log) == pytest.approx(np.cumsum([times.passage(count) for count in steps]), rel=1e-9)
+
+
+@settings(deadline=None)
+@given(pipelines(), st.floats(0.0, 1.0), st.booleans())
+def test_the_law_is_the_mean_over_passages(times: PipelineTimes, hit: float, late: bool) -> None:
+    strategy, m = specpipe(times, late=late), len(times.stages)
+    law = strategy.law(cost_of(times), lambda gamma: Rates((hit,)).odds(gamma, None), 1, 100)
+    assert law.tpot_s == pytest.approx(times.per_token("barrier", hit_shares(hit, m, late)), rel=1e-9)
+
+
+def test_independent_hits_meet_eq_2() -> None:
+    """Eight stages of 50 ms, P = 0.95, late as Eq. (2) counts: 70 ms, within four standard errors of 4,000 tokens."""
+    times = PipelineTimes((0.05,) * 8)
+    log, _, _ = play(times, DrawnPassages(Rates((0.95,), seed=2), Beam(64, 16, 8)), 4_000, late=True)
+    waits = np.diff(arrivals(log))
+    law = equal_stages(0.05, 0.95, 8)
+    assert law == pytest.approx(0.07)
+    assert abs(waits.mean() - law) < 4 * waits.std() / len(waits) ** 0.5
+
+
+def test_recorded_passages_with_a_gap() -> None:
+    """Three stages of 10 s: after a token in place comes one two steps later, for which stages 1 and 2 go on."""
+    trace = trace_of(
+        [0] * 5,
+        header={"beams": [{"width": 4, "branching": 2, "stages": 3}]},
+        beam_steps=[[0, 3, 1, 2, 3]],
+        beam_hit=[[0, 1, 1, 0, 1]],
+        beam_rows=[[[0, 1, 4, 4, 1], [0, 2, 0, 3, 2], [0, 4, 0, 0, 4]]],
+    )
+    times = PipelineTimes((10.0, 10.0, 10.0))
+    log, _, world = play(times, RecordedPassages(trace, Beam(4, 2, 3)), 4, width=4, branching=2)
+    assert arrivals(log) == [30, 40, 60, 90]
+    stage_3 = [(s.start_s, s.end_s) for s in world.spans if s.lane == "stage 3"]
+    assert stage_3 == [(20, 30), (30, 40), (50, 60), (80, 90)]
+    assert [one.rows for one in log] == [(1,), (3,), (7,), (9,), (5,), (8,), (1,), (3,), (7,)]
+    assert RecordedPassages(trace, Beam(4, 2, 3)).odds(1, None).accepted[1] == 0.75
+
+
+def test_relaxed_verification_never_misses() -> None:
+    times = PipelineTimes((10.0, 10.0, 10.0))
+    log, _, _ = play(times, drawn(times, [False]), 4, relaxed=True)
+    assert arrivals(log) == [30, 40, 50, 60]
+
+
+def test_two_requests_share_each_step_and_a_miss_stalls_one() -> None:
+    """Packing costs half as much again: steps of 15 for two. The second request's first token is a miss."""
+    times = PipelineTimes((10.0, 10.0, 10.0))
+
+    class Mixed(Cycle):
+        def cursor(self, request: int, exit: Any) -> Any:
+            return Cycle((1 - request,)).cursor(request, exit)
+
+    passages = DrawnPassages(Mixed((1,)), Beam(64, 16, 3))
+    log, loop, _ = play(times, passages, 3, requests=2, packing_ratio=Positive(value=1.5))
+    assert [(one.start_s, one.duration_s, one.tokens) for one in log] == [
+        *((0, 15, (0, 0)), (15, 15, (0, 0)), (30, 15, (1, 1)), (45, 15, (1, 0)), (60, 15, (1, 0))),
+        *((75, 10, (1,)), (85, 10, (0,)), (95, 10, (0,)), (105, 10, (1,))),
+    ]
+    assert (loop.tally.accepted[1], loop.tally.accepted[0]) == (3, 3)
