@@ -425,7 +425,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     for kind, share in sorted(found.kinds.items(), key=lambda item: -item[1]):
         step = strategy.step(kind, scenario.mean_context)
         durations = strategy.durations(scenario.cost, step)
-        named = {f"{name}_ms": _in_ms(seconds) for name, seconds in durations._asdict().items() if name not in NO_DURATIONS}
+        named = dict(_named(durations))
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
         derived = dict(strategy.derived(scenario.cost, step))
         kinds.append({**kind._asdict(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
@@ -439,5 +439,10 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _in_ms(seconds: float | tuple[float, ...]) -> float | list[float]:
-    return [one * 1e3 for one in seconds] if isinstance(seconds, tuple) else seconds * 1e3
+def _named(durations: Any) -> Iterator[tuple[str, float]]:
+    """Named durations in ms; of those of many stages or links, the longest."""
+    for name, seconds in durations._asdict().items():
+        if isinstance(seconds, tuple):
+            yield f"longest_of_{name}_ms", max(seconds, default=0.0) * 1e3
+        elif name not in NO_DURATIONS:
+            yield f"{name}_ms", seconds * 1e3

@@ -367,7 +367,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
     """Every sourced number below ``model``: parameter, value, source and confidence."""
     width = getattr(model, "width", ())
-    if width:  # a measured table has one source for all its points
+    if isinstance(width, tuple) and width:  # a measured table has one source for all its points
         source = getattr(model, "width_source", "not stated")
         yield {"parameter": f"{path}.width (points)", "value": len(width), "source": source, "confidence": "calibrated"}
     for name in type(model).model_fields:

@@ -71,6 +71,8 @@ def regime(result: Result) -> str:
     """Where T_draft stands to Delta, in half a sentence; times from the cost model at the mean context."""
     scenario = result.scenario
     pair = overlap(result)
+    if level := _level_of_tree(result):
+        return level
     if pair is None:
         parts = result.phases[main_kind(result.phases)]
         if "draft" not in parts:
@@ -87,6 +89,20 @@ def regime(result: Result) -> str:
     if scenario.contention > 1.0:
         text += f" (before both slow down by {scenario.contention:g} while they share one memory)"
     return text + _serial_redrafts(result)
+
+
+def _level_of_tree(result: Result) -> str | None:
+    """Whether growing a level of the tree is hidden behind a pipeline step; None where no tree is grown."""
+    full = max(result.phases, key=lambda kind: (kind.verifying, kind.active, kind.begun))
+    parts = {name: phase.wall_s * 1e3 for name, phase in result.phases[full].items()}
+    if "draft_level" not in parts:
+        return None
+    draft, cover = parts["draft_level"], parts["exchange"] + parts["compute"]
+    hidden = f"hidden with {number(cover - draft, 3)} ms to spare" if draft <= cover else "what it waits for"
+    return (
+        f"a step of all stages takes {number(parts['compute'], 3)} ms to compute and {number(parts['exchange'], 3)} ms "
+        f"to prune and transmit; T_draft = {number(draft, 3)} ms for a level is {hidden}"
+    )
 
 
 def _serial_redrafts(result: Result) -> str:
@@ -182,7 +198,8 @@ def _why_first(result: Result) -> str:
         )
     if spec.cycle or spec.always is not None:
         return "the cycle is cut where an output ends; over whole cycles both are the same"
-    return f"positions are independent here, so what is left is chance over {windows:,} windows"
+    chance = f"positions are independent here, so what is left is chance over {windows:,} windows"
+    return f"{chance}, and the pipeline that every request finds empty" if result.scenario.schedule.beam else chance
 
 
 def _why_second(result: Result) -> str:

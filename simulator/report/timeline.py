@@ -50,9 +50,19 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
 
 
 def lanes_of(spans: Iterable[Span]) -> list[str]:
-    """Lanes in the order target, draft, rendezvous, then the others by name."""
+    """Lanes in the order target, draft, rendezvous, then the others by name and number."""
     roles = list(FAMILIES)
-    return sorted({span.lane for span in spans}, key=lambda lane: (roles.index(lane) if lane in roles else 9, lane))
+
+    def place(lane: str) -> tuple[int, str, int]:
+        name = family(lane)
+        return roles.index(lane) if lane in roles else 9, name, int(lane[len(name) :] or 0)
+
+    return sorted({span.lane for span in spans}, key=place)
+
+
+def family(lane: str) -> str:
+    """Lanes that do the same in different places have one name and a number: ``stage 3``."""
+    return lane.rstrip("0123456789").rstrip()
 
 
 def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> tuple[float, float]:
@@ -154,7 +164,7 @@ class _Drawing:
     def _box(self, span: Span, top: float) -> Iterator[str]:
         wide = max(1.6, self.x(span.end_s) - self.x(span.start_s))
         x = min(self.x(span.start_s), WIDTH - MARGIN - wide)
-        fill = self.colours[span.lane, span.label]
+        fill = self.colours[family(span.lane), span.label]
         milliseconds = f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
         yield f"<g><title>{escape(span.label)}: {milliseconds}</title>"
         yield f'<rect class="edge" x="{x:.2f}" y="{top:.2f}" width="{wide:.2f}" height="{ROW:g}" fill="{fill}"/>'
@@ -178,11 +188,13 @@ class _Drawing:
 
 
 def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str], str]:
-    """One colour per lane and label; the same label on two lanes keeps its colour apart."""
+    """One colour per family of lanes and label; the same label in two families keeps its colour apart."""
     labels = sorted({(lanes.index(span.lane), span.label) for span in spans})
     chosen: dict[tuple[str, str], str] = {}
     for row, label in labels:
-        lane, used = lanes[row], set(chosen.values())
+        lane, used = family(lanes[row]), set(chosen.values())
+        if (lane, label) in chosen:
+            continue
         wanted = (*FAMILIES.get(lane, ()), *PALETTE)
         chosen[lane, label] = next((colour for colour in wanted if colour not in used), wanted[len(chosen) % len(wanted)])
     return chosen
