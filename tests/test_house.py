@@ -32,7 +32,7 @@ FLOORS = [
     {"catalogue", "drafters", "tree_replay", "windows"},
     {"trace_statistics"},
     {"strategies", "converters"},
-    {"serving", "fallback"},
+    {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"run"},
     {"sweep_window", "overview"},

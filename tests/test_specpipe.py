@@ -19,7 +19,8 @@ from simulator.schema import NonNegative, Positive
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Iteration, Scheduler
-from simulator.strategies.protocol import Lanes
+from simulator.strategies.pipeline import Pipelined
+from simulator.strategies.protocol import Lanes, Strategy
 from simulator.strategies.specpipe import SpecPipe
 from simulator.tree_replay import DrawnPassages, RecordedPassages
 from simulator.world import World
@@ -39,7 +40,18 @@ def play(
     times: PipelineTimes, acceptance: Acceptance, tokens: int, requests: int = 1, **fields: Any
 ) -> tuple[list[Iteration], Scheduler, World]:
     """Decode so many tokens of each request; the iterations, the books and the spans."""
-    world, strategy, log = World(), specpipe(times, **fields), []
+    return played(specpipe(times, **fields), times, acceptance, tokens, requests)
+
+
+def played(
+    strategy: Strategy,
+    times: PipelineTimes,
+    acceptance: Acceptance,
+    tokens: int,
+    requests: int,
+    cost: GivenCost | None = None,
+) -> tuple[list[Iteration], Scheduler, World]:
+    world, log = World(), []
     lanes = Lanes(
         world.lane("target"),
         world.lane("draft"),
@@ -48,8 +60,9 @@ def play(
         tuple(world.lane(f"link {i + 1}") for i in range(len(times.links))),
     )
     source = ClosedLoop(Requests(concurrency=requests, count=requests, output_tokens=1 + tokens))
-    loop = Scheduler(strategy, acceptance, None, source, cost_of(times), FixedBatch(), log=log.append)
-    world.environment.process(loop.run(world, lanes))
+    loop = Scheduler(strategy, acceptance, None, source, cost or cost_of(times), FixedBatch(), log=log.append)
+    for _ in range(strategy.in_flight):
+        world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
     return [one for one in log if "prefill" not in one.kind], loop, world
@@ -145,3 +158,29 @@ def test_two_requests_share_each_step_and_a_miss_stalls_one() -> None:
         *((75, 10, (1,)), (85, 10, (0,)), (95, 10, (0,)), (105, 10, (1,))),
     ]
     assert (loop.tally.accepted[1], loop.tally.accepted[0]) == (3, 3)
+
+
+def plain(times: PipelineTimes, requests: int) -> Strategy:
+    return Pipelined().for_batch(requests).on_stages(len(times.stages))
+
+
+@pytest.mark.parametrize(("requests", "step"), [(1, 42), (2, 42), (3, 60)])
+def test_requests_fill_the_stages_of_a_pipeline(requests: int, step: float) -> None:
+    """Stages 10, 20, 10, links 1: alone 42 a token; three in flight wait for the slowest stage, 60 a token for each."""
+    times = PipelineTimes((10.0, 20.0, 10.0), (1.0, 1.0))
+    log, _, _ = played(plain(times, requests), times, Cycle((0,)), 6, requests)
+    mine = [one.start_s + one.duration_s for one in log if one.requests == (0,)]
+    assert np.diff(mine)[1:] == pytest.approx([step] * 4)
+
+
+@settings(deadline=None)
+@given(pipelines(), st.integers(1, 12))
+def test_plain_pipelines_keep_their_law(times: PipelineTimes, requests: int) -> None:
+    """Any stages and links, up to two full pipelines of requests: the pace settles at ``max{L, g M}``."""
+    strategy = plain(times, requests)
+    law = strategy.law(cost_of(times), lambda gamma: Rates((0.0,)).odds(gamma, None), requests, 100)
+    tokens = 40
+    log, loop, _ = played(strategy, times, Cycle((0,)), tokens, requests)
+    first = [one.start_s + one.duration_s for one in log if 0 in one.requests]
+    assert (first[-1] - first[tokens // 2]) / (tokens - 1 - tokens // 2) == pytest.approx(law.tpot_s, rel=1e-9)
+    assert loop.tally.tokens == requests * (tokens + 1)

@@ -168,7 +168,7 @@ class SpecPipe(Strategy):
             steps, entered, state.hit = 1, [self.width], True
         else:
             steps, entered, state.hit = state.cursor.passage()  # type: ignore[attr-defined]  # of a source that has trees
-        if not any(state.levels):
+        if steps < self.stages and not any(state.levels):
             steps, entered = self.stages, self.grown(self.stages)
         row = self.stages - steps
         state.entering = list(entered)

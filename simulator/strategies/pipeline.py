@@ -1,0 +1,118 @@
+"""Pipeline parallelism: every token passes all stages, one request after another or several in flight.
+
+    target      |
+      stage 1   |=A=|=B=|=C=|...|=A=|
+      stage 2       |=A=|=B=|=C=|...
+      stage 3           |=A=|=B=|=C=|    token A known at stage 1 after T_token
+
+    T_step = max{L, g M},   L = sum t_i + sum T_link + T_token,   M = the longest of them,   g = batches in flight
+
+With one request L is the time of a token and all stages but one stand still (SpecPipe, sec. 2). Requests are shared out
+over as many batches as there are stages; once g M exceeds L, the slowest stage works all the time.
+
+Prompts of an admission take a pass of their own, which does not hold up what is in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.strategies.autoregressive import ONE_TOKEN
+from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.world import Booking
+
+
+class Durations(NamedTuple):
+    """Seconds; by stage and by link, and for a token from the last stage back to the first."""
+
+    stages: tuple[float, ...]
+    links: tuple[float, ...]
+    token: float
+
+
+class Pipelined(Strategy):
+    """Target-only decoding on the stages of a pipeline, with a batch at every stage where there are enough requests."""
+
+    name: Literal["pipeline"] = "pipeline"
+    named: ClassVar[type[Durations]] = Durations
+    equation: ClassVar[str] = "T_step = max{L, g M} (pipeline parallelism)"
+    staged: ClassVar[bool] = True
+
+    stages: int = Field(default=0, ge=0)
+    """Filled in from the placement."""
+    requests: int = Field(default=1, ge=1)
+    """Filled in: those that decode together."""
+
+    def for_batch(self, requests: int) -> Strategy:
+        """With as many batches in flight as requests allow."""
+        return self.model_copy(update={"requests": requests})
+
+    def on_stages(self, stages: int) -> Strategy:
+        """For a pipeline of so many stages."""
+        return self.model_copy(update={"stages": stages})
+
+    @property
+    def in_flight(self) -> int:
+        """Batches of the least size that shares all requests out over the stages."""
+        size = -(-self.requests // max(1, min(self.stages, self.requests)))
+        return -(-self.requests // size)
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Every request of the batch takes part with one token."""
+        requests = len(states)
+        rows = Rows.decode(1, sum([state.context for state in states]), requests)
+        return Step(Kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
+
+    def durations(self, cost: Cost, step: Step) -> Durations:
+        """The same rows at every stage and on every link."""
+        rows = step.rows + step.prompts
+        stages = tuple(cost.stage(index, rows).wall_s for index in range(cost.stages))
+        return Durations(stages, tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)), cost.token())
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """All stages, and all that is carried."""
+        t = self.durations(cost, step)
+        return {"compute": Phase(sum(t.stages), {"target compute": sum(t.stages)}), "carry": Phase(sum(t.links) + t.token, {})}
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+        """Stage by stage; each may be held up by the batch before."""
+        for index, seconds in enumerate(durations.stages):
+            yield lanes.stages[index].start(seconds, "compute")
+            if index < len(durations.links) and durations.links[index]:
+                yield lanes.links[index].start(durations.links[index], "transmit")
+        if durations.token:
+            environment = lanes.draft.environment
+            yield Booking(environment, environment.now + durations.token)
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> float:
+        """``max{L, g M}``."""
+        through = sum(durations.stages) + sum(durations.links) + durations.token
+        return max(through, self.in_flight * max(*durations.stages, *durations.links))
+
+    def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
+        """Batches of one size, the larger one where they cannot be equal."""
+        return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
+
+    def law(
+        self,
+        cost: Cost,
+        odds: OddsOf,
+        requests: int,
+        context: int,
+        kinds: Mapping[Kind, float] | None = None,
+        one_lane: bool = False,
+    ) -> Law:
+        """As every law; idealised where batches cannot be of one size."""
+        found = super().law(cost, odds, requests, context, kinds, one_lane)
+        return replace(found, relation="idealised: batches of unequal size") if requests % self.in_flight else found
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """One token each."""
+        for state in states:
+            state.context += 1
+        return [ONE_TOKEN] * len(states)
