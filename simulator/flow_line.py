@@ -1,8 +1,8 @@
 """FlowLine: levels of one request on their way through stages and links, each of which can block on its own.
 
 Stages and links are lanes. A level that is done at a stage is carried on when the link is free and computed when
-the next stage is, in the order of arrival; the stage prunes behind every level. ``drop`` takes levels out while they
-are in flight: what they booked is cut short, what waits behind them moves up.
+the next stage is, in the order of arrival; the stage prunes behind every level. Dropping levels takes them out while
+they are in flight: what they booked is cut short, what waits behind them moves up.
 
 The line knows lanes and seconds, no models.
 """
@@ -11,38 +11,138 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from simpy import Event
 
 from simulator.world import Booking, Lane
 
 
-@dataclass(slots=True, eq=False)
 class Level:
-    """A level of a tree: seconds at each stage and on each link, where it is, and whether it is still wanted."""
+    """A level of a tree: what it takes at stage 1, on link 1, at stage 2, ...; how many of these it has passed."""
 
-    compute: Sequence[float]
-    carry: Sequence[float]
-    part: int = -1
-    """Stage 1 is 0, the link behind it 1, stage 2 is 2, ...; -1 before the first stage."""
-    booked: bool = False
-    """It holds its part; else it waits for it."""
-    ready: float = 0.0
-    """When it is pruned; it cannot enter before."""
-    wanted: bool = True
-    out: bool = False
-    """Its token is known."""
+    __slots__ = ("passed", "ready", "seconds")
+
+    def __init__(self, compute: Sequence[float], carry: Sequence[float]) -> None:
+        self.seconds = [0.0] * (len(compute) + len(carry))
+        self.seconds[::2], self.seconds[1::2] = compute, carry
+        self.passed = 0
+        self.ready = 0.0
+        """When it is pruned; it cannot enter before."""
 
 
-@dataclass(slots=True)
 class _Part:
-    """A stage or a link: its lane, the level on it, those that wait."""
+    """A stage or a link: its lane, the level on it, those that wait.
 
-    lane: Lane
-    label: str
-    holder: Level | None = None
-    waiting: deque[Level] = field(default_factory=deque)
+    A stage that sends by itself is ``kept`` until the link behind it is done.
+    """
+
+    __slots__ = ("booking", "following", "frees", "holder", "kept", "label", "lane", "number", "prune_s", "waiting")
+
+    def __init__(self, number: int, lane: Lane, prune_s: float) -> None:
+        self.number, self.lane, self.prune_s = number, lane, prune_s
+        self.label = "transmit" if number % 2 else "compute"
+        self.holder: Level | None = None
+        self.booking: Event | None = None
+        self.waiting: deque[Level] = deque()
+        self.following: _Part | None = None
+        self.frees: _Part | None = None
+        self.kept = False
+
+    def take(self, level: Level) -> None:
+        """The level has come here."""
+        if self.holder is None:
+            self.begin(level)
+        else:
+            self.waiting.append(level)
+
+    def begin(self, level: Level) -> None:
+        """Book the time that the level takes."""
+        self.holder = level
+        self.booking = booking = self.lane.start(level.seconds[self.number], self.label)
+        booking.callbacks.append(self.done)
+
+    def done(self, event: Event) -> None:
+        """The level goes on; what was cut short is no longer waited for."""
+        if event is not self.booking:
+            return
+        level = self.holder
+        if level is None:
+            return
+        level.passed += 1
+        if not self.kept:
+            self.free()
+        if self.frees is not None:
+            self.frees.free()
+        if self.following is not None:
+            self.following.take(level)
+
+    def free(self) -> None:
+        """Prune, then whoever waits is next."""
+        if self.prune_s:
+            self.lane.hold(self.lane.environment._now + self.prune_s, "prune")
+        self.release()
+
+    def release(self) -> None:
+        """Whoever waits is next."""
+        if self.waiting:
+            self.begin(self.waiting.popleft())
+        else:
+            self.holder = self.booking = None
+
+    def cut(self) -> None:
+        """The level is dropped: its booking ends now, or never begins."""
+        begun = self.lane.spans[-1][0] < self.lane.environment.now
+        self.lane.cancel()
+        self.booking = None
+        if begun:
+            self.free()
+        else:
+            self.release()
+
+
+class _Entrance(_Part):
+    """The first stage: a level enters when it is pruned and the draft has grown it."""
+
+    __slots__ = ("draft", "draft_s", "drafted")
+
+    def __init__(self, lane: Lane, prune_s: float, draft: Lane, draft_s: float) -> None:
+        super().__init__(0, lane, prune_s)
+        self.draft, self.draft_s = draft, draft_s
+        self.drafted: Event | None = None
+        """What is still being grown; None when a level is at hand."""
+
+    def take(self, level: Level) -> None:
+        self.waiting.append(level)
+        if self.holder is None:
+            self.release()
+
+    def release(self) -> None:
+        self.holder = self.booking = None
+        if self.waiting and self.drafted is None:
+            level = self.waiting.popleft()
+            self.lane.hold(level.ready, "prune")
+            self.begin(level)
+            if self.draft_s:
+                self.draft.hold(self.lane.spans[-1][0])
+                self.drafted = self.draft.start(self.draft_s, "draft level")
+                self.drafted.callbacks.append(self.grown)
+
+    def grown(self, event: Event) -> None:
+        """The draft has the next level."""
+        if event is self.drafted:
+            self.drafted = None
+            if self.holder is None:
+                self.release()
+
+    def cut(self) -> None:
+        if not self.lane.spans[-1][0] < self.lane.environment.now:
+            self.stop_drafting()
+        super().cut()
+
+    def stop_drafting(self) -> None:
+        """What was to be grown from is gone; what enters next is at hand."""
+        self.drafted = None
+        self.draft.cancel()
 
 
 class FlowLine:
@@ -64,143 +164,73 @@ class FlowLine:
         asynchronous: bool = True,
     ) -> None:
         self.environment = draft.environment
-        self.parts = [_Part(stages[0], "compute")]
-        for link, stage in zip(links, stages[1:], strict=True):
-            self.parts += [_Part(link, "transmit"), _Part(stage, "compute")]
-        self.draft, self.draft_s, self.asynchronous = draft, draft_s, asynchronous
         self.prune_s, self.token_s = prune_s, token_s
+        self.entrance = _Entrance(stages[0], prune_s, draft, draft_s)
+        self.parts: list[_Part] = [self.entrance]
+        for link, stage in zip(links, stages[1:], strict=True):
+            self._append(link, 0.0)
+            self._append(stage, prune_s)
+            if not asynchronous:
+                self.parts[-3].kept, self.parts[-2].frees = True, self.parts[-3]
+        self.parts[-1].following = _Exit(self)
         self.flying: deque[Level] = deque()
-        self.entrance: deque[Level] = deque()
-        self.drafting = 0
-        """Counts drafts; only the end of the newest one lets a level in."""
-        self.drafted = True
+        self.known: set[Level] = set()
+        """Levels in flight whose token is known, and not yet asked for."""
         self.out: Event | None = None
+
+    def _append(self, lane: Lane, prune_s: float) -> None:
+        self.parts.append(_Part(len(self.parts), lane, prune_s))
+        self.parts[-2].following = self.parts[-1]
 
     def advance(self, dropped: int, entering: Sequence[Level]) -> Event:
         """Drop the oldest levels, let others enter behind; the event comes when the token of the oldest left is known."""
         if dropped:
             self._drop(min(dropped, len(self.flying)))
+        ready = self.environment.now + self.prune_s
         for level in entering:
-            level.ready = self.environment.now + self.prune_s
+            level.ready = ready
             self.flying.append(level)
-            self.entrance.append(level)
-        self._enter()
+            self.entrance.take(level)
         self.out = out = Event(self.environment)
-        if self.flying[0].out:
-            self._hand_out()
+        self._hand_out()
         return out
 
-    def _enter(self) -> None:
-        """The next level goes to the first stage, once it is drafted and the stage is free."""
-        if self.entrance and self.drafted and self.parts[0].holder is None:
-            level = self.entrance.popleft()
-            level.part = 0
-            self.parts[0].lane.hold(level.ready, "prune")
-            self._begin(level)
-            if self.draft_s:
-                self._draft(self.parts[0].lane)
-
-    def _draft(self, stage: Lane) -> None:
-        """The draft grows the level behind the one that begins at ``stage``."""
-        self.drafted = False
-        self.drafting += 1
-        turn = self.drafting
-        self.draft.hold(stage.spans[-1][0])
-        grown = self.draft.start(self.draft_s, "draft level")
-        grown.callbacks.append(lambda _: self._grown(turn))
-
-    def _grown(self, turn: int) -> None:
-        if turn == self.drafting:
-            self.drafted = True
-            self._enter()
-
-    def _begin(self, level: Level) -> None:
-        """Book the part that a level has come to."""
-        index = level.part
-        part = self.parts[index]
-        part.holder, level.booked = level, True
-        seconds = level.carry[index >> 1] if index & 1 else level.compute[index >> 1]
-        done = part.lane.start(seconds, part.label)
-        done.callbacks.append(lambda _: self._done(level) if level.wanted else None)
-
-    def _done(self, level: Level) -> None:
-        """A level leaves a part: the part prunes and goes on, the level moves on."""
-        index = level.part
-        if index & 1:
-            self._release(index)
-            if not self.asynchronous:
-                self._release(index - 1)
-        elif self.asynchronous or index == len(self.parts) - 1:
-            self._release(index)
-        if index == len(self.parts) - 1:
-            if self.token_s:
-                Booking(self.environment, self.environment.now + self.token_s).callbacks.append(lambda _: self._known(level))
-            else:
-                self._known(level)
-            return
-        level.part, level.booked = index + 1, False
-        if self.parts[index + 1].holder is None:
-            self._begin(level)
-        else:
-            self.parts[index + 1].waiting.append(level)
-
-    def _known(self, level: Level) -> None:
-        level.out = True
-        if self.out is not None and self.flying[0] is level:
-            self._hand_out()
+    def learn(self, level: Level) -> None:
+        """Everybody knows the token of a level."""
+        self.known.add(level)
+        self._hand_out()
 
     def _hand_out(self) -> None:
-        out, self.out = self.out, None
-        self.flying.popleft()
-        if out is not None:
+        if self.out is not None and self.flying[0] in self.known:
+            self.known.remove(self.flying.popleft())
+            out, self.out = self.out, None
             out.succeed()
-
-    def _release(self, index: int) -> None:
-        """A part has done its work: a stage prunes, then whoever waits is next."""
-        if not index & 1:
-            self._prune(self.parts[index].lane)
-        self._next(index)
-
-    def _prune(self, stage: Lane) -> None:
-        if self.prune_s:
-            stage.hold(self.environment.now + self.prune_s, "prune")
-
-    def _next(self, index: int) -> None:
-        part = self.parts[index]
-        part.holder = None
-        if part.waiting:
-            self._begin(part.waiting.popleft())
-        elif index == 0:
-            self._enter()
 
     def _drop(self, count: int) -> None:
         """Take the oldest levels out, wherever they are."""
-        for _ in range(count):
-            level = self.flying.popleft()
-            level.wanted = False
-            if level.part < 0:
-                self.entrance.remove(level)
-            elif not level.booked and not level.out:
-                self.parts[level.part].waiting.remove(level)
+        gone = {self.flying.popleft() for _ in range(count)}
+        self.known -= gone
         if not self.flying:
-            self._stop_drafting()
-        for index, part in enumerate(self.parts):
-            if part.holder is not None and not part.holder.wanted:
-                self._cut(index)
+            self.entrance.stop_drafting()
+        for part in self.parts:
+            part.waiting = deque(level for level in part.waiting if level not in gone)
+        for part in self.parts:
+            if part.holder in gone:
+                part.cut()
 
-    def _cut(self, index: int) -> None:
-        """The level on a part is dropped: its booking ends now, or never begins."""
-        lane = self.parts[index].lane
-        begun = lane.spans[-1][0] < self.environment.now
-        lane.cancel()
-        if index == 0 and not begun:
-            self._stop_drafting()
-        if begun and not index & 1:
-            self._prune(lane)
-        self._next(index)
 
-    def _stop_drafting(self) -> None:
-        """What was to be grown from is gone; what enters next is at hand."""
-        self.drafting += 1
-        self.drafted = True
-        self.draft.cancel()
+class _Exit(_Part):
+    """Behind the last stage: a token becomes known."""
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: FlowLine) -> None:
+        self.line = line
+
+    def take(self, level: Level) -> None:
+        line = self.line
+        if line.token_s:
+            known = Booking(line.environment, line.environment.now + line.token_s)
+            known.callbacks.append(lambda _: line.learn(level) if level in line.flying else None)
+        else:
+            line.learn(level)
