@@ -309,6 +309,13 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
 def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """A strategy for pipelines without one, or a pipeline under a strategy that stops within a pass."""
     strategy, stages = scenario.strategy, scenario.stages
+    stated = getattr(strategy, "stages", 0)
+    if stated:
+        yield document.fault(("strategy", "stages"), f"comes from target.pipeline, which has {stages}; leave it out")
+    policy = scenario.serving.policy.name
+    if strategy.beam and policy not in ("fixed_batch", "prefill_first"):
+        message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
+        yield document.fault(("serving", "policy"), message)
     if strategy.staged and not stages:
         held = "durations.stages_ms" if scenario.durations else "target.pipeline"
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
@@ -365,10 +372,8 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
     if beam is not None:
         if beam not in (recorded := recorded_beams(trace)):
             known = "; ".join(f"{one.width} x {one.branching} over {one.stages} stages" for one in recorded) or "none"
-            message = (
-                f"no tree of width {beam.width} and branching {beam.branching} over {beam.stages} stages is recorded in {file}"
-            )
-            yield document.fault(("strategy", "width"), f"{message}; recorded are: {known}")
+            wanted = f"width {beam.width} and branching {beam.branching} over {beam.stages} stages"
+            yield document.fault(("strategy", "width"), f"{file} holds no tree of {wanted}; it holds: {known}")
         return
     if scenario.exit and not trace.exit_fractions:
         message = (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_flow_line import pipelines
 from test_tree_replay import trace_of
 
 from simulator.acceptance import Acceptance, Cycle, Rates
+from simulator.cli import main
 from simulator.cost import Given, GivenCost
 from simulator.draft_tree import Beam
 from simulator.pipeline_laws import PipelineTimes, equal_stages, hit_shares
@@ -119,15 +122,16 @@ def test_independent_hits_meet_eq_2() -> None:
     assert abs(waits.mean() - law) < 4 * waits.std() / len(waits) ** 0.5
 
 
+BEAM: dict[str, Any] = {
+    "beam_steps": [[0, 3, 1, 2, 3]],
+    "beam_hit": [[0, 1, 1, 0, 1]],
+    "beam_rows": [[[0, 1, 4, 4, 1], [0, 2, 0, 3, 2], [0, 4, 0, 0, 4]]],
+}
+
+
 def test_recorded_passages_with_a_gap() -> None:
     """Three stages of 10 s: after a token in place comes one two steps later, for which stages 1 and 2 go on."""
-    trace = trace_of(
-        [0] * 5,
-        header={"beams": [{"width": 4, "branching": 2, "stages": 3}]},
-        beam_steps=[[0, 3, 1, 2, 3]],
-        beam_hit=[[0, 1, 1, 0, 1]],
-        beam_rows=[[[0, 1, 4, 4, 1], [0, 2, 0, 3, 2], [0, 4, 0, 0, 4]]],
-    )
+    trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)
     times = PipelineTimes((10.0, 10.0, 10.0))
     log, _, world = play(times, RecordedPassages(trace, Beam(4, 2, 3)), 4, width=4, branching=2)
     assert arrivals(log) == [30, 40, 60, 90]
@@ -184,3 +188,27 @@ def test_plain_pipelines_keep_their_law(times: PipelineTimes, requests: int) -> 
     first = [one.start_s + one.duration_s for one in log if 0 in one.requests]
     assert (first[-1] - first[tokens // 2]) / (tokens - 1 - tokens // 2) == pytest.approx(law.tpot_s, rel=1e-9)
     assert loop.tally.tokens == requests * (tokens + 1)
+
+
+SCENARIO = "like: specpipe_llama_3_1_70b_8x3090\n"
+FAULTS = [
+    (SCENARIO + "strategy: {width: 0}\n", "x.yaml:2:12: strategy.width: expected greater than or equal to 1, got 0"),
+    (SCENARIO + "strategy: {branching: 128257}\n", "x.yaml:2:12: strategy.branching: a node has 128,256 children at most, one for each token; got 128,257"),
+    (SCENARIO + "strategy: {stages: 4}\n", "x.yaml:2:12: strategy.stages: comes from target.pipeline, which has 8; leave it out"),
+    (SCENARIO + "target: {pipeline: null}\n", "strategy: specpipe runs on the stages of a pipeline; set target.pipeline"),
+    (SCENARIO + "draft: null\n", "strategy: specpipe needs a draft, and the scenario has none"),
+    ("strategy: specpipe\ndurations: {target_ms: 30, draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:1:1: strategy: specpipe runs on the stages of a pipeline; set durations.stages_ms"),
+    ("strategy: specpipe\ndurations: {stages_ms: [30, 30], links_ms: [1, 1], draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:2:1: durations: links_ms: 2 stages_ms have one link less between them, got 2"),
+    (SCENARIO + "serving: {policy: {name: chunked_prefill}}\n", "serving.policy: specpipe takes prompts in passes of their own; choose fixed_batch or prefill_first"),
+    (SCENARIO + "acceptance: {rate: null, trace: ./x.npz, stand_in: true}\n", "strategy.width: ./x.npz holds no tree of width 64 and branching 16 over 8 stages; it holds: 4 x 2 over 3 stages"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), FAULTS, ids=lambda value: value[-50:])
+def test_one_line_that_helps(text: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM).write(tmp_path / "x.npz")
+    (tmp_path / "x.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["run", "./x.yaml"])
+    assert result.exit_code == 2
+    assert expected.replace("./x.npz", "x.npz") in result.stderr
