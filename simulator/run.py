@@ -168,7 +168,7 @@ def run(
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         fallback=_fallback(scenario, acceptance),
-        notes=tuple(_notes(loaded)),
+        notes=tuple(_notes(loaded, acceptance)),
     )
 
 
@@ -206,7 +206,7 @@ def simulate(
 def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     """Walk the acceptance and add up what the law says of each step."""
     scheduler = _scheduler(scenario, acceptance)
-    end = scheduler.replay()
+    end = scheduler.replay(scenario.one_lane)
     return _outcome(scenario, scheduler, end, {})
 
 
@@ -308,8 +308,9 @@ def _serving(scenario: Scenario, scheduler: Scheduler, end: float) -> Serving:
 
 
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
-    """Where the time of each kind of step goes, at the mean context, most frequent kind first."""
-    for kind in sorted(kinds, key=lambda kind: -kinds[kind]):
+    """Where the time of each kind of step goes, at the mean context, most frequent kind first; without prompts beside it."""
+    pure = [kind for kind in kinds if not kind.prompts]
+    for kind in sorted(pure, key=lambda kind: -kinds[kind]):
         yield kind, scenario.schedule.phases(scenario.cost, scenario.schedule.step(kind, scenario.mean_context))
 
 
@@ -320,7 +321,7 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
     return []
 
 
-def _notes(loaded: Loaded) -> Iterator[str]:
+def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     scenario, trace = loaded.scenario, loaded.trace
     relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
     if relation != "exact":
@@ -334,6 +335,8 @@ def _notes(loaded: Loaded) -> Iterator[str]:
         return
     if scenario.acceptance.stand_in:
         yield f"acceptance is a stand-in: recorded from {trace.pair}, not from the models of this scenario"
+    if isinstance(acceptance, Replay):
+        yield from _dealt(scenario, acceptance)
     drafter = scenario.acceptance.drafter
     if drafter != "draft" and scenario.schedule.window:
         priced = scenario.draft.model.name if scenario.draft else "the stated durations"
@@ -345,6 +348,17 @@ def _notes(loaded: Loaded) -> Iterator[str]:
         if abs(used - scenario.exit.fraction) > 1e-9:
             wanted = scenario.exit.fraction
             yield f"the trace has no exit at {wanted:.3f} of the depth; the recorded one at {used:.3f} stands in"
+
+
+def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
+    """Where recordings are used more than once."""
+    count, recordings = scenario.requests.count, len(replay.order)
+    if count > recordings:
+        yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"
+    shortest = min(replay.length(request) for request in range(min(count, recordings)))
+    longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
+    if longest > shortest:
+        yield f"outputs of up to {longest:,} tokens after the first go round in recordings of {shortest:,} and more positions"
 
 
 def summary(result: Result) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.protocol import ChainStrategy
 from simulator.traces import Trace
 from simulator.traces import read as read_trace
 
@@ -280,6 +281,11 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if sizes[0] != sizes[1]:
             message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
             yield document.fault(("draft", "model"), message)
+    if isinstance(strategy, ChainStrategy):
+        longest = max(getattr(strategy.adaptive, "windows", {}).values(), default=0)
+        if longest > strategy.gamma:
+            message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
+            yield document.fault(("strategy", "adaptive", "windows"), message)
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 
@@ -361,7 +367,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
             message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
             raise Infeasible([document.fault((role, "tensor_parallel"), message)])
     if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
-        message = f"{places} requests of {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
+        message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
     if refusal := policy.refusal(longest, strategy.window, scenario.memory()):
         raise Infeasible([document.fault(("requests",), refusal)])

@@ -161,7 +161,7 @@ class PrefillFirst(Policy):
        still run decode.
     """
 
-    name: Literal["prefill_first"]
+    name: Literal["prefill_first"] = "prefill_first"
     max_requests: int = Field(default=256, gt=0)
     batch_tokens: int = Field(default=8_192, gt=0)
     watermark: float = Field(default=0.01, ge=0, lt=1)
@@ -201,7 +201,7 @@ class ChunkedPrefill(Policy):
        free; it gets ``min(need, rest of the chunk)``.
     """
 
-    name: Literal["chunked_prefill"]
+    name: Literal["chunked_prefill"] = "chunked_prefill"
     max_requests: int = Field(default=256, gt=0)
     chunk_tokens: int = Field(default=512, gt=0)
     watermark: float = Field(default=0.01, ge=0, lt=1)
@@ -246,7 +246,7 @@ class UnifiedBudget(Policy):
        blocks for that much.
     """
 
-    name: Literal["unified_budget"]
+    name: Literal["unified_budget"] = "unified_budget"
     max_requests: int = Field(default=256, gt=0)
     budget_tokens: int = Field(default=2_048, gt=0)
 
