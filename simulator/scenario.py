@@ -138,10 +138,15 @@ class Scenario(Frozen):
             return len(self.durations.layers_ms)
         return self.target.model.num_hidden_layers if self.target else None
 
+    @property
+    def batch(self) -> int:
+        """Requests that decode together when nothing holds them up: what the law is taken at."""
+        return min(self.requests.concurrency, self.serving.policy.max_requests or self.requests.concurrency)
+
     @cached_property
     def schedule(self) -> Strategy:
         """The strategy as it is set for this many requests at a time."""
-        return self.strategy.for_batch(self.requests.concurrency)
+        return self.strategy.for_batch(self.batch)
 
     @cached_property
     def exit(self) -> Exit | None:
@@ -346,10 +351,9 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
 
 def _check_memory(scenario: Scenario, document: Document) -> None:
     """Weights and KV caches must fit their devices: those of the whole batch where it is fixed, else of any one request."""
-    requests, policy, strategy = scenario.requests, scenario.serving.policy, scenario.strategy
-    longest = scenario.lengths[2]
+    policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
-    places = min(requests.concurrency, (policy.max_requests or requests.concurrency) if isinstance(policy, FixedBatch) else 1)
+    places = scenario.batch if fixed else 1
     tokens = places * (longest + strategy.window + 1)
     for group in scenario.device_groups:
         needed, limit = group.needed_gb(tokens), group.limit_gb

@@ -32,6 +32,7 @@ FLOORS = [
     {"strategies", "converters"},
     {"serving", "fallback"},
     {"scenario"},
+    {"outcome"},
     {"run"},
     {"sweep_window", "overview"},
     {"sweep_batch"},

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.outcome import Serving
 from simulator.report.facts import number, share
-from simulator.run import Result, Serving
+from simulator.run import Result
 
 HEAD = ("ms", "mean", "p50", "p90", "p99", "most")
 
