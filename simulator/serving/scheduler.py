@@ -19,16 +19,14 @@ from typing import Any, NamedTuple
 
 from simpy import Environment, Event
 
-from simulator.acceptance import Acceptance, Chain, Exit
+from simulator.acceptance import Acceptance, Exit
 from simulator.cost import NO_ROWS, REMEMBERED, Cost, Rows
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import Admission, Lanes, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import BARE, Admission, Lanes, Progress, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
-
-BARE = Chain(0)
 
 
 class Iteration(NamedTuple):
@@ -43,6 +41,10 @@ class Iteration(NamedTuple):
     """Rows of the target's pass: tokens of a window and one more, or tokens of a prompt."""
     tokens: tuple[int, ...]
     """Verified tokens, those past the end of an output included."""
+    waiting: int
+    """Requests that wait meanwhile to be admitted, as far as they had arrived when it began."""
+    kv_tokens: int
+    """Room that requests hold in the KV cache during it."""
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class _Round:
     step: Step | None = None
     rows: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    waiting: int = 0
+    kv_tokens: int = 0
 
     def holds(self, request: Request) -> bool:
         return request in self.decode or any(request is one for one, _ in self.prompts)
@@ -119,8 +123,11 @@ class Scheduler:
                 yield from strategy.timeline(lanes, self.price(one.step), one.step.kind)
             self.settle(one, environment.now)
 
-    def replay(self) -> float:
-        """No events: iterations take what the law says of them; returns the end time in seconds."""
+    def replay(self, one_lane: bool = False) -> float:
+        """No events: iterations take what the law says of them; returns the end time in seconds.
+
+        ``one_lane``: target and draft are one device, so their prefills follow each other.
+        """
         if self.strategy.in_flight > 1:
             raise ValueError("a replay follows one iteration at a time")
         now = 0.0
@@ -134,7 +141,7 @@ class Scheduler:
             if one.step is None:
                 admission = self._admission(one)
                 sides = admission.target, admission.draft
-                now += max(sides) + (self.cost.contention - 1.0) * min(sides)
+                now += sum(sides) if one_lane else max(sides) + (self.cost.contention - 1.0) * min(sides)
                 self._settle_prompts(one, now)
                 now += admission.window
             else:
@@ -220,6 +227,7 @@ class Scheduler:
             one.step = self.strategy.compose(states, self._rows(prompts) if prompts else NO_ROWS)
             if self.log:
                 one.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
+        one.waiting, one.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens
         self.under_way.append(one)
         return one
 
@@ -272,7 +280,8 @@ class Scheduler:
         rows = (*one.rows, *(tokens for _, tokens in one.prompts))
         if self.log:
             ids = tuple(request.index for request in members)
-            self.log(Iteration(one.begin_s, now - one.begin_s, name, ids, rows, tuple(one.tokens)))
+            held = one.waiting, one.kv_tokens
+            self.log(Iteration(one.begin_s, now - one.begin_s, name, ids, rows, tuple(one.tokens), *held))
 
     def _let_go(self) -> None:
         """Take the memory of all who have finished or were cancelled, and are in no iteration under way."""
@@ -328,17 +337,22 @@ class Scheduler:
 
     def _count_windows(self, states: list[State], progress_of: list[Progress]) -> None:
         tally = self.tally
+        committed = drafted = kept = 0
+        accepted_of, judged, missed, choices = tally.accepted, tally.judged, tally.windows_missed, tally.choices
         for state, (verified, _, accepted, proposed, choice) in zip(states, progress_of, strict=True):
-            tally.committed += verified
+            committed += verified
             if proposed:
-                tally.drafted += proposed
-                tally.kept += accepted
-                tally.accepted[accepted] += 1
-                tally.judged[proposed] += 1
+                drafted += proposed
+                kept += accepted
+                accepted_of[accepted] += 1
+                judged[proposed] += 1
                 if not state.ready:
-                    tally.windows_missed[proposed] += 1
+                    missed[proposed] += 1
             if choice:
-                tally.choices[choice] += 1
+                choices[choice] += 1
+        tally.committed += committed
+        tally.drafted += drafted
+        tally.kept += kept
 
     def _settle_prompts(self, one: _Round, now: float) -> None:
         """Prompts have gone on; those that are complete show one token and decode from now on."""

@@ -38,6 +38,7 @@ from simulator.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.drafters import StreamingDrafter, branch_rows
 from simulator.model import ModelSpec
 from simulator.strategies.protocol import (
+    ABSENT,
     LONGEST_WINDOW,
     Admission,
     ChainStrategy,
@@ -177,10 +178,14 @@ class MirrorSD(ChainStrategy):
         verifying = ready if self.others == "proceed" else ready + missing
         return Kind(name, verifying, redrafts=missing)
 
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Verify; who has lost its window, and who has written a new one, is known now."""
+        return [self._settle(state) for state in states]
+
     def _settle(self, state: State) -> Progress:
         if state.proposed is None:
             state.ready = True
-            return Progress(0, 0, 0, 0)
+            return ABSENT
         verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept or not state.proposed))
         state.context += verdict.committed
         state.ready = state.pending > 0 and self.reuses(verdict, state.proposed)
