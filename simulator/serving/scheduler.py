@@ -28,6 +28,9 @@ from simulator.serving.requests import Request, Source
 from simulator.strategies.protocol import BARE, Admission, Lanes, Progress, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
 
+TURNS = 256
+"""Iterations between two moments at which lanes drop the spans that are not to be kept."""
+
 
 class Iteration(NamedTuple):
     """One line of the iteration log; ``rows`` and ``tokens`` stand by request in the order of ``requests``."""
@@ -100,10 +103,12 @@ class Scheduler:
 
     def run(self, world: World, lanes: Lanes) -> Timeline:
         """The SimPy process: iterations take what their lanes take. Start ``in_flight`` of them."""
-        environment, strategy = world.environment, self.strategy
+        environment, strategy, turn = world.environment, self.strategy, 0
         while True:
-            now = environment.now
-            one = self.next(now)
+            turn += 1
+            if not turn % TURNS:
+                world.forget()
+            one = self.next(environment.now)
             if one is None:
                 if self.over:
                     self.ring()
