@@ -25,7 +25,7 @@ from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import BARE, Admission, Lanes, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
 
 TURNS = 256
@@ -92,8 +92,7 @@ class Scheduler:
         self.queues = Queues(self.memory, strategy)
         self.tally = Tally()
         self.under_way: list[_Round] = []
-        self._speculates = strategy.window > 0
-        self._trims = self._speculates and not policy.reserves
+        self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[Step, Any] = {}
         self._bell: Event | None = None
         self._since = 0.0
@@ -307,10 +306,10 @@ class Scheduler:
         tally, progress_of = self.tally, self.strategy.settle(one.states)
         if self.log:
             one.tokens = [progress.verified for progress in progress_of]
-        if self._speculates:
-            self._count_windows(one.states, progress_of)
+        if progress_of.count(progress_of[0]) == len(progress_of):  # nobody differs: quicker than to hash each
+            tally.settled[progress_of[0]] += len(progress_of)
         else:
-            tally.committed += len(progress_of)
+            tally.settled.update(progress_of)
         block, trims = self.memory.block_tokens, self._trims
         shown_now = same = 0
         gap = 0.0
@@ -339,25 +338,6 @@ class Scheduler:
         if same:
             tally.tbt.add(gap, same)
         tally.shown += shown_now
-
-    def _count_windows(self, states: list[State], progress_of: list[Progress]) -> None:
-        tally = self.tally
-        committed = drafted = kept = 0
-        accepted_of, judged, missed, choices = tally.accepted, tally.judged, tally.windows_missed, tally.choices
-        for state, (verified, _, accepted, proposed, choice) in zip(states, progress_of, strict=True):
-            committed += verified
-            if proposed:
-                drafted += proposed
-                kept += accepted
-                accepted_of[accepted] += 1
-                judged[proposed] += 1
-                if not state.ready:
-                    missed[proposed] += 1
-            if choice:
-                choices[choice] += 1
-        tally.committed += committed
-        tally.drafted += drafted
-        tally.kept += kept
 
     def _settle_prompts(self, one: _Round, now: float) -> None:
         """Prompts have gone on; those that are complete show one token and decode from now on."""

@@ -190,7 +190,8 @@ class MirrorSD(ChainStrategy):
         state.context += verdict.committed
         state.ready = state.pending > 0 and self.reuses(verdict, state.proposed)
         choice = self.choice(state.ready, verdict) if state.pending else ""
-        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice)
+        missed = state.proposed > 0 and not state.ready
+        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice, missed)
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Whether what was committed is a path of the tree (MSD-7)."""
