@@ -162,7 +162,7 @@ def test_rejected_tokens_give_their_blocks_back() -> None:
     ],
 )
 def test_what_can_never_fit_is_known_before(policy, longest, total, reason) -> None:  # type: ignore[no-untyped-def]
-    found = policy.refusal(longest, 2, Blocks(1, total))
+    found = policy.refusal(longest, 3, Blocks(1, total))
     assert (found is None) if reason is None else (reason in found)
 
 

@@ -168,6 +168,11 @@ class Strategy(Frozen, ABC):
         return 1
 
     @property
+    def lookahead(self) -> int:
+        """Tokens that one step may put into a request's cache: the longest window and one more."""
+        return self.window + 1
+
+    @property
     def in_flight(self) -> int:
         """Steps that run at once over disjoint requests: the stages of a pipeline, else 1."""
         return 1
