@@ -240,7 +240,7 @@ class MirrorSD(ChainStrategy):
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
         """Exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
         kind, requests = step.kind, step.kind.verifying + step.kind.bare
-        if not requests:
+        if not requests or not self.window_for(self.batch(kind)):
             return {}
         t = self.durations(cost, step)
         serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self.window_of(kind) or 1).wall_s
