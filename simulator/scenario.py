@@ -354,7 +354,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
     policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
     places = scenario.batch if fixed else 1
-    tokens = places * (longest + strategy.window + 1)
+    tokens = places * (longest + strategy.lookahead)
     for group in scenario.device_groups:
         needed, limit = group.needed_gb(tokens), group.limit_gb
         if needed > limit:
@@ -373,7 +373,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
     if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
         message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
-    if refusal := policy.refusal(longest, strategy.window, scenario.memory()):
+    if refusal := policy.refusal(longest, strategy.lookahead, scenario.memory()):
         raise Infeasible([document.fault(("requests",), refusal)])
 
 

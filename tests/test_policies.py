@@ -326,7 +326,7 @@ def workload(policy: str, seed: int) -> tuple[dict[str, Any], Strategy, Policy, 
     setting["total"] = None
     if draw.random() < 0.85:
         total = 1
-        while rules.refusal(longest, gamma, Blocks(block, total)):
+        while rules.refusal(longest, gamma + 1, Blocks(block, total)):
             total += 1
         setting["total"] = total + draw.choice([0, 1, draw.randint(0, 60)])
     strategy: Strategy = Autoregressive()

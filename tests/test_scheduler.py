@@ -114,7 +114,7 @@ class Traffic(RuleBasedStateMachine):
     )
     def begin(self, strategy: Strategy, policy: Policy, block: int, spare: int, kept: list[int], off: list[bool]) -> None:
         total = 1
-        while policy.refusal(LONGEST, strategy.window, Blocks(block, total)):
+        while policy.refusal(LONGEST, strategy.lookahead, Blocks(block, total)):
             total += 1
         self.world, self.inbox, self.log = World(), Inbox(), []
         self.environment = self.world.environment

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import time
+from collections.abc import Generator
 from pathlib import Path
+from statistics import median
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from simpy import Environment, Event
 
 from simulator.acceptance import Cycle
 from simulator.cli import main
@@ -158,7 +162,7 @@ def test_rejected_tokens_give_their_blocks_back() -> None:
     ],
 )
 def test_what_can_never_fit_is_known_before(policy, longest, total, reason) -> None:  # type: ignore[no-untyped-def]
-    found = policy.refusal(longest, 2, Blocks(1, total))
+    found = policy.refusal(longest, 3, Blocks(1, total))
     assert (found is None) if reason is None else (reason in found)
 
 
@@ -310,3 +314,29 @@ def test_autoregressive_decoding_is_the_same_under_every_policy_with_room_to_spa
     }
     assert len(set(ends.values())) == 1
     assert isinstance(load("autoregressive_qwen3_32b_a100").scenario.strategy, Autoregressive)
+
+
+def test_an_iteration_of_twenty_costs_no_more_than_sixty_events() -> None:
+    """Paired with bare timeouts of the event engine, so that a busy machine slows both; 25 on a quiet one."""
+    ratios = []
+    for _ in range(5):
+        environment = Environment()
+
+        def bare(environment: Environment) -> Generator[Event, object, None]:
+            for _ in range(20_000):
+                yield environment.timeout(1.0)
+
+        environment.process(bare(environment))
+        begin = time.process_time()
+        environment.run()
+        timeout = (time.process_time() - begin) / 20_000
+        world = World(0)
+        lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
+        source = Arrivals([Request(index, 0.0, 100, 1_000 + 50 * index) for index in range(20)])
+        cost, policy, memory = GivenCost(Given(target_ms=10)), PrefillFirst(), Blocks(16, 10_000)
+        one = Scheduler(Autoregressive(), Cycle((0,)), None, source, cost, policy, memory)
+        world.environment.process(one.run(world, lanes))
+        begin = time.process_time()
+        world.environment.run()
+        ratios.append((time.process_time() - begin) / sum(one.tally.steps.values()) / timeout)
+    assert median(ratios) < 60

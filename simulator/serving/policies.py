@@ -8,9 +8,9 @@ What all of them share:
   stops at the first request that may not enter: nobody overtakes.
 * *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless it was
   preempted. The pass that completes them shows one token.
-* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + window + 1``,
-  where ``window`` is the longest its strategy drafts. After the step it keeps the blocks of its new context;
-  those of rejected tokens are free again.
+* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + lookahead``, where
+  ``lookahead`` is what one step of its strategy may add: its longest window and one more. After the step it
+  keeps the blocks of its new context; those of rejected tokens are free again.
 * *Preemption* is by recompute and hits the request admitted last, be it the very one that needs room. It gives
   all blocks back and goes to the front of ``waiting``.
 * *Padding*: none. Rows are ragged; what kernels round up to is in the cost of a pass.
@@ -50,7 +50,7 @@ class Queues:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.memory, self.strategy = memory, strategy
-        self.ahead = strategy.window + 1
+        self.ahead = strategy.lookahead
         self.in_flight = strategy.in_flight
         self.preemptions = 0
         self.short = False
@@ -121,9 +121,9 @@ class Policy(Frozen, ABC):
     def plan(self, queues: Queues) -> Plan:
         """The next iteration; empty if nothing can be done now."""
 
-    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Why a request of ``longest_tokens``, prompt and output together, could never be served; None if it can."""
-        tokens = longest_tokens + window - 1
+        tokens = longest_tokens + lookahead - 2
         needed = memory.needed(tokens)
         if needed > memory.total:
             room = int(memory.total) * memory.block_tokens
@@ -135,7 +135,7 @@ class FixedBatch(Policy):
     """Iteration-level batching with a fixed number of places: the closed loop of the papers.
 
     1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks of
-       ``prompt + output + window - 1`` tokens: admit. The blocks are held until the request ends, so nobody is
+       ``prompt + output + lookahead - 2`` tokens: admit. The blocks are held until the request ends, so nobody is
        ever preempted.
     2. If anyone was admitted, this iteration is the whole prompts of those, in one pass; the others wait.
     3. Else every running request decodes.
@@ -190,11 +190,11 @@ class PrefillFirst(Policy):
                 return Plan([], entering)
         return Plan(queues.with_room(queues.decoding()), [])
 
-    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Also: a recompute of everything but the last token must fit one pass, and leave the watermark."""
         if longest_tokens - 1 > self.batch_tokens:
             return f"a request of {longest_tokens:,} tokens does not fit one prefill of batch_tokens = {self.batch_tokens:,}"
-        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, window, memory)
+        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
 class ChunkedPrefill(Policy):
@@ -235,9 +235,9 @@ class ChunkedPrefill(Policy):
                 rest -= prompts[-1][1]
         return Plan(decode, prompts)
 
-    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Also: everything but the last token must leave the watermark, should it have to be recomputed."""
-        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, window, memory)
+        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
 class UnifiedBudget(Policy):

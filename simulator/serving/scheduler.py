@@ -25,8 +25,11 @@ from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import BARE, Admission, Lanes, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
+
+TURNS = 256
+"""Iterations between two moments at which lanes drop the spans that are not to be kept."""
 
 
 class Iteration(NamedTuple):
@@ -89,8 +92,7 @@ class Scheduler:
         self.queues = Queues(self.memory, strategy)
         self.tally = Tally()
         self.under_way: list[_Round] = []
-        self._speculates = strategy.window > 0
-        self._trims = self._speculates and not policy.reserves
+        self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[Step, Any] = {}
         self._bell: Event | None = None
         self._since = 0.0
@@ -100,10 +102,12 @@ class Scheduler:
 
     def run(self, world: World, lanes: Lanes) -> Timeline:
         """The SimPy process: iterations take what their lanes take. Start ``in_flight`` of them."""
-        environment, strategy = world.environment, self.strategy
+        environment, strategy, turn = world.environment, self.strategy, 0
         while True:
-            now = environment.now
-            one = self.next(now)
+            turn += 1
+            if not turn % TURNS:
+                world.forget()
+            one = self.next(environment.now)
             if one is None:
                 if self.over:
                     self.ring()
@@ -302,10 +306,10 @@ class Scheduler:
         tally, progress_of = self.tally, self.strategy.settle(one.states)
         if self.log:
             one.tokens = [progress.verified for progress in progress_of]
-        if self._speculates:
-            self._count_windows(one.states, progress_of)
+        if progress_of.count(progress_of[0]) == len(progress_of):  # nobody differs: quicker than to hash each
+            tally.settled[progress_of[0]] += len(progress_of)
         else:
-            tally.committed += len(progress_of)
+            tally.settled.update(progress_of)
         block, trims = self.memory.block_tokens, self._trims
         shown_now = same = 0
         gap = 0.0
@@ -334,25 +338,6 @@ class Scheduler:
         if same:
             tally.tbt.add(gap, same)
         tally.shown += shown_now
-
-    def _count_windows(self, states: list[State], progress_of: list[Progress]) -> None:
-        tally = self.tally
-        committed = drafted = kept = 0
-        accepted_of, judged, missed, choices = tally.accepted, tally.judged, tally.windows_missed, tally.choices
-        for state, (verified, _, accepted, proposed, choice) in zip(states, progress_of, strict=True):
-            committed += verified
-            if proposed:
-                drafted += proposed
-                kept += accepted
-                accepted_of[accepted] += 1
-                judged[proposed] += 1
-                if not state.ready:
-                    missed[proposed] += 1
-            if choice:
-                choices[choice] += 1
-        tally.committed += committed
-        tally.drafted += drafted
-        tally.kept += kept
 
     def _settle_prompts(self, one: _Round, now: float) -> None:
         """Prompts have gone on; those that are complete show one token and decode from now on."""

@@ -190,7 +190,8 @@ class MirrorSD(ChainStrategy):
         state.context += verdict.committed
         state.ready = state.pending > 0 and self.reuses(verdict, state.proposed)
         choice = self.choice(state.ready, verdict) if state.pending else ""
-        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice)
+        missed = state.proposed > 0 and not state.ready
+        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice, missed)
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Whether what was committed is a path of the tree (MSD-7)."""
@@ -239,7 +240,7 @@ class MirrorSD(ChainStrategy):
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
         """Exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
         kind, requests = step.kind, step.kind.verifying + step.kind.bare
-        if not requests:
+        if not requests or not self.window_for(self.batch(kind)):
             return {}
         t = self.durations(cost, step)
         serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self.window_of(kind) or 1).wall_s

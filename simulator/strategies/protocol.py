@@ -105,12 +105,20 @@ class Progress(NamedTuple):
     """Draft tokens judged."""
     choice: str = ""
     """What a strategy decided about its next step, where it has a choice."""
+    missed: bool = False
+    """The window that follows was lost and has to be written anew."""
 
 
 BARE = Chain(0)
 """Nothing proposed: the target adds a token of its own."""
 ABSENT = Progress(0, 0, 0, 0)
 """A request that has no part in a step of its batch."""
+
+
+@cache
+def chain_progress(committed: int, accepted: int, proposed: int) -> Progress:
+    """Progress of a request that shows all it has verified; one object for each outcome, as there are few."""
+    return Progress(committed, committed, accepted, proposed)
 
 
 class Admission(NamedTuple):
@@ -158,6 +166,11 @@ class Strategy(Frozen, ABC):
     def window_steps(self) -> int:
         """Internal draft steps of one window; at least 1."""
         return 1
+
+    @property
+    def lookahead(self) -> int:
+        """Tokens that one step may put into a request's cache: the longest window and one more."""
+        return self.window + 1
 
     @property
     def in_flight(self) -> int:
@@ -249,7 +262,7 @@ class Strategy(Frozen, ABC):
                 proposal = Chain(tokens, bonus) if tokens else BARE
             accepted, committed, _, _ = state.cursor.judge(proposal)
             state.context += committed
-            settled.append(Progress(committed, committed, accepted, tokens))
+            settled.append(chain_progress(committed, accepted, tokens))
         return settled
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
