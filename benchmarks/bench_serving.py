@@ -31,7 +31,7 @@ from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
 
 GIVEN = Given(prefix_ms=8, suffix_ms=8, draft_ms=6, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1, prefill_ms=20)
-RATES = Rates((0.8,), 0.95)
+PLAIN, RATES = Cycle((0,)), Rates((0.8,), 0.95)
 SEVEN_B = "vanilla_llama_2_7b_a100"
 VARIED = Requests(
     concurrency=20,
@@ -41,21 +41,22 @@ VARIED = Requests(
 )
 ALIKE = Requests(concurrency=20, count=10_000, prompt_tokens=512, output_tokens=128)
 PREFILL_FIRST = PrefillFirst(name="prefill_first")
-CASES: dict[str, tuple[Strategy, AnyPolicy, Requests, bool, int]] = {
-    "autoregressive, prefill first, varied lengths": (Autoregressive(), PREFILL_FIRST, VARIED, False, 0),
-    "the same, spans on": (Autoregressive(), PREFILL_FIRST, VARIED, False, 1 << 40),
-    "the same, Llama-2-7B on an A100, costs not seen before": (Autoregressive(), PREFILL_FIRST, VARIED, True, 0),
-    "autoregressive, unified budget": (Autoregressive(), UnifiedBudget(name="unified_budget"), VARIED, False, 0),
-    "vanilla_sd, gamma 4, prefill first": (VanillaSD(gamma=4), PREFILL_FIRST, VARIED, False, 0),
-    "mirror_sd, gamma 4, prefill first": (MirrorSD(gamma=4), PREFILL_FIRST, VARIED, False, 0),
-    "10,000 of 512/128, autoregressive": (Autoregressive(), PREFILL_FIRST, ALIKE, False, 0),
-    "10,000 of 512/128, vanilla_sd, gamma 4": (VanillaSD(gamma=4), FixedBatch(), ALIKE, False, 0),
+TRACE = load("vanilla_qwen3_32b_a100").acceptance()
+CASES: dict[str, tuple[Strategy, AnyPolicy, Requests, bool, int, Acceptance]] = {
+    "autoregressive, prefill first, varied lengths": (Autoregressive(), PREFILL_FIRST, VARIED, False, 0, PLAIN),
+    "the same, spans on": (Autoregressive(), PREFILL_FIRST, VARIED, False, 1 << 40, PLAIN),
+    "the same, Llama-2-7B on an A100, costs not seen before": (Autoregressive(), PREFILL_FIRST, VARIED, True, 0, PLAIN),
+    "autoregressive, unified budget": (Autoregressive(), UnifiedBudget(name="unified_budget"), VARIED, False, 0, PLAIN),
+    "vanilla_sd, gamma 4, prefill first, a trace": (VanillaSD(gamma=4), PREFILL_FIRST, VARIED, False, 0, TRACE),
+    "vanilla_sd, gamma 4, prefill first, drawn": (VanillaSD(gamma=4), PREFILL_FIRST, VARIED, False, 0, RATES),
+    "mirror_sd, gamma 4, prefill first, a trace": (MirrorSD(gamma=4), PREFILL_FIRST, VARIED, False, 0, TRACE),
+    "10,000 of 512/128, autoregressive": (Autoregressive(), PREFILL_FIRST, ALIKE, False, 0, PLAIN),
+    "10,000 of 512/128, vanilla_sd, gamma 4, a trace": (VanillaSD(gamma=4), FixedBatch(), ALIKE, False, 0, TRACE),
 }
 
 
 def measure(name: str) -> dict[str, Any]:
-    strategy, policy, requests, hardware, spans = CASES[name]
-    acceptance: Acceptance = RATES if strategy.window else Cycle((0,))
+    strategy, policy, requests, hardware, spans, acceptance = CASES[name]
     cost: Cost = load(SEVEN_B).scenario.cost if hardware else GivenCost(GIVEN, strategy.window_steps)
     world = World(spans)
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -21,10 +22,10 @@ class Sizes(click.ParamType[list[int]]):
             return value
         found: set[int] = set()
         for part in str(value).split(","):
-            first, _, last = part.partition("-")
-            if not (first.strip().isdigit() and (not last or last.strip().isdigit())):
+            size = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+            if not size:
                 self.fail(f"expected sizes like 1,2,4-8, got '{value}'", param, ctx)
-            found |= set(range(int(first), int(last or first) + 1))
+            found |= set(range(int(size[1]), int(size[2] or size[1]) + 1))
         if not found or min(found) < 1 or max(found) > 4_096:
             self.fail(f"expected sizes from 1 to 4,096, got '{value}'", param, ctx)
         return sorted(found)

@@ -36,13 +36,14 @@ class _Part:
     A stage that sends by itself is ``kept`` until the link behind it is done.
     """
 
-    __slots__ = ("booking", "following", "frees", "holder", "kept", "label", "lane", "number", "prune_s", "waiting")
+    __slots__ = ("began", "booking", "following", "frees", "holder", "kept", "label", "lane", "number", "prune_s", "waiting")
 
     def __init__(self, number: int, lane: Lane, prune_s: float) -> None:
         self.number, self.lane, self.prune_s = number, lane, prune_s
         self.label = "transmit" if number % 2 else "compute"
         self.holder: Level | None = None
         self.booking: Event | None = None
+        self.began = 0.0
         self.waiting: deque[Level] = deque()
         self.following: _Part | None = None
         self.frees: _Part | None = None
@@ -58,6 +59,7 @@ class _Part:
     def begin(self, level: Level) -> None:
         """Book the time that the level takes."""
         self.holder = level
+        self.began = max(self.lane.free_at, self.lane.environment._now)
         self.booking = booking = self.lane.start(level.seconds[self.number], self.label)
         booking.callbacks.append(self.done)
 
@@ -91,7 +93,7 @@ class _Part:
 
     def cut(self) -> None:
         """The level is dropped: its booking ends now, or never begins."""
-        begun = self.lane.spans[-1][0] < self.lane.environment.now
+        begun = self.began < self.lane.environment.now
         self.lane.cancel()
         self.booking = None
         if begun:
@@ -123,7 +125,7 @@ class _Entrance(_Part):
             self.lane.hold(level.ready, "prune")
             self.begin(level)
             if self.draft_s:
-                self.draft.hold(self.lane.spans[-1][0])
+                self.draft.hold(self.began)
                 self.drafted = self.draft.start(self.draft_s, "draft level")
                 self.drafted.callbacks.append(self.grown)
 
@@ -135,7 +137,7 @@ class _Entrance(_Part):
                 self.release()
 
     def cut(self) -> None:
-        if not self.lane.spans[-1][0] < self.lane.environment.now:
+        if self.began >= self.lane.environment.now:
             self.stop_drafting()
         super().cut()
 

@@ -8,7 +8,7 @@ step's time from the law; *simulation* books lanes on the event engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ import numpy as np
 from simulator.acceptance import Acceptance, Cycle, Odds, Replay
 from simulator.cost import Phase
 from simulator.fallback import FallbackRate, fallback_rates
+from simulator.outcome import Outcome, outcome_data, outcome_of
 from simulator.scenario import AcceptanceSpec, Loaded, Scenario, resolved
 from simulator.schema import provenance
-from simulator.serving.metrics import Sketch
 from simulator.serving.requests import ClosedLoop, Request
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.strategies.autoregressive import Autoregressive
@@ -30,81 +30,6 @@ NO_DURATIONS = ("contention", "asynchronous")
 """Entries among the named durations of a strategy that are something else."""
 SPANS = 50_000
 """Spans of each lane that a run keeps for its report."""
-
-
-@dataclass(frozen=True)
-class Serving:
-    """Requests and batches of a run."""
-
-    requests: int
-    ttft: Sketch
-    tbt: Sketch
-    tpot: Sketch
-    e2e: Sketch
-    wait: Sketch
-    """From arrival to first admission."""
-    mean_batch: float
-    """Requests that decode in a step, mean over steps."""
-    mean_in_system: float
-    """Requests in the system, mean over time: arrival rate times mean E2E (Little's law, checked)."""
-    mean_waiting: float
-    """Requests that wait to be admitted, mean over time."""
-    mean_kv_tokens: float
-    """Room that requests hold in the KV cache, mean over time."""
-    most_kv_tokens: int
-    kv_tokens: int | None
-    """Room that there is; None without a limit."""
-    preemptions: int
-    prompt_rows: int
-    """Tokens that went through a prefill."""
-    recomputed_rows: int
-    """Those of them that were in the cache once before."""
-    verified_rows: int
-    """Rows that the target computed in steps."""
-    wasted_rows: int
-    """Those of them that brought no token that anybody saw."""
-    drafted: int
-    """Draft tokens that were judged."""
-    wasted_drafts: int
-    """Those of them that were rejected."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a simulation or a replay came to; times in seconds."""
-
-    step_s: float
-    """Mean duration of a step."""
-    tokens_per_step: float
-    """Verified tokens per step and request, those past the end of an output included."""
-    tpot_s: float
-    """Mean over requests of (E2E - TTFT) / (tokens - 1)."""
-    ttft_s: float
-    end_s: float
-    steps: int
-    tokens: int
-    kinds: Mapping[Kind, int]
-    accepted: Mapping[int, int]
-    """Verified windows by accepted draft tokens."""
-    missed: int
-    """Verified windows whose successor had to be drafted anew."""
-    windows: int
-    choices: Mapping[str, int]
-    """What the strategy decided about its next step, counted; empty where it has no choice."""
-    serving: Serving
-    """The batch, its memory and the times of its requests."""
-    busy_s: Mapping[str, float]
-    """Busy time of each lane; empty for a replay."""
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Output tokens per second of all requests together, prefill included."""
-        return self.tokens / self.end_s
-
-    @property
-    def fallback_per_step(self) -> float:
-        """Share of verified windows that left the next one off the tree."""
-        return self.missed / self.windows if self.windows else 0.0
 
 
 @dataclass(frozen=True)
@@ -165,19 +90,19 @@ def run(
         law_replayed=law_from(scenario, simulated),
         replay=replayed,
         simulated=simulated,
-        odds=acceptance.odds(scenario.schedule.window_for(scenario.requests.concurrency), scenario.exit),
+        odds=acceptance.odds(scenario.schedule.window_for(scenario.batch), scenario.exit),
         baseline=simulated_baseline(scenario),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         fallback=_fallback(scenario, acceptance),
-        notes=tuple(_notes(loaded)),
+        notes=tuple(_notes(loaded, acceptance)),
     )
 
 
 def tuned(loaded: Loaded) -> Loaded:
     """With a strategy that has worked out what depends on cost and acceptance (the windows of most goodput)."""
     scenario, acceptance = loaded.scenario, loaded.acceptance()
-    schedule, most = scenario.schedule, scenario.requests.concurrency
+    schedule, most = scenario.schedule, scenario.batch
     found = schedule.tuned(scenario.cost, lambda gamma: acceptance.odds(gamma, scenario.exit), most, scenario.mean_context)
     return loaded if found is schedule else loaded.replace(strategy=found)
 
@@ -208,14 +133,14 @@ def simulate(
         world.environment.process(scheduler.run(world, lanes))
     world.environment.run()
     busy = {lane.name: lane.busy_s for lane in world.lanes.values()}
-    return _outcome(scenario, scheduler, world.now, busy), world.spans
+    return outcome_of(scenario, scheduler, world.now, busy), world.spans
 
 
 def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     """Walk the acceptance and add up what the law says of each step."""
     scheduler = _scheduler(scenario, acceptance)
-    end = scheduler.replay()
-    return _outcome(scenario, scheduler, end, {})
+    end = scheduler.replay(scenario.one_lane)
+    return outcome_of(scenario, scheduler, end, {})
 
 
 def law(scenario: Scenario, acceptance: Acceptance) -> Law:
@@ -239,7 +164,7 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
 
 
 def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None) -> Law:
-    requests, context = scenario.requests.concurrency, scenario.mean_context
+    requests, context = scenario.batch, scenario.mean_context
     return scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
 
 
@@ -252,7 +177,7 @@ def simulated_baseline(scenario: Scenario) -> Outcome:
 def baseline(scenario: Scenario) -> Law:
     """Law of autoregressive decoding on the scenario's target."""
     unit = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
-    return Autoregressive().law(scenario.cost, lambda gamma: unit, scenario.requests.concurrency, scenario.mean_context)
+    return Autoregressive().law(scenario.cost, lambda gamma: unit, scenario.batch, scenario.mean_context)
 
 
 def _scheduler(
@@ -268,56 +193,10 @@ def _scheduler(
     )
 
 
-def _outcome(scenario: Scenario, scheduler: Scheduler, end: float, busy: Mapping[str, float]) -> Outcome:
-    scheduler.check()
-    tally = scheduler.tally
-    steps = sum(tally.steps.values())
-    return Outcome(
-        step_s=tally.step_seconds / steps,
-        tokens_per_step=tally.committed / tally.request_steps,
-        tpot_s=tally.tpot.mean,
-        ttft_s=tally.ttft.mean,
-        end_s=end,
-        steps=steps,
-        tokens=tally.tokens,
-        kinds=dict(tally.steps),
-        accepted=dict(sorted(tally.accepted.items())),
-        missed=sum(tally.windows_missed.values()),
-        windows=sum(tally.judged.values()),
-        choices=dict(tally.choices),
-        serving=_serving(scenario, scheduler, end),
-        busy_s=busy,
-    )
-
-
-def _serving(scenario: Scenario, scheduler: Scheduler, end: float) -> Serving:
-    tally, memory = scheduler.tally, scheduler.memory
-    return Serving(
-        requests=tally.finished,
-        ttft=tally.ttft,
-        tbt=tally.tbt,
-        tpot=tally.tpot,
-        e2e=tally.e2e,
-        wait=tally.wait,
-        mean_batch=tally.request_steps / sum(tally.steps.values()),
-        mean_in_system=tally.area_s / end,
-        mean_waiting=scheduler.queues.waited_s / end,
-        mean_kv_tokens=tally.block_area_s / end * memory.block_tokens,
-        most_kv_tokens=memory.most_used * memory.block_tokens,
-        kv_tokens=scenario.kv_tokens,
-        preemptions=tally.preemptions,
-        prompt_rows=tally.prompt_rows,
-        recomputed_rows=tally.recomputed_rows,
-        verified_rows=tally.verified_rows,
-        wasted_rows=tally.verified_rows - tally.shown,
-        drafted=tally.drafted,
-        wasted_drafts=tally.drafted - tally.kept,
-    )
-
-
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
-    """Where the time of each kind of step goes, at the mean context, most frequent kind first."""
-    for kind in sorted(kinds, key=lambda kind: -kinds[kind]):
+    """Where the time of each kind of step goes, at the mean context, most frequent kind first; without prompts beside it."""
+    pure = [kind for kind in kinds if not kind.prompts]
+    for kind in sorted(pure, key=lambda kind: -kinds[kind]):
         yield kind, scenario.schedule.phases(scenario.cost, scenario.schedule.step(kind, scenario.mean_context))
 
 
@@ -328,7 +207,7 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
     return []
 
 
-def _notes(loaded: Loaded) -> Iterator[str]:
+def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     scenario, trace = loaded.scenario, loaded.trace
     relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
     if relation != "exact":
@@ -344,6 +223,8 @@ def _notes(loaded: Loaded) -> Iterator[str]:
         return
     if scenario.acceptance.stand_in:
         yield f"acceptance is a stand-in: recorded from {trace.pair}, not from the models of this scenario"
+    if isinstance(acceptance, Replay):
+        yield from _dealt(scenario, acceptance)
     drafter = scenario.acceptance.drafter
     if drafter != "draft" and scenario.schedule.window:
         priced = scenario.draft.model.name if scenario.draft else "the stated durations"
@@ -355,6 +236,17 @@ def _notes(loaded: Loaded) -> Iterator[str]:
         if abs(used - scenario.exit.fraction) > 1e-9:
             wanted = scenario.exit.fraction
             yield f"the trace has no exit at {wanted:.3f} of the depth; the recorded one at {used:.3f} stands in"
+
+
+def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
+    """Where recordings are used more than once."""
+    count, recordings = scenario.requests.count, len(replay.order)
+    if count > recordings:
+        yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"
+    shortest = min(replay.length(request) for request in range(min(count, recordings)))
+    longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
+    if longest > shortest:
+        yield f"outputs of up to {longest:,} tokens after the first go round in recordings of {shortest:,} and more positions"
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -389,34 +281,6 @@ def law_data(law: Law) -> dict[str, Any]:
         "relation": law.relation,
         "source": law.source,
     }
-
-
-def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as plain data."""
-    return {
-        "step_ms": outcome.step_s * 1e3,
-        "tokens_per_step": outcome.tokens_per_step,
-        "tpot_ms": outcome.tpot_s * 1e3,
-        "tokens_per_s": outcome.tokens_per_s,
-        "ttft_ms": outcome.ttft_s * 1e3,
-        "steps": outcome.steps,
-        "tokens": outcome.tokens,
-        "fallback_per_step": outcome.fallback_per_step,
-        "choices": dict(outcome.choices),
-        "serving": serving_data(outcome.serving),
-    }
-
-
-def serving_data(serving: Serving) -> dict[str, Any]:
-    """Requests and batches as plain data, times in milliseconds."""
-    times = {f"{name}_ms": _spread(getattr(serving, name)) for name in ("wait", "ttft", "tbt", "tpot", "e2e")}
-    rest = {one.name: getattr(serving, one.name) for one in fields(serving) if f"{one.name}_ms" not in times}
-    return times | rest
-
-
-def _spread(sketch: Sketch) -> dict[str, float]:
-    quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in (50, 90, 99)}
-    return {"mean": sketch.mean * 1e3, **quantiles, "most": max(sketch.most, 0.0) * 1e3}
 
 
 def law_details(loaded: Loaded) -> dict[str, Any]:

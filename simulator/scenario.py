@@ -22,6 +22,7 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.protocol import ChainStrategy
 from simulator.traces import Trace
 from simulator.traces import read as read_trace
 from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
@@ -145,10 +146,15 @@ class Scenario(Frozen):
             return len(self.durations.stages_ms or ())
         return len(self.target.pipeline.stages) if self.target and self.target.pipeline else 0
 
+    @property
+    def batch(self) -> int:
+        """Requests that decode together when nothing holds them up: what the law is taken at."""
+        return min(self.requests.concurrency, self.serving.policy.max_requests or self.requests.concurrency)
+
     @cached_property
     def schedule(self) -> Strategy:
         """The strategy as it is set for this many requests at a time."""
-        return self.strategy.for_batch(self.requests.concurrency).on_stages(self.stages)
+        return self.strategy.for_batch(self.batch).on_stages(self.stages)
 
     @cached_property
     def exit(self) -> Exit | None:
@@ -302,6 +308,11 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if sizes[0] != sizes[1]:
             message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
             yield document.fault(("draft", "model"), message)
+    if isinstance(strategy, ChainStrategy):
+        longest = max(getattr(strategy.adaptive, "windows", {}).values(), default=0)
+        if longest > strategy.gamma:
+            message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
+            yield document.fault(("strategy", "adaptive", "windows"), message)
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 
@@ -390,11 +401,10 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
 
 def _check_memory(scenario: Scenario, document: Document) -> None:
     """Weights and KV caches must fit their devices: those of the whole batch where it is fixed, else of any one request."""
-    requests, policy, strategy = scenario.requests, scenario.serving.policy, scenario.strategy
-    longest = scenario.lengths[2]
+    policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
-    places = min(requests.concurrency, (policy.max_requests or requests.concurrency) if isinstance(policy, FixedBatch) else 1)
-    tokens = places * (longest + strategy.window + 1)
+    places = scenario.batch if fixed else 1
+    tokens = places * (longest + strategy.lookahead)
     for group in scenario.device_groups:
         needed, limit = group.needed_gb(tokens), group.limit_gb
         if needed > limit:
@@ -407,9 +417,9 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
             message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
             raise Infeasible([document.fault(where, message)])
     if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
-        message = f"{places} requests of {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
+        message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
-    if refusal := policy.refusal(longest, strategy.window, scenario.memory()):
+    if refusal := policy.refusal(longest, strategy.lookahead, scenario.memory()):
         raise Infeasible([document.fault(("requests",), refusal)])
 
 

@@ -282,7 +282,7 @@ def validate(model: type[Model], document: Document, context: Mapping[str, objec
 def _faults(model: type[BaseModel], document: Document, error: ValidationError) -> Iterator[Fault]:
     seen: set[object] = set()
     for item in error.errors():
-        path = _written_path(document, item["loc"])
+        path = _written_path(document, item["loc"], item["type"] == "missing")
         message = _message(model, item, path)
         fault = document.fault(path, message)
         key = path if item["type"].endswith(("_parsing", "_type", "_from_float")) else fault
@@ -291,14 +291,14 @@ def _faults(model: type[BaseModel], document: Document, error: ValidationError) 
             yield fault
 
 
-def _written_path(document: Document, loc: Path_) -> Path_:
+def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     """The part of pydantic's location that exists in the document (it adds names of union members)."""
     path: Path_ = ()
     value = document.data
     for step, part in enumerate(loc):
         if _holds(value, part):
             value = value[part]
-        elif isinstance(value, dict) and step == len(loc) - 1:
+        elif missing and isinstance(value, dict) and step == len(loc) - 1:
             return (*path, part)  # a missing field: point at the mapping that lacks it
         else:
             continue

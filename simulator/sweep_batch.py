@@ -95,14 +95,15 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     return points
 
 
-def crossover(points: Iterable[BatchPoint]) -> int | None:
-    """The smallest swept size from which on autoregressive decoding is faster by law; None if there is none."""
-    last = None
-    for point in sorted(points, key=lambda point: -point.batch):
-        if point.speedup >= 1.0:
-            return last
-        last = point.batch
-    return last
+def crossover(points: Iterable[BatchPoint]) -> tuple[int | None, int | None]:
+    """The first swept size at which autoregressive decoding is faster by law, and the one from which on it always is.
+
+    They differ where a tile that fills up brings the strategy back. None where it never happens.
+    """
+    slower = [(point.batch, point.speedup < 1.0) for point in sorted(points, key=lambda point: point.batch)]
+    ahead = max((size for size, behind in slower if not behind), default=0)
+    first = next((size for size, behind in slower if behind), None)
+    return first, next((size for size, behind in slower if behind and size > ahead), None)
 
 
 def tile_edges(loaded: Loaded, points: Iterable[BatchPoint]) -> list[int]:
@@ -128,7 +129,7 @@ def summary(loaded: Loaded, points: list[BatchPoint]) -> dict[str, Any]:
     return {
         "scenario": loaded.scenario.name,
         "strategy": loaded.scenario.strategy.name,
-        "crossover": crossover(points),
+        "crossover": dict(zip(("first", "for_good"), crossover(points), strict=True)),
         "tile_edges": tile_edges(loaded, points),
         "batches": [asdict(point) | {name: getattr(point, name) for name in speedups} for point in points],
     }

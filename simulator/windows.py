@@ -31,7 +31,7 @@ class WindowTable(Frozen):
     Below the smallest size the window is ``gamma``.
     """
 
-    name: Literal["table"]
+    name: Literal["table"] = "table"
     windows: dict[Annotated[int, Field(gt=0)], Annotated[int, Field(ge=0)]] = Field(min_length=1)
 
     def window(self, gamma: int, requests: int) -> int:
@@ -42,7 +42,7 @@ class WindowTable(Frozen):
 class OffAbove(Frozen):
     """Gamma up to a batch of ``requests``, none above (vLLM's ``speculative_disable_by_batch_size``)."""
 
-    name: Literal["off_above"]
+    name: Literal["off_above"] = "off_above"
     requests: int = Field(gt=0)
 
     def window(self, gamma: int, requests: int) -> int:
@@ -57,7 +57,7 @@ class GoodputWindow(Frozen):
     context; a scenario may state it, which makes it a table.
     """
 
-    name: Literal["goodput"]
+    name: Literal["goodput"] = "goodput"
     windows: dict[Annotated[int, Field(gt=0)], Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
     def window(self, gamma: int, requests: int) -> int:

@@ -15,9 +15,6 @@ from typing import NamedTuple
 from simpy import Environment, Event
 from simpy.events import NORMAL, Timeout
 
-SLACK = 64
-"""Spans beyond those to be kept that a lane gathers before it forgets them together."""
-
 
 class Span(NamedTuple):
     """One busy interval of a lane, in seconds."""
@@ -31,8 +28,8 @@ class Span(NamedTuple):
 class World:
     """One simulation: a clock, its lanes and what they did.
 
-    ``spans`` bounds what is written down: the first so many of each lane, so that memory does not grow with
-    the run. How long each lane was busy is always counted.
+    ``spans`` bounds what is written down for good: the first so many of each lane. Whoever runs for long calls
+    ``forget`` now and then, so that memory does not grow. How long each lane was busy is always known.
     """
 
     def __init__(self, spans: int | None = None) -> None:
@@ -57,6 +54,12 @@ class World:
         for name in names:
             self.lanes[name] = SharingLane(self.environment, name, memory, self.most_spans)
 
+    def forget(self) -> None:
+        """Drop what is not to be kept."""
+        for lane in self.lanes.values():
+            if len(lane.spans) > lane.room:
+                lane.forget()
+
     @property
     def spans(self) -> list[Span]:
         """Everything that was written down, by start time."""
@@ -77,12 +80,12 @@ class Booking(Event):
 class Lane:
     """One thing that can do one thing at a time, in the order it is asked."""
 
-    __slots__ = ("environment", "forgotten_s", "free_at", "most", "name", "room", "spans")
+    __slots__ = ("environment", "forgotten_s", "free_at", "name", "room", "spans")
 
     def __init__(self, environment: Environment, name: str, room: int = sys.maxsize) -> None:
         self.environment = environment
         self.name = name
-        self.room, self.most = room, room + SLACK
+        self.room = room
         self.free_at = 0.0
         self.forgotten_s = 0.0
         self.spans: list[tuple[float, float, str]] = []
@@ -93,10 +96,7 @@ class Lane:
         now = environment._now
         begin = self.free_at if self.free_at > now else now
         self.free_at = end = begin + seconds
-        spans = self.spans
-        spans.append((begin, end, label))
-        if len(spans) > self.most:
-            self.forget()
+        self.spans.append((begin, end, label))
         return Booking(environment, end)
 
     def hold(self, until: float, label: str = "") -> None:
@@ -230,7 +230,4 @@ class SharingLane(Lane):
                 self._write(job)
 
     def _write(self, job: _Job) -> None:
-        if len(self.spans) < self.room:
-            self.spans.append((job.begin, self.environment.now, job.label))
-        else:
-            self.forgotten_s += self.environment.now - job.begin
+        self.spans.append((job.begin, self.environment.now, job.label))

@@ -146,6 +146,36 @@ def test_remembering_changes_no_digit(n: int, context: int) -> None:
     assert cost.target(rows) == HardwareCost(place()).target(rows)
 
 
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 900)), min_size=2, max_size=6))
+def test_a_pass_of_remembered_parts_is_the_pass_to_the_last_digit(passes: list[tuple[int, int]]) -> None:
+    """One cost sees every pass, each other one a single pass; and both are the sum of the layer's groups."""
+    ranks = {"tensor_parallel": 2, "link": LINK}
+    seasoned = HardwareCost(place(**ranks))
+    for tokens, context in [*passes, *passes]:
+        rows = Rows.decode(tokens, context)
+        assert seasoned.target(rows) == HardwareCost(place(**ranks)).target(rows)
+        layer = sum(layer_time(place(**ranks), rows, experts=False))
+        assert seasoned.target(rows, 0, 2).busy["target compute"] == 2 * layer
+
+
+def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.cost.REMEMBERED", 3)
+    cost = HardwareCost(place())
+    first = cost.target(ONE)
+    for context in range(10):
+        cost.target(Rows.decode(1, context))
+        assert len(cost._known) <= 3
+    assert cost.target(ONE) == first
+
+
+def test_rows_of_many_sequences_are_the_sum_of_each() -> None:
+    contexts = (10, 0, 77)
+    total = Rows()
+    for context in contexts:
+        total += Rows.decode(5, context)
+    assert Rows.decode(5, sum(contexts), len(contexts)) == total
+
+
 def test_phases_add() -> None:
     one = Phase(1.0, {"a": 1.0, "b": 0.5})
     assert together(one, Phase(2.0, {"a": 2.0}), times=3) == Phase(9.0, {"a": 9.0, "b": 1.5})

@@ -34,6 +34,14 @@ FAULTS = [
     (DURATIONS.replace("  draft_ms: 12\n", ""), "x.yaml:4:1: durations: mirror_sd needs draft_ms (a window) or draft_step_ms"),
     (DURATIONS + "  always: 3\n", "x.yaml:8:1: acceptance: expected exactly one of trace, rate, per_position, always, cycle; found rate and always"),
     (DURATIONS + "strategy: {name: x}\n", "x.yaml:10:1: strategy: written twice; first on line 1"),
+    (DURATIONS + "serving: {policy: {name: prefil_first}}\n", "x.yaml:10:11: serving.policy: there is no policy 'prefil_first'; did you mean 'prefill_first'?"),
+    (DURATIONS + "serving: {policy: {name: chunked_prefill, chunk: 9}}\n", "x.yaml:10:43: serving.policy.chunk: unknown field; did you mean 'chunk_tokens'?"),
+    (DURATIONS + "serving: {memory: {utilisation: 2}}\n", "x.yaml:10:20: serving.memory.utilisation: expected less than or equal to 1, got 2"),
+    (DURATIONS + "requests: {output_tokens: 1}\n", "x.yaml:10:12: requests.output_tokens: expected greater than 1, got 1"),
+    (DURATIONS + "requests: {prompt_tokens: {name: unifrom}}\n", "x.yaml:10:12: requests.prompt_tokens: there is no prompt_tokens 'unifrom'; did you mean 'uniform'?"),
+    (DURATIONS + "requests: {prompt_tokens: {name: uniform}}\n", "x.yaml:10:12: requests.prompt_tokens.most_tokens: is required and missing"),
+    (DURATIONS + "requests: {output_tokens: {name: uniform, least_tokens: 1, most_tokens: 9}}\n", "x.yaml:10:1: requests: output_tokens.least_tokens: expected 2 or more, as time per token needs two tokens"),
+    (DURATIONS.replace("  gamma: 7\n", "  gamma: 7\n  adaptive: {name: table, windows: {8: 9}}\n"), "x.yaml:4:27: strategy.adaptive.windows: a window of 9 is longer than gamma = 7, which is the longest"),
     (DURATIONS + "seed: [1,\n", "x.yaml:11:1: not valid YAML"),
     (DURATIONS + "seed: !!python/object:os.system x\n", "x.yaml:10:7: seed: a tag that is not allowed here"),
     ("- a\n", "x.yaml:1:1: expected a mapping of fields to values"),
@@ -232,3 +240,12 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(
     code, lines = fail(tmp_path, DURATIONS, "--out", out, monkeypatch=monkeypatch)
     assert (code, len(lines)) == (2, 1)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_what_can_never_be_served_is_infeasible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = DURATIONS + "requests: {prompt_tokens: 600}\nserving: {memory: {kv_tokens: 640}, policy: {name: unified_budget}}\n"
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 3
+    assert lines == [
+        "error: x.yaml:10:1: requests: a request of 728 tokens needs room for 734 in the KV cache, which holds 640"
+    ]

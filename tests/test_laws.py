@@ -269,7 +269,9 @@ def test_the_window_of_most_goodput_shrinks_as_the_batch_makes_rows_dear() -> No
         tokens = sum(0.8**i for i in range(window + 1))
         return batch * tokens / (20 + max(0, batch * (window + 1) - 64) + window)
 
-    best = [max(range(9), key=lambda window: rate(window, batch)) for batch in range(1, 65)]
-    assert [found.window_for(batch) for batch in range(1, 65)] == best
+    sizes = [*range(1, 17), 19, 23, 27, 32, 38, 45, 54, 64]
+    best = [max(range(9), key=lambda window: rate(window, batch)) for batch in sizes]
+    assert [found.window_for(batch) for batch in sizes] == best
     assert (best[0], best[-1]) == (8, 0)
+    assert found.window_for(63) == found.window_for(54), "between two sizes the smaller one counts"
     assert found.tuned(cost, lambda gamma: acceptance.odds(gamma, None), 64, 100) is found

@@ -134,10 +134,11 @@ class Naive:
             if not decode and not prompts:
                 now = requests[sent]["arrival"]
                 continue
+            held = len(self.waiting), self.held * self.s["block"]
             names = [request["name"] for request in decode] + [request["name"] for request, _ in prompts]
             seconds, rows, tokens = self.step(decode, prompts)
             kind = "+".join((["step"] if decode else []) + (["prefill"] if prompts else []))
-            self.log.append((now, seconds, kind, tuple(names), tuple(rows), tuple(tokens)))
+            self.log.append((now, seconds, kind, tuple(names), tuple(rows), tuple(tokens), *held))
             now += seconds
             gone = [request for request in self.running if request["shown"] >= request["output"]]
             for request in gone:
@@ -325,7 +326,7 @@ def workload(policy: str, seed: int) -> tuple[dict[str, Any], Strategy, Policy, 
     setting["total"] = None
     if draw.random() < 0.85:
         total = 1
-        while rules.refusal(longest, gamma, Blocks(block, total)):
+        while rules.refusal(longest, gamma + 1, Blocks(block, total)):
             total += 1
         setting["total"] = total + draw.choice([0, 1, draw.randint(0, 60)])
     strategy: Strategy = Autoregressive()
@@ -466,6 +467,6 @@ def test_the_iteration_log_holds_times() -> None:
     world.environment.process(one.run(world, lanes))
     world.environment.run()
     assert log == [
-        Iteration(0, 16, "prefill", (0,), (6,), (1,)),
-        Iteration(16, 20, "step", (0,), (4,), (3,)),
+        Iteration(0, 16, "prefill", (0,), (6,), (1,), 0, 16),
+        Iteration(16, 20, "step", (0,), (4,), (3,), 0, 16),
     ]

@@ -149,3 +149,23 @@ def test_two_worlds_do_not_know_each_other() -> None:
 
     play(one, process(one))
     assert (one.now, other.now, other.spans) == (1, 0, [])
+
+
+def test_a_world_that_keeps_few_spans_still_knows_who_was_busy_and_can_cut_short() -> None:
+    """Two spans of each lane are kept; what has not ended is kept until it has, so that a flush still finds it."""
+    world = World(spans=2)
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        for turn in range(5):
+            yield lane.start(1, f"turn {turn}")
+        lane.start(10, "flushed")
+        yield world.lane("b").start(2, "other")
+        world.forget()
+        lane.cancel()
+        yield lane.start(1, "last")
+        world.forget()
+
+    assert play(world, process()) == [Span("a", 0, 1, "turn 0"), Span("a", 1, 2, "turn 1"), Span("b", 5, 7, "other")]
+    assert lane.spans == [(0, 1, "turn 0"), (1, 2, "turn 1")]
+    assert (lane.busy_s, world.lanes["b"].busy_s) == (5 + 2 + 1, 2)

@@ -1,8 +1,8 @@
 """``python -m simulator.record --work DIR --out scenarios``: train the family, record the traces.
 
 Writes OUT/pairs/six_flavours.npz (the family) and OUT/traces/*.npz. Needs the extra ``record`` and, for
-the text, a Debian with apt-get. About two hours on two cores, half an hour of it recording; interrupted, it goes on from the last
-checkpoint in DIR.
+the text, a Debian with apt-get. About two hours on two cores, a quarter of it recording; interrupted, it goes
+on from the last checkpoint in DIR.
 """
 
 from __future__ import annotations

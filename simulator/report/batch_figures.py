@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from simulator.report.batches import crossed
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
 from simulator.sweep_batch import BatchPoint, crossover
 
@@ -49,14 +50,10 @@ def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
     axes.axhline(1.0, color=GREY, lw=0.8)
     axes.set_ylabel("speed-up over autoregressive")
     axes.set_ylim(0.0)
-    last = crossover(points)
+    first, last = crossover(points)
     if last is not None:
         axes.axvspan(last, points[-1].batch * 1.06, color=SHADE, lw=0, zorder=0)
-        side = "right" if last > (points[0].batch * points[-1].batch) ** 0.5 else "left"
-        where = last * (0.97 if side == "right" else 1.03)
-        axes.text(where, 0.08, f"from B = {last} on {name} is slower", ha=side, va="bottom", size=8)
-    else:
-        axes.text(0.985, 0.05, f"{name} is ahead at every size shown", ha="right", size=8, transform=axes.transAxes)
+    axes.text(0.015, 0.06, crossed(first, last, name), ha="left", va="bottom", size=8, transform=axes.transAxes)
 
 
 def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> None:

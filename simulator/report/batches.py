@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.outcome import Serving
 from simulator.report.facts import number, share
-from simulator.run import Result, Serving
+from simulator.run import Result
 
 HEAD = ("ms", "mean", "p50", "p90", "p99", "most")
 
@@ -45,3 +46,14 @@ def sentences(result: Result) -> Iterator[str]:
             f"and {share(one.wasted_rows / one.verified_rows)} of {one.verified_rows:,} rows that the target verified "
             "brought no token"
         )
+
+
+def crossed(first: int | None, for_good: int | None, name: str) -> str:
+    """Where autoregressive decoding overtakes a strategy, in words."""
+    if first is None:
+        return f"{name} is ahead at every size"
+    if first == for_good:
+        return f"{name} is slower from B = {first} on"
+    if for_good is None:
+        return f"{name} is slower first at B = {first}, and ahead again at the largest"
+    return f"{name} is slower first at B = {first}, and for good from B = {for_good} on"

@@ -94,9 +94,8 @@ def print_batches(found: Mapping[str, Any], console: Console) -> None:
         item(
             console, "Set by batch: " + "; ".join(f"{held} from {size} on" for held, size in reversed(settings.items())), width
         )
-    last = found["crossover"]
-    where = f"autoregressive decoding is faster from a batch of {last} on" if last else f"{name} is ahead at every size"
-    item(console, f"By law, {where} (of {points[0]['batch']} to {points[-1]['batch']})", width)
+    sizes = f"By law, for batches of {points[0]['batch']} to {points[-1]['batch']}"
+    item(console, f"{sizes}: {batches.crossed(**found['crossover'], name=name)}", width)
     if found["tile_edges"]:
         edges = ", ".join(map(str, found["tile_edges"]))
         item(console, f"Verifying needs another tile of rows from these batches on: {edges}", width)

@@ -229,7 +229,13 @@ def step_kinds(result: Result) -> Iterator[tuple[str, float, float]]:
 
 def kind_name(kind: Kind) -> str:
     """A step kind in words."""
-    counts = ((kind.verifying, "verifying a window"), (kind.bare, "without one"), (kind.redrafts, "windows redrafted"))
+    window = "a window" if kind.window is None else f"a window of {kind.window}"
+    counts = (
+        (kind.verifying, f"verifying {window}"),
+        (kind.bare, "without one"),
+        (kind.redrafts, "windows redrafted"),
+        (kind.prompts, "prompts beside them"),
+    )
     held = [f"{count} {text}" for count, text in counts if count]
     return f"{kind.name} ({', '.join(held)})" if held else kind.name
 

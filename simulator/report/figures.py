@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simulator.acceptance import Odds
-from simulator.run import Outcome
+from simulator.outcome import Outcome
 from simulator.sweep_window import SweepPoint
 
 WIDTH_IN = 16 / 2.54

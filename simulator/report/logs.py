@@ -24,7 +24,7 @@ REQUEST_COLUMNS = (
 def iteration_log(path: Path | None) -> Iterator[Callable[[Iteration], object] | None]:
     """A function that writes an iteration to ``path``; None without one. Lists are separated by blanks."""
     with _table(path, Iteration._fields) as write:
-        yield write and (lambda one: write([*one[:3], *(" ".join(map(str, held)) for held in one[3:])]))
+        yield write and (lambda one: write([" ".join(map(str, held)) if isinstance(held, tuple) else held for held in one]))
 
 
 @contextmanager

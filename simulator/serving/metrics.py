@@ -10,10 +10,12 @@ Times of requests (all in seconds):
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
+from typing import Any
 
-from simulator.strategies.protocol import Kind
+from simulator.strategies.protocol import Kind, Progress
 
 
 class Sketch:
@@ -69,25 +71,15 @@ class Tally:
     """Iterations with prompts only."""
     prefill_seconds: float = 0.0
     request_steps: int = 0
-    committed: int = 0
-    """Verified tokens of steps, those past the end of an output included."""
+    settled: Counter[Progress] = field(default_factory=Counter)
+    """What steps did for requests; everything about windows is counted from it."""
     shown: int = 0
     """Tokens of steps that reached a reader."""
     verified_rows: int = 0
     """Rows that the target computed for decoding: every window and one token more."""
-    drafted: int = 0
-    """Draft tokens that were judged."""
-    kept: int = 0
-    """Draft tokens among them that were accepted."""
     prompt_rows: int = 0
     """Tokens that went through a prefill, recomputed ones included."""
     recomputed_rows: int = 0
-    accepted: Counter[int] = field(default_factory=Counter)
-    judged: Counter[int] = field(default_factory=Counter)
-    """Verified windows by length."""
-    windows_missed: Counter[int] = field(default_factory=Counter)
-    """Verified windows whose successor was off the tree, by length."""
-    choices: Counter[str] = field(default_factory=Counter)
     arrived: int = 0
     finished: int = 0
     cancelled: int = 0
@@ -112,6 +104,48 @@ class Tally:
     """Blocks held over time."""
     in_system: int = 0
     _since: float = 0.0
+
+    @property
+    def committed(self) -> int:
+        """Verified tokens of steps, those past the end of an output included."""
+        return sum(one.verified * times for one, times in self.settled.items())
+
+    @property
+    def drafted(self) -> int:
+        """Draft tokens that were judged."""
+        return sum(one.proposed * times for one, times in self.settled.items())
+
+    @property
+    def kept(self) -> int:
+        """Draft tokens among them that were accepted."""
+        return sum(one.accepted * times for one, times in self.settled.items())
+
+    @property
+    def accepted(self) -> Counter[int]:
+        """Verified windows by accepted draft tokens."""
+        return self._counted(lambda one: one.accepted if one.proposed else None)
+
+    @property
+    def judged(self) -> Counter[int]:
+        """Verified windows by length."""
+        return self._counted(lambda one: one.proposed or None)
+
+    @property
+    def windows_missed(self) -> Counter[int]:
+        """Verified windows whose successor was lost, by length."""
+        return self._counted(lambda one: one.proposed if one.missed else None)
+
+    @property
+    def choices(self) -> Counter[str]:
+        """What the strategy decided about its next step."""
+        return self._counted(lambda one: one.choice or None)
+
+    def _counted(self, what: Callable[[Progress], Any]) -> Counter[Any]:
+        found: Counter[Any] = Counter()
+        for one, times in self.settled.items():
+            if (value := what(one)) is not None:
+                found[value] += times
+        return found
 
     @property
     def step_seconds(self) -> float:

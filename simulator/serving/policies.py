@@ -8,14 +8,15 @@ What all of them share:
   stops at the first request that may not enter: nobody overtakes.
 * *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless it was
   preempted. The pass that completes them shows one token.
-* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + window + 1``,
-  where ``window`` is the longest its strategy drafts. After the step it keeps the blocks of its new context;
-  those of rejected tokens are free again.
-* *Preemption* is by recompute and hits the request admitted last (among those in no step under way), be it
-  the very one that needs room. It gives all blocks back and goes to the front of ``waiting``.
+* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + lookahead``, where
+  ``lookahead`` is what one step of its strategy may add: its longest window and one more. After the step it
+  keeps the blocks of its new context; those of rejected tokens are free again.
+* *Preemption* is by recompute and hits the request admitted last, be it the very one that needs room. It gives
+  all blocks back and goes to the front of ``waiting``.
 * *Padding*: none. Rows are ragged; what kernels round up to is in the cost of a pass.
 * *In flight*: where a strategy runs m steps at once, a plan is made whenever fewer than m are under way,
-  from requests in no step under way, with at most ceil(running / m) that decode.
+  from requests in no step under way, with at most ceil(running / m) that decode. If the request admitted last
+  is in a step under way, the one that needs room sits out, and nobody is admitted until it has got it.
 
 A block count never exceeds the pool; ``watermark`` blocks are ``floor(watermark * pool)``.
 """
@@ -49,9 +50,11 @@ class Queues:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.memory, self.strategy = memory, strategy
-        self.ahead = strategy.window + 1
+        self.ahead = strategy.lookahead
         self.in_flight = strategy.in_flight
         self.preemptions = 0
+        self.short = False
+        """Somebody waits for room that a request in a step under way will have to give."""
         self.now = 0.0
         self.waited_s = 0.0
         """Time that requests have spent waiting, summed over requests."""
@@ -62,18 +65,24 @@ class Queues:
         return ready if self.in_flight == 1 else ready[: -(-len(self.running) // self.in_flight)]
 
     def with_room(self, requests: list[Request]) -> list[Request]:
-        """Those that still run after each, in order, was given room for its step."""
-        ahead = self.ahead
+        """Those that still run and have room for their step, after each was given room in order."""
+        ahead, everybody = self.ahead, True
+        self.short = False
         for request in requests:
             state = request.state
-            if state is not None and state.context + ahead > request.slots:
-                self.make_room(request, state.context + ahead)
-        return requests if not self.preemptions else [request for request in requests if request.state is not None]
+            if state is None or (state.context + ahead > request.slots and not self.make_room(request, state.context + ahead)):
+                everybody = False
+        if everybody:
+            return requests
+        return [one for one in requests if one.state is not None and one.state.context + ahead <= one.slots]
 
     def make_room(self, request: Request, tokens: int) -> bool:
-        """Preempt until ``request`` has room for ``tokens``; False if that took the request itself."""
+        """Preempt until ``request`` has room for ``tokens``; False if that took the request itself, or if it has to wait."""
         while not self.memory.hold(request, tokens):
-            victim = next(one for one in reversed(self.running) if not one.flying)
+            victim = self.running[-1]
+            if victim.flying:
+                self.short = True
+                return False
             self.preempt(victim)
             if victim is request:
                 return False
@@ -112,9 +121,9 @@ class Policy(Frozen, ABC):
     def plan(self, queues: Queues) -> Plan:
         """The next iteration; empty if nothing can be done now."""
 
-    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Why a request of ``longest_tokens``, prompt and output together, could never be served; None if it can."""
-        tokens = longest_tokens + window - 1
+        tokens = longest_tokens + lookahead - 2
         needed = memory.needed(tokens)
         if needed > memory.total:
             room = int(memory.total) * memory.block_tokens
@@ -126,7 +135,7 @@ class FixedBatch(Policy):
     """Iteration-level batching with a fixed number of places: the closed loop of the papers.
 
     1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks of
-       ``prompt + output + window - 1`` tokens: admit. The blocks are held until the request ends, so nobody is
+       ``prompt + output + lookahead - 2`` tokens: admit. The blocks are held until the request ends, so nobody is
        ever preempted.
     2. If anyone was admitted, this iteration is the whole prompts of those, in one pass; the others wait.
     3. Else every running request decodes.
@@ -161,7 +170,7 @@ class PrefillFirst(Policy):
        still run decode.
     """
 
-    name: Literal["prefill_first"]
+    name: Literal["prefill_first"] = "prefill_first"
     max_requests: int = Field(default=256, gt=0)
     batch_tokens: int = Field(default=8_192, gt=0)
     watermark: float = Field(default=0.01, ge=0, lt=1)
@@ -169,7 +178,7 @@ class PrefillFirst(Policy):
     def plan(self, queues: Queues) -> Plan:
         """Prompts if any may enter, else decoding."""
         waiting = queues.waiting
-        if waiting and len(queues.running) < self.max_requests:
+        if waiting and len(queues.running) < self.max_requests and not queues.short:
             spare, budget, entering = queues.watermark_blocks(self.watermark), self.batch_tokens, []
             while waiting and len(queues.running) < self.max_requests:
                 need = waiting[0].left
@@ -181,11 +190,11 @@ class PrefillFirst(Policy):
                 return Plan([], entering)
         return Plan(queues.with_room(queues.decoding()), [])
 
-    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Also: a recompute of everything but the last token must fit one pass, and leave the watermark."""
         if longest_tokens - 1 > self.batch_tokens:
             return f"a request of {longest_tokens:,} tokens does not fit one prefill of batch_tokens = {self.batch_tokens:,}"
-        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, window, memory)
+        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
 class ChunkedPrefill(Policy):
@@ -201,7 +210,7 @@ class ChunkedPrefill(Policy):
        free; it gets ``min(need, rest of the chunk)``.
     """
 
-    name: Literal["chunked_prefill"]
+    name: Literal["chunked_prefill"] = "chunked_prefill"
     max_requests: int = Field(default=256, gt=0)
     chunk_tokens: int = Field(default=512, gt=0)
     watermark: float = Field(default=0.01, ge=0, lt=1)
@@ -216,7 +225,7 @@ class ChunkedPrefill(Policy):
                 if rest > 0 and request.state is None and not request.flying:
                     prompts.append((request, min(request.left, rest)))
                     rest -= prompts[-1][1]
-        if waiting and queues.preemptions == before:
+        if waiting and queues.preemptions == before and not queues.short:
             spare = queues.watermark_blocks(self.watermark)
             while waiting and rest > 0 and len(queues.running) < self.max_requests:
                 need = waiting[0].left
@@ -226,9 +235,9 @@ class ChunkedPrefill(Policy):
                 rest -= prompts[-1][1]
         return Plan(decode, prompts)
 
-    def refusal(self, longest_tokens: int, window: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Also: everything but the last token must leave the watermark, should it have to be recomputed."""
-        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, window, memory)
+        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
 class UnifiedBudget(Policy):
@@ -246,7 +255,7 @@ class UnifiedBudget(Policy):
        blocks for that much.
     """
 
-    name: Literal["unified_budget"]
+    name: Literal["unified_budget"] = "unified_budget"
     max_requests: int = Field(default=256, gt=0)
     budget_tokens: int = Field(default=2_048, gt=0)
 
@@ -255,7 +264,7 @@ class UnifiedBudget(Policy):
         before, rest = queues.preemptions, self.budget_tokens
         decode, prompts = self._under_way(queues)
         rest -= sum(tokens for _, tokens in prompts) + sum(one.state.most_rows for one in decode if one.state is not None)
-        if queues.preemptions == before:
+        if queues.preemptions == before and not queues.short:
             while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
                 granted = min(queues.waiting[0].left, rest)
                 if not queues.memory.hold(queues.waiting[0], granted):
@@ -266,6 +275,7 @@ class UnifiedBudget(Policy):
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Rule 1."""
+        queues.short = False
         able, rest = queues.decoding(), self.budget_tokens
         rows, places = 1 + queues.strategy.window_for(len(able)), len(able)
         decode: list[Request] = []

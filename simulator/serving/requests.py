@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from simulator.acceptance import Cursor
 from simulator.schema import Frozen
@@ -39,7 +39,7 @@ class _Bounded(Frozen):
 class Uniform(_Bounded):
     """Every length from ``least_tokens`` to ``most_tokens`` alike."""
 
-    name: Literal["uniform"]
+    name: Literal["uniform"] = "uniform"
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
         """So many lengths."""
@@ -52,7 +52,7 @@ class LogNormal(_Bounded):
     ``mean_tokens`` and ``spread`` (standard deviation over mean) are those before the cut.
     """
 
-    name: Literal["lognormal"]
+    name: Literal["lognormal"] = "lognormal"
     mean_tokens: float = Field(gt=0)
     spread: float = Field(ge=0)
 
@@ -63,7 +63,19 @@ class LogNormal(_Bounded):
         return np.clip(np.rint(drawn), self.least_tokens, self.most_tokens).astype(np.int64)
 
 
-Lengths = Annotated[Uniform | LogNormal, Field(discriminator="name")]
+Lengths = Uniform | LogNormal
+
+
+def _which(value: object) -> object:
+    """The tag of a length: its distribution, or a plain number."""
+    if isinstance(value, dict):
+        return value.get("name")
+    return getattr(value, "name", "number")
+
+
+_Drawn = Annotated[Uniform, Tag("uniform")] | Annotated[LogNormal, Tag("lognormal")]
+PromptTokens = Annotated[Annotated[int, Field(gt=0), Tag("number")] | _Drawn, Discriminator(_which)]
+OutputTokens = Annotated[Annotated[int, Field(gt=1), Tag("number")] | _Drawn, Discriminator(_which)]
 
 
 class Requests(Frozen):
@@ -71,15 +83,15 @@ class Requests(Frozen):
 
     concurrency: int = Field(default=1, gt=0)
     count: int = Field(default=200, gt=0)
-    prompt_tokens: Annotated[int, Field(gt=0)] | Lengths = 512
-    output_tokens: Annotated[int, Field(gt=1)] | Lengths = 128
+    prompt_tokens: PromptTokens = 512
+    output_tokens: OutputTokens = 128
 
     @model_validator(mode="after")
     def _enough(self) -> Requests:
         if self.concurrency > self.count:
             raise ValueError(f"concurrency {self.concurrency} needs at least as many requests, and count is {self.count}")
         if not isinstance(self.output_tokens, int) and self.output_tokens.least_tokens < 2:
-            raise ValueError("output_tokens: least_tokens must be 2 or more; time per token needs two tokens")
+            raise ValueError("output_tokens.least_tokens: expected 2 or more, as time per token needs two tokens")
         return self
 
     def lengths(self, seed: int) -> Iterator[tuple[int, int]]:

@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 
 from simpy import Environment, Event
 
-from simulator.acceptance import Acceptance, Chain, Exit
+from simulator.acceptance import Acceptance, Exit
 from simulator.cost import NO_ROWS, REMEMBERED, Cost, Rows
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import Admission, Lanes, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
 
-BARE = Chain(0)
+TURNS = 256
+"""Iterations between two moments at which lanes drop the spans that are not to be kept."""
 
 
 class Iteration(NamedTuple):
@@ -43,6 +44,10 @@ class Iteration(NamedTuple):
     """Rows of the target's pass: tokens of a window and one more, or tokens of a prompt."""
     tokens: tuple[int, ...]
     """Verified tokens, those past the end of an output included."""
+    waiting: int
+    """Requests that wait meanwhile to be admitted, as far as they had arrived when it began."""
+    kv_tokens: int
+    """Room that requests hold in the KV cache during it."""
 
 
 @dataclass(slots=True)
@@ -56,6 +61,8 @@ class _Round:
     step: Step | None = None
     rows: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    waiting: int = 0
+    kv_tokens: int = 0
 
     def holds(self, request: Request) -> bool:
         return request in self.decode or any(request is one for one, _ in self.prompts)
@@ -85,8 +92,7 @@ class Scheduler:
         self.queues = Queues(self.memory, strategy)
         self.tally = Tally()
         self.under_way: list[_Round] = []
-        self._speculates = strategy.window > 0
-        self._trims = self._speculates and not policy.reserves
+        self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[Step, Any] = {}
         self._bell: Event | None = None
         self._since = 0.0
@@ -96,10 +102,12 @@ class Scheduler:
 
     def run(self, world: World, lanes: Lanes) -> Timeline:
         """The SimPy process: iterations take what their lanes take. Start ``in_flight`` of them."""
-        environment, strategy = world.environment, self.strategy
+        environment, strategy, turn = world.environment, self.strategy, 0
         while True:
-            now = environment.now
-            one = self.next(now)
+            turn += 1
+            if not turn % TURNS:
+                world.forget()
+            one = self.next(environment.now)
             if one is None:
                 if self.over:
                     self.ring()
@@ -119,8 +127,11 @@ class Scheduler:
                 yield from strategy.timeline(lanes, self.price(one.step), one.step.kind)
             self.settle(one, environment.now)
 
-    def replay(self) -> float:
-        """No events: iterations take what the law says of them; returns the end time in seconds."""
+    def replay(self, one_lane: bool = False) -> float:
+        """No events: iterations take what the law says of them; returns the end time in seconds.
+
+        ``one_lane``: target and draft are one device, so their prefills follow each other.
+        """
         if self.strategy.in_flight > 1:
             raise ValueError("a replay follows one iteration at a time")
         now = 0.0
@@ -134,7 +145,7 @@ class Scheduler:
             if one.step is None:
                 admission = self._admission(one)
                 sides = admission.target, admission.draft
-                now += max(sides) + (self.cost.contention - 1.0) * min(sides)
+                now += sum(sides) if one_lane else max(sides) + (self.cost.contention - 1.0) * min(sides)
                 self._settle_prompts(one, now)
                 now += admission.window
             else:
@@ -220,6 +231,7 @@ class Scheduler:
             one.step = self.strategy.compose(states, self._rows(prompts) if prompts else NO_ROWS)
             if self.log:
                 one.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
+        one.waiting, one.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens
         self.under_way.append(one)
         return one
 
@@ -272,7 +284,8 @@ class Scheduler:
         rows = (*one.rows, *(tokens for _, tokens in one.prompts))
         if self.log:
             ids = tuple(request.index for request in members)
-            self.log(Iteration(one.begin_s, now - one.begin_s, name, ids, rows, tuple(one.tokens)))
+            held = one.waiting, one.kv_tokens
+            self.log(Iteration(one.begin_s, now - one.begin_s, name, ids, rows, tuple(one.tokens), *held))
 
     def _let_go(self) -> None:
         """Take the memory of all who have finished or were cancelled, and are in no iteration under way."""
@@ -293,10 +306,10 @@ class Scheduler:
         tally, progress_of = self.tally, self.strategy.settle(one.states)
         if self.log:
             one.tokens = [progress.verified for progress in progress_of]
-        if self._speculates:
-            self._count_windows(one.states, progress_of)
+        if progress_of.count(progress_of[0]) == len(progress_of):  # nobody differs: quicker than to hash each
+            tally.settled[progress_of[0]] += len(progress_of)
         else:
-            tally.committed += len(progress_of)
+            tally.settled.update(progress_of)
         block, trims = self.memory.block_tokens, self._trims
         shown_now = same = 0
         gap = 0.0
@@ -325,20 +338,6 @@ class Scheduler:
         if same:
             tally.tbt.add(gap, same)
         tally.shown += shown_now
-
-    def _count_windows(self, states: list[State], progress_of: list[Progress]) -> None:
-        tally = self.tally
-        for state, (verified, _, accepted, proposed, choice) in zip(states, progress_of, strict=True):
-            tally.committed += verified
-            if proposed:
-                tally.drafted += proposed
-                tally.kept += accepted
-                tally.accepted[accepted] += 1
-                tally.judged[proposed] += 1
-                if not state.ready:
-                    tally.windows_missed[proposed] += 1
-            if choice:
-                tally.choices[choice] += 1
 
     def _settle_prompts(self, one: _Round, now: float) -> None:
         """Prompts have gone on; those that are complete show one token and decode from now on."""

@@ -38,6 +38,7 @@ from simulator.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.drafters import StreamingDrafter, branch_rows
 from simulator.model import ModelSpec
 from simulator.strategies.protocol import (
+    ABSENT,
     LONGEST_WINDOW,
     Admission,
     ChainStrategy,
@@ -177,15 +178,20 @@ class MirrorSD(ChainStrategy):
         verifying = ready if self.others == "proceed" else ready + missing
         return Kind(name, verifying, redrafts=missing)
 
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Verify; who has lost its window, and who has written a new one, is known now."""
+        return [self._settle(state) for state in states]
+
     def _settle(self, state: State) -> Progress:
         if state.proposed is None:
             state.ready = True
-            return Progress(0, 0, 0, 0)
+            return ABSENT
         verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept or not state.proposed))
         state.context += verdict.committed
         state.ready = state.pending > 0 and self.reuses(verdict, state.proposed)
         choice = self.choice(state.ready, verdict) if state.pending else ""
-        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice)
+        missed = state.proposed > 0 and not state.ready
+        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice, missed)
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Whether what was committed is a path of the tree (MSD-7)."""
@@ -234,7 +240,7 @@ class MirrorSD(ChainStrategy):
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
         """Exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
         kind, requests = step.kind, step.kind.verifying + step.kind.bare
-        if not requests:
+        if not requests or not self.window_for(self.batch(kind)):
             return {}
         t = self.durations(cost, step)
         serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self.window_of(kind) or 1).wall_s

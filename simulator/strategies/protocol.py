@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count, takewhile
 from typing import Any, ClassVar, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from simpy import Event
 
 from simulator.acceptance import Chain, Cursor, Exit, Odds
@@ -113,6 +114,20 @@ class Progress(NamedTuple):
     """Draft tokens judged."""
     choice: str = ""
     """What a strategy decided about its next step, where it has a choice."""
+    missed: bool = False
+    """The window that follows was lost and has to be written anew."""
+
+
+BARE = Chain(0)
+"""Nothing proposed: the target adds a token of its own."""
+ABSENT = Progress(0, 0, 0, 0)
+"""A request that has no part in a step of its batch."""
+
+
+@cache
+def chain_progress(committed: int, accepted: int, proposed: int) -> Progress:
+    """Progress of a request that shows all it has verified; one object for each outcome, as there are few."""
+    return Progress(committed, committed, accepted, proposed)
 
 
 class Admission(NamedTuple):
@@ -162,6 +177,11 @@ class Strategy(Frozen, ABC):
     def window_steps(self) -> int:
         """Internal draft steps of one window; at least 1."""
         return 1
+
+    @property
+    def lookahead(self) -> int:
+        """Tokens that one step may put into a request's cache: the longest window and one more."""
+        return self.window + 1
 
     @property
     def in_flight(self) -> int:
@@ -252,14 +272,18 @@ class Strategy(Frozen, ABC):
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify what was proposed; the order is that of ``states``."""
-        return [self._settle(state) for state in states]
-
-    def _settle(self, state: State) -> Progress:
-        if state.proposed is None:
-            return Progress(0, 0, 0, 0)
-        accepted, committed, _, _ = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept or not state.proposed))
-        state.context += committed
-        return Progress(committed, committed, accepted, state.proposed)
+        bonus, proposal, settled = self.bonus_on_full_accept, BARE, []
+        for state in states:
+            tokens = state.proposed
+            if tokens is None:
+                settled.append(ABSENT)
+                continue
+            if tokens != proposal.tokens:
+                proposal = Chain(tokens, bonus) if tokens else BARE
+            accepted, committed, _, _ = state.cursor.judge(proposal)
+            state.context += committed
+            settled.append(chain_progress(committed, accepted, tokens))
+        return settled
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
         """A pass over nothing but prompts, through target and draft.
@@ -305,13 +329,6 @@ class ChainStrategy(Strategy, ABC):
     drafter: Drafter = AutoregressiveDrafter()
     adaptive: Adaptive = FixedWindow()
 
-    @model_validator(mode="after")
-    def _none_longer(self) -> Self:
-        longest = max(getattr(self.adaptive, "windows", {}).values(), default=0)
-        if longest > self.gamma:
-            raise ValueError(f"adaptive: a window of {longest} is longer than gamma = {self.gamma}, which is the longest")
-        return self
-
     @property
     def window(self) -> int:
         """Gamma."""
@@ -331,11 +348,14 @@ class ChainStrategy(Strategy, ABC):
         return None if window == self.gamma else window
 
     def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
-        """With the windows of most goodput by law filled in, for every batch of up to ``requests``."""
+        """With the windows of most goodput by law filled in, for batches of up to ``requests``.
+
+        Every size up to 16 is looked at, then four sizes a doubling.
+        """
         if not isinstance(self.adaptive, GoodputWindow) or self.adaptive.windows:
             return self
         windows: dict[int, int] = {}
-        for size in range(1, requests + 1):
+        for size in takewhile(lambda size: size <= requests, _sizes()):
             best = min(range(self.gamma + 1), key=lambda window: self._with(window).law(cost, odds, size, context).tpot_s)
             if best != windows.get(max(windows, default=0)):
                 windows[size] = best
@@ -344,6 +364,12 @@ class ChainStrategy(Strategy, ABC):
     def _with(self, window: int) -> Self:
         """The same with one window for every batch."""
         return self.model_copy(update={"adaptive": WindowTable(name="table", windows={1: window})})
+
+
+def _sizes() -> Iterator[int]:
+    """1 to 16, then four for each doubling."""
+    yield from range(1, 17)
+    yield from (round(16 * 2 ** (quarter / 4)) for quarter in count(1))
 
 
 def cut_to_grants(states: Sequence[State]) -> Rows:

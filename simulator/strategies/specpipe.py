@@ -38,10 +38,8 @@ from simulator.acceptance import Cursor
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Beam
 from simulator.schema import NonNegative, Positive
-from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import ABSENT, Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.world import Booking
-
-WAITS = Progress(0, 0, 0, 0)
 
 
 class Durations(NamedTuple):
@@ -109,6 +107,11 @@ class SpecPipe(Strategy):
     def window(self) -> int:
         """One token is judged at a time, by whether it is in the tree."""
         return 1
+
+    @property
+    def lookahead(self) -> int:
+        """A full level in every stage, and the token itself."""
+        return self.width * self.stages + 1
 
     def on_stages(self, stages: int) -> Strategy:
         """For a pipeline of so many stages."""
@@ -184,9 +187,9 @@ class SpecPipe(Strategy):
 
     def _settle(self, state: State) -> Progress:
         if not isinstance(state, InPipeline) or not state.due:
-            return WAITS
+            return ABSENT
         state.context += 1
-        return Progress(1, 1, int(state.hit), 1)
+        return Progress(1, 1, int(state.hit), 1, missed=not state.hit)
 
     # ---- the time
 

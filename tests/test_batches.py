@@ -1,0 +1,133 @@
+"""The batch study (Mirror-SD App. D.1) and where a batch stops to pay."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby, pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli import main
+from simulator.report.batches import crossed
+from simulator.run import baseline, law
+from simulator.scenario import load
+from simulator.sweep_batch import BatchPoint, batch_sweep, crossover, tile_edges
+
+SEVEN_B = "vanilla_llama_2_7b_a100"
+RULE = ["strategy.batching_rule=true"]
+
+
+def test_mirror_and_vanilla_both_lose_their_lead_as_the_batch_grows() -> None:
+    """App. D.1: both speed-ups fall. That Mirror stays ahead is not found with candidates for every position."""
+    points = batch_sweep(load("mirror_qwen3_32b_m2_ultra", RULE), (1, 8, 16, 32, 64), (1, 8))
+    for one, other in pairwise(points):
+        assert other.speedup < one.speedup
+        assert other.vanilla_speedup < one.vanilla_speedup  # type: ignore[operator]
+    simulated = [point for point in points if point.simulated_speedup is not None]
+    assert [point.batch for point in simulated] == [1, 8]
+    assert simulated[1].simulated_speedup < simulated[0].simulated_speedup  # type: ignore[operator]
+    assert points[0].speedup > points[0].vanilla_speedup  # type: ignore[operator]
+    assert [point.settings for point in points] == [
+        "kappa 8, 2 streams",
+        "kappa 8, 2 streams",
+        "kappa 4, 1 stream",
+        "kappa 2, 1 stream",
+        "kappa 1, 1 stream",
+    ]
+
+
+def test_the_relative_draft_overhead_rises_with_the_batch_until_the_rule_steps_in() -> None:
+    """While kappa and streams stay, each larger batch exposes more; every step of the rule brings it down."""
+    points = batch_sweep(load("mirror_qwen3_32b_m2_ultra", RULE), range(1, 33), ())
+    groups = [list(group) for _, group in groupby(points, key=lambda point: point.settings)]
+    assert [len(group) for group in groups] == [15, 16, 1]
+    for group in groups:
+        for one, other in pairwise(group):
+            assert other.relative_draft_overhead > one.relative_draft_overhead  # type: ignore[operator]
+    for group, following in pairwise(groups):
+        assert following[0].relative_draft_overhead < group[-1].relative_draft_overhead  # type: ignore[operator]
+
+
+def test_the_overhead_is_exposed_time_over_the_draft_time_of_vanilla_decoding() -> None:
+    (point,) = batch_sweep(load("mirror_qwen3_32b_a100", RULE), (4,), ())
+    vanilla = load("vanilla_qwen3_32b_a100").scenario
+    serial = vanilla.schedule
+    kind = next(iter(serial.kinds(lambda gamma: None, 4)))  # type: ignore[arg-type,return-value]
+    whole = serial.durations(vanilla.cost, serial.step(kind, vanilla.mean_context)).draft * 1e3
+    assert point.exposed_draft_ms is not None
+    assert point.relative_draft_overhead == pytest.approx(point.exposed_draft_ms / whole)
+
+
+def test_tiles_are_where_a_pass_jumps() -> None:
+    """Gamma 4: five rows a request; 64, 128, 256 rows and each further 128 fill a tile of the A100's products."""
+    loaded = load(SEVEN_B)
+    points = batch_sweep(loaded, range(1, 105), ())
+    edges = tile_edges(loaded, points)
+    assert edges == [4, 13, 26, 52, 77, 103]
+    rise = {point.batch: point.verify_ms / before.verify_ms for before, point in pairwise(points)}
+    for edge in edges[1:]:
+        assert rise[edge] > 1.1 > max(rise[edge - 1], rise[edge + 1])
+    assert tile_edges(load("durations_only"), points) == []
+
+
+def test_vanilla_decoding_of_a_7b_stops_to_pay_on_an_a100() -> None:
+    """A first crossing at the tile of 256 rows, a return, and the last one at 384."""
+    points = batch_sweep(load(SEVEN_B), range(1, 129), ())
+    first, for_good = crossover(points)
+    assert first == 52
+    assert for_good == 77
+    assert all(point.speedup < 1.0 for point in points if point.batch >= 77)
+    assert all(point.speedup > 1.0 for point in points if point.batch < 52)
+
+
+def test_a_point_is_the_law_of_its_scenario() -> None:
+    (point,) = batch_sweep(load(SEVEN_B), (24,), ())
+    loaded = load(SEVEN_B, ["requests.concurrency=24"])
+    assert point.law_tpot_ms == law(loaded.scenario, loaded.acceptance()).tpot_s * 1e3
+    assert point.baseline_tpot_ms == baseline(loaded.scenario).tpot_s * 1e3
+    assert point.verify_rows == 24 * 5
+
+
+def test_sizes_whose_caches_do_not_fit_are_left_out() -> None:
+    loaded = load(SEVEN_B, ["requests.prompt_tokens=2000", "requests.output_tokens=128", "requests.count=40"])
+    room = loaded.scenario.kv_tokens
+    assert room is not None
+    most = room // (2000 + 128 + 4)
+    assert [point.batch for point in batch_sweep(loaded, (1, most, most + 1), ())] == [1, most]
+
+
+def test_crossings_in_words() -> None:
+    def points(*speedups: float) -> list[BatchPoint]:
+        return [
+            BatchPoint(batch, 4, "", 10.0 * speedup, 1.0, 5, 1.0, 1.0, 10.0) for batch, speedup in enumerate(speedups, start=1)
+        ]
+
+    assert crossed(*crossover(points(2.0, 1.5)), "x") == "x is ahead at every size"
+    assert crossed(*crossover(points(2.0, 0.5, 0.4)), "x") == "x is slower from B = 2 on"
+    assert crossed(*crossover(points(2.0, 0.5, 1.4, 0.9)), "x") == "x is slower first at B = 2, and for good from B = 4 on"
+    assert crossed(*crossover(points(0.5, 1.4)), "x") == "x is slower first at B = 1, and ahead again at the largest"
+
+
+def test_the_command_draws_and_tells(tmp_path: Path) -> None:
+    file = tmp_path / "study.svg"
+    arguments = ["batches", SEVEN_B, "--sizes", "1-3,64-66", "--simulate", "2", "--out", str(file)]
+    result = CliRunner().invoke(main, [*arguments, "--set", "requests.count=20"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "for batches of 1 to 66" in " ".join(result.stdout.split())
+    words = "".join(ElementTree.parse(file).getroot().itertext())  # noqa: S314 (our own)
+    for text in ("vanilla_sd, law", "vanilla_sd, simulation", "another tile of rows", "320 rows"):
+        assert text in words, text
+    found = json.loads(CliRunner().invoke(main, [*arguments, "--json", "--set", "requests.count=20"]).stdout)
+    assert [point["batch"] for point in found["batches"]] == [1, 2, 3, 64, 65, 66]
+    assert found["crossover"] == {"first": None, "for_good": None} or found["crossover"]["first"] == 64
+    assert [point["batch"] for point in found["batches"] if point["simulated_speedup"]] == [2]
+
+
+@pytest.mark.parametrize("sizes", ["", "0", "a", "1-", "5000"])
+def test_sizes_that_are_none_are_refused(sizes: str) -> None:
+    result = CliRunner().invoke(main, ["batches", SEVEN_B, "--sizes", sizes])
+    assert result.exit_code == 2
+    assert "expected sizes" in result.stderr
