@@ -14,6 +14,7 @@ from simulator import __version__
 from simulator.cli_batch import batches
 from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
 from simulator.cli_trace import trace
+from simulator.cli_tree import trees
 
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
@@ -40,6 +41,7 @@ def main() -> None:
 
 main.add_command(trace)
 main.add_command(batches)
+main.add_command(trees)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

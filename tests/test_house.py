@@ -36,11 +36,11 @@ FLOORS = [
     {"scenario"},
     {"outcome"},
     {"run"},
-    {"sweep_window", "overview"},
+    {"sweep_window", "sweep_tree", "overview"},
     {"sweep_batch"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch"},
+    {"cli_trace", "cli_batch", "cli_tree"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
