@@ -26,7 +26,7 @@ from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf
 from simulator.world import Span, World
 
-NO_DURATIONS = ("contention", "asynchronous")
+NO_DURATIONS = ("contention", "asynchronous", "levels")
 """Entries among the named durations of a strategy that are something else."""
 SPANS = 50_000
 """Spans of each lane that a run keeps for its report."""
@@ -128,6 +128,7 @@ def simulate(
         tuple(world.lane(f"stage {number}") for number in range(1, stages + 1)),
         tuple(world.lane(f"link {number}") for number in range(1, stages)),
     )
+    lanes = lanes._replace(line=scenario.schedule.line(scenario.cost, lanes))
     scheduler = _scheduler(scenario, acceptance, log, finished)
     for _ in range(scenario.schedule.in_flight):
         world.environment.process(scheduler.run(world, lanes))
@@ -308,7 +309,9 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
 def _named(durations: Any) -> Iterator[tuple[str, float]]:
     """Named durations in ms; of those of many stages or links, the longest."""
     for name, seconds in durations._asdict().items():
+        if name in NO_DURATIONS:
+            continue
         if isinstance(seconds, tuple):
             yield f"longest_of_{name}_ms", max(seconds, default=0.0) * 1e3
-        elif name not in NO_DURATIONS:
+        else:
             yield f"{name}_ms", seconds * 1e3

@@ -327,6 +327,8 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if strategy.beam and policy not in ("fixed_batch", "prefill_first"):
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
         yield document.fault(("serving", "policy"), message)
+    if strategy.alone and scenario.batch > 1:
+        yield document.fault(("requests", "concurrency"), f"{strategy.name} takes one request at a time, got {scenario.batch}")
     if strategy.staged and not stages:
         held = "durations.stages_ms" if scenario.durations else "target.pipeline"
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")

@@ -86,7 +86,7 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 
 def test_all_strategies_are_exercised_here() -> None:
-    in_test_specpipe = {"specpipe", "pipeline"}
+    in_test_specpipe = {"specpipe", "specpipe_tandem", "pipeline"}
     assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd"} | in_test_specpipe
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_flow_line import pipelines
 from test_tree_replay import trace_of
@@ -25,6 +25,7 @@ from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.strategies.pipeline import Pipelined
 from simulator.strategies.protocol import Lanes, Strategy
 from simulator.strategies.specpipe import SpecPipe
+from simulator.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.tree_replay import DrawnPassages, RecordedPassages
 from simulator.world import World
 
@@ -62,8 +63,10 @@ def played(
         tuple(world.lane(f"stage {i + 1}") for i in range(len(times.stages))),
         tuple(world.lane(f"link {i + 1}") for i in range(len(times.links))),
     )
+    cost = cost or cost_of(times)
+    lanes = lanes._replace(line=strategy.line(cost, lanes))
     source = ClosedLoop(Requests(concurrency=requests, count=requests, output_tokens=1 + tokens))
-    loop = Scheduler(strategy, acceptance, None, source, cost or cost_of(times), FixedBatch(), log=log.append)
+    loop = Scheduler(strategy, acceptance, None, source, cost, FixedBatch(), log=log.append)
     for _ in range(strategy.in_flight):
         world.environment.process(loop.run(world, lanes))
     world.environment.run()
@@ -190,12 +193,48 @@ def test_plain_pipelines_keep_their_law(times: PipelineTimes, requests: int) -> 
     assert loop.tally.tokens == requests * (tokens + 1)
 
 
+def tandem(times: PipelineTimes, **fields: Any) -> SpecPipeTandem:
+    return SpecPipeTandem(
+        stages=len(times.stages), prune_ms=NonNegative(value=times.prune * 1e3), asynchronous=times.asynchronous, **fields
+    )
+
+
+@settings(deadline=None)
+@given(pipelines(), st.lists(st.booleans(), min_size=1, max_size=12), st.booleans())
+def test_tandem_keeps_its_law_given_the_realised_hits(times: PipelineTimes, hits: list[bool], late: bool) -> None:
+    """Requests under the scheduler, stages and links that block on their own: 1e-9, as long as m levels cover the way."""
+    assume(times.keeps_pace)
+    log, _, _ = played(tandem(times, late=late), times, drawn(times, hits), len(hits) + 1, 1)
+    m = len(times.stages)
+    steps = [m, *(1 if hit else m + late for hit in hits)]
+    assert arrivals(log) == pytest.approx(np.cumsum([times.at_most(count) for count in steps]), rel=1e-9)
+
+
+@settings(deadline=None)
+@given(pipelines(), st.floats(0.0, 1.0), st.booleans())
+def test_the_law_of_tandem_is_the_mean_over_passages(times: PipelineTimes, hit: float, late: bool) -> None:
+    law = tandem(times, late=late).law(cost_of(times), lambda gamma: Rates((hit,)).odds(gamma, None), 1, 100)
+    assert law.tpot_s == pytest.approx(times.per_token("tandem", hit_shares(hit, len(times.stages), late)), rel=1e-9)
+    assert (law.relation == "exact") == times.keeps_pace
+
+
+def test_a_recorded_gap_in_tandem() -> None:
+    """As recorded above, stages 10, 20, 10: tokens at 40, 60; the level between is dropped there, the next one moves up."""
+    trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)
+    times = PipelineTimes((10.0, 20.0, 10.0))
+    log, _, world = played(tandem(times, width=4, branching=2), times, RecordedPassages(trace, Beam(4, 2, 3)), 4, 1)
+    assert arrivals(log) == [40, 60, 90, 130]
+    second = [(s.start_s, s.end_s) for s in world.spans if s.lane == "stage 2"]
+    assert second[:6] == [(10, 30), (30, 50), (50, 60), (60, 80), (80, 90), (100, 120)]
+
+
 SCENARIO = "like: specpipe_llama_3_1_70b_8x3090\n"
 FAULTS = [
     (SCENARIO + "strategy: {width: 0}\n", "x.yaml:2:12: strategy.width: expected greater than or equal to 1, got 0"),
     (SCENARIO + "strategy: {branching: 128257}\n", "x.yaml:2:12: strategy.branching: a node has 128,256 children at most, one for each token; got 128,257"),
     (SCENARIO + "strategy: {stages: 4}\n", "x.yaml:2:12: strategy.stages: comes from target.pipeline, which has 8; leave it out"),
     (SCENARIO + "target: {pipeline: null}\n", "strategy: specpipe runs on the stages of a pipeline; set target.pipeline"),
+    (SCENARIO + "strategy: {name: specpipe_tandem}\nrequests: {concurrency: 4}\n", "x.yaml:3:12: requests.concurrency: specpipe_tandem takes one request at a time, got 4"),
     (SCENARIO + "draft: null\n", "strategy: specpipe needs a draft, and the scenario has none"),
     ("strategy: specpipe\ndurations: {target_ms: 30, draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:1:1: strategy: specpipe runs on the stages of a pipeline; set durations.stages_ms"),
     ("strategy: specpipe\ndurations: {stages_ms: [30, 30], links_ms: [1, 1], draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:2:1: durations: links_ms: 2 stages_ms have one link less between them, got 2"),

@@ -23,6 +23,7 @@ from simulator.acceptance import Chain, Cursor, Exit, Odds
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Beam
 from simulator.drafters import AutoregressiveDrafter, Drafter
+from simulator.flow_line import FlowLine
 from simulator.model import ModelSpec
 from simulator.schema import Frozen
 from simulator.windows import Adaptive, FixedWindow, GoodputWindow, WindowTable
@@ -46,6 +47,8 @@ class Lanes(NamedTuple):
     """The stages of a pipeline, in the order in which a step passes them; empty without one."""
     links: tuple[Lane, ...] = ()
     """The links between them."""
+    line: FlowLine | None = None
+    """Stages and links as one line, where each blocks on its own."""
 
 
 class Kind(NamedTuple):
@@ -164,6 +167,8 @@ class Strategy(Frozen, ABC):
     """A named tuple of seconds, in the paper's symbols."""
     equation: ClassVar[str]
     """Paper and equation of the law."""
+    alone: ClassVar[bool] = False
+    """Takes one request at a time."""
     staged: ClassVar[bool] = False
     """Runs on the stages of a pipeline and nowhere else."""
     bonus_on_full_accept: bool = True
@@ -211,6 +216,10 @@ class Strategy(Frozen, ABC):
     @property
     def beam(self) -> Beam | None:
         """The draft tree whose passages acceptance must know; None where chains are judged."""
+        return None
+
+    def line(self, cost: Cost, lanes: Lanes) -> FlowLine | None:
+        """The line of stages and links that block on their own; None where a step books its lanes itself."""
         return None
 
     def on_stages(self, stages: int) -> Strategy:

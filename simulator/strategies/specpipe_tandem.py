@@ -1,0 +1,138 @@
+"""SpecPipe whose stages run as soon as their input is there, instead of stepping together.
+
+    draft     |=a=|=b=|=c=|   one level ahead of the first stage
+    target    |
+      stage 1 |=a==|=b==|=c==|
+      link 1       |a|  |b|
+      stage 2        |===a===|===b===|
+      stage 3                |a|     |b|    tokens of a and b: L after a miss, then M apart
+
+    T_token = P M + (1 - P) L,   M = max{t_i + T_prune, T_link, T_draft},   L = T_token + T_prune + sum t_i + sum T_link
+
+With a miss noticed a step late this is Eq. (1) as printed. Every stage and every link blocks on its own
+(:mod:`simulator.flow_line`): a miss cuts short whatever is in flight, a gap lets what is behind it move up. No more than m
+levels are in flight, so that each enters knowing what it would know in step; where that is too few to cover all links, the
+law is a lower bound. Levels take at every stage what their rows at entry take. One request at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal, NamedTuple
+
+from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.flow_line import FlowLine, Level
+from simulator.pipeline_laws import PipelineTimes, hit_shares
+from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, State, Step, Timeline
+from simulator.strategies.specpipe import InPipeline, SpecPipe
+
+
+class Durations(NamedTuple):
+    """Seconds: M and L for the first level that enters before the next token, and what each of them takes."""
+
+    pace: float
+    latency: float
+    levels: tuple[PipelineTimes, ...]
+
+
+class SpecPipeTandem(SpecPipe):
+    """The tree of ``specpipe`` over stages that wait for nobody; one step is the way to the next token."""
+
+    name: Literal["specpipe_tandem"] = "specpipe_tandem"  # type: ignore[assignment]  # a strategy of its own
+    named: ClassVar[type[Durations]] = Durations  # type: ignore[assignment]  # with durations of its own
+    equation: ClassVar[str] = "P max{t_i} + (1 - P) sum t_i (SpecPipe Eq. 1 with immediate re-entry)"
+
+    alone: ClassVar[bool] = True
+
+    def line(self, cost: Cost, lanes: Lanes) -> FlowLine:
+        """Empty; how long the draft takes for a level is set with each step."""
+        prune, token = self.prune_ms.value * 1e-3, cost.token()
+        return FlowLine(lanes.stages, lanes.links, lanes.draft, prune, token, asynchronous=self.asynchronous)
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """All levels that enter until the next token is out."""
+        (state,) = states
+        if not isinstance(state, InPipeline):
+            raise TypeError(f"{type(state).__name__} is no request in a pipeline")
+        vain = [self.width] if self.late and not state.hit else []
+        state.entering = []
+        self._next_passage(state)
+        entering = [*vain, *state.entering]
+        state.entering, state.levels = [], [1] * self.stages
+        state.proposed = sum(entering) - 1
+        loads = tuple(Rows.decode(rows, state.context) for rows in entering)
+        return Step(self.kind_of(1, 0, len(entering), 1), sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
+
+    def durations(self, cost: Cost, step: Step) -> Durations:  # type: ignore[override]
+        """What each level takes at every stage and on every link."""
+        levels = tuple(self.times(cost, rows) for rows in step.loads)
+        return Durations(levels[0].pace, levels[0].latency, levels)
+
+    def times(self, cost: Cost, rows: Rows) -> PipelineTimes:
+        """The pipeline as a level of ``rows`` meets it."""
+        return PipelineTimes(
+            stages=tuple(cost.stage(index, rows).wall_s for index in range(cost.stages)),
+            links=tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)),
+            prune=self.prune_ms.value * 1e-3,
+            token=cost.token(),
+            draft=cost.draft(rows).wall_s,
+            asynchronous=self.asynchronous,
+        )
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """Of the first level that enters: all stages, all links, what comes before, and the draft beside them."""
+        times = self.times(cost, step.loads[0])
+        return {
+            "exchange": Phase(times.token + times.prune, {}),
+            "compute": Phase(max(times.stages), {"target compute": sum(times.stages)}),
+            "draft_level": Phase(times.draft, {}),
+        }
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
+        """Levels enter; the line tells when the next token is known."""
+        line, levels = lanes.line, [Level(times.stages, times.links) for times in durations.levels]
+        if line is None:
+            raise TypeError("a pipeline in tandem needs a line")
+        line.entrance.draft_s = durations.levels[-1].draft
+        if kind.active > self.stages:
+            yield line.advance(0, levels[:1])
+            del levels[0]
+        yield line.advance(len(levels) - 1, levels)
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> float:  # type: ignore[override]
+        """M after a hit, L after a miss; M for each step of a partial refill."""
+        if kind.active > self.stages:
+            return durations.levels[0].pace + durations.levels[1].latency
+        return durations.levels[0].at_most(kind.active)
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+        """A hit or a full refill; recorded gaps are not foreseen."""
+        hit = 1.0 if self.relaxed else float(odds(1).accepted[1])
+        shares = hit_shares(hit, self.stages, self.late)
+        return {self.kind_of(1, 0, steps, 1): share for steps, share in shares.items() if share}
+
+    def step(self, kind: Kind, context: int) -> Step:
+        """A full level after a hit, a tree that grows after a miss."""
+        late = kind.active > self.stages
+        grown = self.grown(kind.active - late) if kind.active >= self.stages else [self.width] * kind.active
+        loads = tuple(Rows.decode(rows, context) for rows in [self.width] * late + grown)
+        return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
+
+    def law(
+        self,
+        cost: Cost,
+        odds: OddsOf,
+        requests: int,
+        context: int,
+        kinds: Mapping[Kind, float] | None = None,
+        one_lane: bool = False,
+    ) -> Law:
+        """As every law, with its relation to the process for full levels."""
+        found = super().law(cost, odds, requests, context, kinds, one_lane)
+        full = self.times(cost, Rows.decode(self.width, context))
+        shares = {min(kind.active, self.stages): share for kind, share in found.kinds.items()}
+        relation = full.relation("tandem", shares)
+        if relation == "exact" and full.stages != self.times(cost, Rows.decode(1, context)).stages:
+            relation = "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"
+        return replace(found, relation=relation)
