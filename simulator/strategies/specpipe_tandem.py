@@ -12,7 +12,7 @@
 With a miss noticed a step late this is Eq. (1) as printed. Every stage and every link blocks on its own
 (:mod:`simulator.flow_line`): a miss cuts short whatever is in flight, a gap lets what is behind it move up. No more than m
 levels are in flight, so that each enters knowing what it would know in step; where that is too few to cover all links, the
-law is a lower bound. Levels take at every stage what their rows at entry take. One request at a time.
+law is a lower bound. Levels take at every stage but the last what their rows at entry take. One request at a time.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ class SpecPipeTandem(SpecPipe):
         return Durations(levels[0].pace, levels[0].latency, levels)
 
     def times(self, cost: Cost, rows: Rows) -> PipelineTimes:
-        """The pipeline as a level of ``rows`` meets it."""
+        """The pipeline as a level of ``rows`` meets it; at the last stage one row is left of it."""
+        last, row = cost.stages - 1, Rows.decode(1, rows.kv_tokens - rows.tokens)
         return PipelineTimes(
-            stages=tuple(cost.stage(index, rows).wall_s for index in range(cost.stages)),
+            stages=(*(cost.stage(index, rows).wall_s for index in range(last)), cost.stage(last, row).wall_s),
             links=tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)),
             prune=self.prune_ms.value * 1e-3,
             token=cost.token(),
