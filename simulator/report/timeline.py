@@ -69,7 +69,8 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
     """Begin and end in seconds of the first ``steps`` steps in a row that show most of what can happen.
 
     A step begins where the first label after the prefill comes back on its lane; stretches with a prefill in them
-    are passed over if there are others. Only the first ``look`` spans are searched.
+    are passed over if there are others. Of a pipeline, a stretch is best that begins with all stages at work and goes on
+    with most of them idle: a refill. Only the first ``look`` spans are searched.
     """
     spans = [span for span in spans[:look] if span.end_s > span.start_s]
     working = [span for span in spans if span.label not in OPENING]
@@ -79,9 +80,13 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
     begins = [span.start_s for span in working if (span.lane, span.label) == (first.lane, first.label)]
     windows = list(zip(begins, begins[steps:], strict=False)) or [(first.start_s, working[-1].end_s)]
 
-    def shown(window: tuple[float, float]) -> tuple[bool, int]:
+    def shown(window: tuple[float, float]) -> tuple[bool, int, bool, float]:
         inside = [span for span in spans if span.start_s < window[1] and span.end_s > window[0]]
-        return not any(span.label in OPENING for span in inside), len({span.label for span in inside})
+        stages = [span for span in inside if family(span.lane) == "stage"]
+        computed = sum(span.end_s - span.start_s for span in stages)
+        full = len({span.lane for span in stages if span.start_s <= window[0]}) == len({span.lane for span in stages})
+        no_prefill = not any(span.label in OPENING for span in inside)
+        return no_prefill, len({span.label for span in inside}), full, -computed / (window[1] - window[0])
 
     return max(windows, key=shown)
 

@@ -82,5 +82,6 @@ def _files(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[tuple[str, s
     if result.simulated.accepted:
         yield ACCEPTED, figures.accepted_lengths(result.simulated, result.odds)
     caption = f"{result.scenario.schedule.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
-    yield TIMELINE, timeline_svg(result.spans, steady_window(result.spans), caption)
+    steps = 3 + result.scenario.stages
+    yield TIMELINE, timeline_svg(result.spans, steady_window(result.spans, steps), caption)
     yield TRACE, json.dumps(chrome_trace(result.spans), separators=(",", ":")) + "\n"
