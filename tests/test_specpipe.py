@@ -18,6 +18,9 @@ from simulator.cli import main
 from simulator.cost import Given, GivenCost
 from simulator.draft_tree import Beam
 from simulator.pipeline_laws import PipelineTimes, equal_stages, hit_shares
+from simulator.report.facts import gaps
+from simulator.run import run
+from simulator.scenario import load
 from simulator.schema import NonNegative, Positive
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
@@ -251,3 +254,17 @@ def test_one_line_that_helps(text: str, expected: str, tmp_path: Path, monkeypat
     result = CliRunner().invoke(main, ["run", "./x.yaml"])
     assert result.exit_code == 2
     assert expected.replace("./x.npz", "x.npz") in result.stderr
+
+
+def test_a_report_says_that_gaps_make_tokens_late(tmp_path: Path) -> None:
+    """Recorded hits of 75 %, one of them behind a gap: the law with the share of hits alone is below what the replay finds."""
+    trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM).write(tmp_path / "x.npz")
+    (tmp_path / "x.yaml").write_text(
+        "strategy: {name: specpipe, width: 4, branching: 2, prune_ms: 0}\n"
+        "durations: {stages_ms: [10, 10, 10], draft_step_ms: 1}\n"
+        "acceptance: {trace: ./x.npz}\nrequests: {count: 2, output_tokens: 5}\n"
+    )
+    result = run(load(str(tmp_path / "x.yaml")))
+    assert result.law.tpot_s == pytest.approx(0.01 * (0.75 + 0.25 * 3))
+    assert result.replay.tpot_s == result.simulated.tpot_s == pytest.approx((30 + 10 + 20 + 30) / 4 / 1e3)
+    assert "partial refills" in gaps(result)[0].why

@@ -191,6 +191,11 @@ def _why_first(result: Result) -> str:
         return "nothing is drafted, so acceptance plays no part"
     if result.odds.source.startswith("marginal run lengths"):
         return "averaged over every start, long runs count at each of their positions, and decoding jumps over them"
+    if spec.trace is not None and result.scenario.schedule.beam:
+        return (
+            "a token that was in the tree still comes late where pruning left a gap before its level: partial refills, "
+            "which the share of hits does not count; and every request finds an empty pipeline"
+        )
     if spec.trace is not None:
         return (
             "acceptance comes in bursts and flavours differ, so the positions that decoding visits keep another share "
