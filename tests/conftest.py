@@ -1,4 +1,4 @@
-"""The shipped pair and what it writes, for the tests that decode live."""
+"""The shipped pair and what it writes, for the tests that decode live; no test has a deadline: machines are shared."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from simulator.catalogue import Catalogue, shipped
 from simulator.traces import Trace, read
+
+settings.register_profile("shared_machine", deadline=None)
+settings.load_profile("shared_machine")
 
 if TYPE_CHECKING:
     import torch
