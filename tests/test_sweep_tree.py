@@ -61,6 +61,21 @@ def test_the_command_prints_what_the_sweep_found(tmp_path: Path) -> None:
 
 
 def test_a_scenario_without_recorded_trees_is_told_so() -> None:
-    result = CliRunner().invoke(main, ["trees", "specpipe_llama_3_1_70b_8x3090"])
+    result = CliRunner().invoke(main, ["trees", "pipeline_llama_3_1_70b_8x3090"])
     assert result.exit_code == 2
     assert "expected a scenario of specpipe with a trace that holds trees over 8 stages" in result.stderr
+
+
+def test_what_the_shipped_recording_says_about_width_and_branching() -> None:
+    """As in the paper two children are too few and four enough; hits saturate with width, and past a tile they do not pay."""
+    points = {(point.width, point.branching): point for point in tree_sweep(load("specpipe_llama_3_1_70b_8x3090"))}
+    times = {tree: point.tpot_ms for tree, point in points.items()}
+    enough = [times[64, k] for k in (4, 8, 16, 32)]
+    assert max(enough) < 1.02 * min(enough) < times[64, 2]
+    hits = [points[w, 16].hit for w in (1, 2, 4, 8, 16, 32, 64, 128)]
+    assert hits == sorted(hits)
+    assert hits[-1] - hits[-2] < 0.01 < hits[1] - hits[0]
+    assert times[128, 16] > times[64, 16] > times[32, 16]
+    assert points[32, 16].ties
+    assert points[32, 16].tile_edge
+    assert not points[16, 16].tile_edge
