@@ -74,13 +74,13 @@ def test_tiles_are_where_a_pass_jumps() -> None:
 
 
 def test_vanilla_decoding_of_a_7b_stops_to_pay_on_an_a100() -> None:
-    """A first crossing at the tile of 256 rows, a return, and the last one at 384."""
+    """A first crossing at the tile of 64 rows, a return, and the last one at 128."""
     points = batch_sweep(load(SEVEN_B), range(1, 129), ())
     first, for_good = crossover(points)
-    assert first == 52
-    assert for_good == 77
-    assert all(point.speedup < 1.0 for point in points if point.batch >= 77)
-    assert all(point.speedup > 1.0 for point in points if point.batch < 52)
+    assert first == 13
+    assert for_good == 26
+    assert all(point.speedup < 1.0 for point in points if point.batch >= 26)
+    assert all(point.speedup > 1.0 for point in points if point.batch < 13)
 
 
 def test_a_point_is_the_law_of_its_scenario() -> None:

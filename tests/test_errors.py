@@ -61,7 +61,7 @@ FAULTS = [
     (A100 + "strategy: {exit_layer: 0.001}\n", "x.yaml:3:12: strategy.exit_layer: 0.001 of 64 layers is less than one layer"),
     (A100 + "strategy: {exit_layer: half}\n", "x.yaml:3:12: strategy.exit_layer: expected a valid integer"),
     (A100 + "strategy: {gamma: 100000000000}\n", "x.yaml:3:12: strategy.gamma: expected less than or equal to 1024"),
-    (A100 + "requests: {concurrency: 300}\n", "requests: concurrency 300 needs at least as many requests, and count is 168"),
+    (A100 + "requests: {concurrency: 300}\n", "requests: concurrency 300 needs at least as many requests, and count is 120"),
     (A100 + "target: {tensor_parallel: 3}\n", "target: tensor_parallel 3 does not divide the 64 attention heads of qwen3_32b"),
     (A100 + "acceptance: {overlap: 0.5}\n", "written twice"),
     (DURATIONS + "  overlap: 0.5\n", "x.yaml:8:1: acceptance: overlap 0.5 must be at least the acceptance rate 0.8"),

@@ -68,7 +68,7 @@ def test_the_law_weighs_steps_by_the_requests_that_meet_them(name: str) -> None:
         met += count / steps * strategy.batch(kind) * seconds
         tokens += count / steps * strategy.batch(kind) * law.tokens_per_step
     assert law.tpot_s == pytest.approx(met / tokens, rel=1e-9)
-    assert law.tpot_s > law.step_s / law.tokens_per_step * 1.02
+    assert law.tpot_s > law.step_s / law.tokens_per_step * 1.01
 
 
 @pytest.mark.parametrize("prompt", [512, 30_000])
