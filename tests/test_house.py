@@ -207,3 +207,10 @@ def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
     result = CliRunner().invoke(main, ["show", "a100"])
     assert result.exit_code == 2
     assert "nothing has this name; did you mean" in result.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md"])
+def test_links_between_our_pages_lead_somewhere(page: str) -> None:
+    path = PACKAGE.parent / page
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
+    assert [link for link in links if not link.endswith("timeline.json") and not (path.parent / link).exists()] == []

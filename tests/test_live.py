@@ -25,7 +25,7 @@ from simulator.record.live import (  # noqa: E402
 from simulator.traces import Trace, read  # noqa: E402
 from tests.live_recording import RECORDED_TOKENS, recorded  # noqa: E402
 
-TOKENS = 90
+TOKENS = 72
 pytestmark = pytest.mark.full
 DEPTHS = {"eagle": 5, "lyanna": 3, "medusa": 4, "streams": 4}
 
@@ -106,7 +106,7 @@ def test_live_speculative_sampling_is_lossless(family: Family, prompts: torch.Te
     prompt, given = prompts[row].tolist(), int(first[row].argmax())
     expected = family.target(torch.tensor([[*prompt, given]]))[0, -1].softmax(-1).numpy().astype(float)
     generator, seen = torch.Generator().manual_seed(5), []
-    for _ in range(1_200):
+    for _ in range(900):
         found = sample_speculatively(family.target, family.modules["draft"], prompt, 2, 2, generator)
         if found.tokens[0] == given:
             seen.append(found.tokens[1])
@@ -114,5 +114,5 @@ def test_live_speculative_sampling_is_lossless(family: Family, prompts: torch.Te
     likely = likely[expected[likely] * len(seen) >= 5]
     observed = np.bincount(seen, minlength=len(expected))[likely]
     wanted = expected[likely] * len(seen)
-    assert len(seen) > 400
+    assert len(seen) > 300
     assert chisquare([*observed, len(seen) - observed.sum()], [*wanted, len(seen) - wanted.sum()]).pvalue > 1e-3

@@ -28,7 +28,7 @@ from simulator.tree_replay import (  # noqa: E402
 from tests.live_recording import recorded  # noqa: E402
 
 pytestmark = pytest.mark.full
-TOKENS = 40
+TOKENS = 32
 SPECINFER = (1, 1, 3, 1, 1, 1, 1, 1)
 
 
@@ -57,7 +57,7 @@ def same_text(trace: Trace, request: int, tokens: list[int]) -> bool:
 
 
 def check_tree(family: Family, trace: Trace, prompts: torch.Tensor, drafter: live.TreeDrafter, run: Any) -> None:
-    for request in (0, 3, 5):
+    for request in (0, 5):
         decoded = live.speculate_tree(family.target, drafter, prompts[request].tolist(), TOKENS)
         assert same_text(trace, request, decoded.tokens)
         assert walked(run, trace, request, len(decoded.accepted)) == decoded.accepted
