@@ -246,5 +246,5 @@ class _PassageCursor:
 
 
 def recorded_beams(trace: Trace) -> list[Beam]:
-    """Every recorded pipeline tree, in the order of the arrays."""
-    return [Beam(**beam) for beam in trace.header.get("beams", [])]
+    """Every recorded pipeline tree, in the order of the arrays; none where a derived trace has left them out."""
+    return [Beam(**beam) for beam in trace.header.get("beams", [])] if "beam.steps" in trace.extra else []

@@ -90,6 +90,13 @@ def test_trees_name_the_windows_they_answer_for(trace: Trace) -> None:
             assert trace.drafted_by(name).window == tree["levels"] == trace.extra[f"{name}.run"].max()
 
 
+def test_every_drafter_is_a_trace_of_its_own(trace: Trace) -> None:
+    for name in trace.drafters:
+        alone = statistics(trace.drafted_by(name))
+        assert bool(alone.pipelines) == (name == "draft"), "dynamic trees belong to the recorded draft"
+        assert alone.tokens == trace.positions
+
+
 def test_roll_outs_begin_with_the_first_choice() -> None:
     trace: Trace = read(OURS["six_flavours_greedy"])
     right = trace.extra["rollout.token"][0] == trace.token
