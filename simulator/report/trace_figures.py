@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -73,15 +74,23 @@ def _runs(figure: Figure, found: Statistics) -> None:
 
 def _positions(figure: Figure, found: Statistics) -> None:
     """Acceptance at each position of a window, of the windows that got there, by kind of text."""
+    _by_position(figure, {one.flavour: one.by_position for one in found.flavours}, "accepted", 4)
+
+
+def _drafters(figure: Figure, found: Statistics) -> None:
+    """The same by drafter."""
+    _by_position(figure, {one.name: one.by_position for one in found.drafters}, "kept", 5)
+
+
+def _by_position(figure: Figure, rates_by_name: Mapping[str, Sequence[float]], verb: str, columns: int) -> None:
     axes = figure.subplots()
-    for index, one in enumerate(found.flavours):
-        places = range(1, len(one.by_position) + 1)
-        axes.plot(places, [100.0 * rate for rate in one.by_position], label=one.flavour, **_look(index))
-    axes.set_xlabel("position in the window (all before it accepted)")
-    axes.set_ylabel("accepted (%)")
+    for index, (name, rates) in enumerate(rates_by_name.items()):
+        axes.plot(range(1, len(rates) + 1), [100.0 * rate for rate in rates], label=name, **_look(index))
+    axes.set_xlabel(f"position in the window (all before it {verb})")
+    axes.set_ylabel(f"{verb} (%)")
     axes.set_ylim(0.0, 101.0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(axes, 4)
+    _legend(axes, columns)
 
 
 def _hits(figure: Figure, found: Statistics) -> None:
@@ -109,19 +118,6 @@ def _corrections(figure: Figure, found: Statistics) -> None:
     panels[0].set_ylabel("emitted token among them (%)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=2)
-
-
-def _drafters(figure: Figure, found: Statistics) -> None:
-    """What each drafter keeps by position, of the windows that got there."""
-    axes = figure.subplots()
-    for index, one in enumerate(found.drafters):
-        places = range(1, len(one.by_position) + 1)
-        axes.plot(places, [100.0 * rate for rate in one.by_position], label=one.name, **_look(index))
-    axes.set_xlabel("position in the window (all before it kept)")
-    axes.set_ylabel("kept (%)")
-    axes.set_ylim(0.0, 101.0)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(axes, 5)
 
 
 def _pipelines(figure: Figure, found: Statistics) -> None:
