@@ -25,7 +25,6 @@ from simulator.strategies import Strategy, strategies
 from simulator.strategies.protocol import ChainStrategy
 from simulator.traces import Trace
 from simulator.traces import read as read_trace
-from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 
 if TYPE_CHECKING:
     AnyStrategy = Strategy
@@ -235,12 +234,8 @@ class Loaded:
     document: Document
 
     def acceptance(self) -> Acceptance:
-        """The source of verdicts that the scenario asks for."""
-        beam = self.scenario.schedule.beam
-        if beam is None:
-            return self._verdicts()
-        spec, seed = self.scenario.acceptance, self.scenario.seed
-        return RecordedPassages(self.trace, beam, spec.flavours, seed) if self.trace else DrawnPassages(self._verdicts(), beam)
+        """The source of verdicts that the scenario asks for, as its strategy reads it."""
+        return self.scenario.schedule.reads(self._verdicts())
 
     def _verdicts(self) -> Acceptance:
         spec, seed = self.scenario.acceptance, self.scenario.seed
@@ -324,7 +319,7 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if stated:
         yield document.fault(("strategy", "stages"), f"comes from target.pipeline, which has {stages}; leave it out")
     policy = scenario.serving.policy.name
-    if strategy.beam and policy not in ("fixed_batch", "prefill_first"):
+    if strategy.prompts_apart and policy not in ("fixed_batch", "prefill_first"):
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
         yield document.fault(("serving", "policy"), message)
     if strategy.alone and scenario.batch > 1:
@@ -332,10 +327,8 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if strategy.staged and not stages:
         held = "durations.stages_ms" if scenario.durations else "target.pipeline"
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
-    if strategy.beam and scenario.target and strategy.beam.branching > scenario.target.model.vocab_size:
-        size = scenario.target.model.vocab_size
-        message = f"a node has {size:,} children at most, one for each token; got {strategy.beam.branching:,}"
-        yield document.fault(("strategy", "branching"), message)
+    if scenario.target and (found := strategy.impossible(scenario.target.model)):
+        yield document.fault(("strategy", found[0]), found[1])
     if stages and scenario.exit:
         yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
 
@@ -381,24 +374,15 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
 def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: str) -> Iterator[Fault]:
     """What the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
-    beam = scenario.schedule.beam
-    if beam is not None:
-        if beam not in (recorded := recorded_beams(trace)):
-            known = "; ".join(f"{one.width} x {one.branching} over {one.stages} stages" for one in recorded) or "none"
-            wanted = f"width {beam.width} and branching {beam.branching} over {beam.stages} stages"
-            yield document.fault(("strategy", "width"), f"{file} holds no tree of {wanted}; it holds: {known}")
-        return
     if scenario.exit and not trace.exit_fractions:
         message = (
             f"{strategy.name} needs early exits, and {file} was recorded without; record it with --exits, or choose another"
         )
         yield document.fault(("acceptance", "trace"), message)
-    if trace.window is not None and strategy.window > trace.window:
+    if found := scenario.schedule.unrecorded(trace):
         drafter = scenario.acceptance.drafter
         known = f"drafter '{drafter}' of {file}" if drafter != "draft" else file
-        message = f"{known} knows windows of up to {trace.window} draft tokens, got {strategy.window}"
-        message += f"; set strategy.gamma={trace.window}"
-        yield document.fault(("strategy", "gamma"), message)
+        yield document.fault(("strategy", found[0]), f"{known} {found[1]}")
 
 
 def _check_memory(scenario: Scenario, document: Document) -> None:

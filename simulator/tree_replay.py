@@ -190,19 +190,19 @@ class RecordedPassages:
     ``odds`` of a window of one token: the share of recorded tokens that were in the tree.
     """
 
-    def __init__(self, trace: Trace, beam: Beam, flavours: Sequence[str] = (), seed: int = 0) -> None:
-        self.trace, self.beam = trace, beam
-        self.replay = Replay(trace, flavours, seed)
+    def __init__(self, replay: Replay, beam: Beam) -> None:
+        self.replay, self.beam = replay, beam
 
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
         """A cursor over the recording dealt to this request."""
         order = self.replay.order
-        return _PassageCursor(PipelineReplay(self.trace, order[request % len(order)], self.beam).judge)
+        return _PassageCursor(PipelineReplay(self.replay.trace, order[request % len(order)], self.beam).judge)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Marginal share of hits."""
-        index = recorded_beams(self.trace).index(self.beam)
-        hit = float(self.trace.extra["beam.hit"][index][self.replay.positions()].mean())
+        trace = self.replay.trace
+        index = recorded_beams(trace).index(self.beam)
+        hit = float(trace.extra["beam.hit"][index][self.replay.positions()].mean())
         return chain_odds([hit] * gamma, [0.0] * gamma, 0.0, 0.0, "marginal hits of the recorded tree")
 
 

@@ -10,6 +10,7 @@ from test_flow_line import pipelines
 from test_specpipe import cost_of, played, specpipe
 from test_tree_replay import trace_of
 
+from simulator.acceptance import Replay
 from simulator.cost import GivenCost, Phase, Rows
 from simulator.draft_tree import Beam
 from simulator.pipeline_laws import PipelineTimes, equal_stages
@@ -61,7 +62,7 @@ def test_replay_and_engine_agree_step_for_step(recording: tuple[PipelineTimes, T
     steps, hit, rows = (trace.extra[f"beam.{name}"][0][..., 1:].astype(np.int64) for name in ("steps", "hit", "rows"))
     cost = ByRows(cost_of(times).given)
     found = token_seconds(StepTables.of(strategy, cost, 10), steps, rows, hit.astype(bool), late)
-    log, _, _ = played(strategy, times, RecordedPassages(trace, Beam(6, 2, m)), len(steps), 1, cost)
+    log, _, _ = played(strategy, times, RecordedPassages(Replay(trace), Beam(6, 2, m)), len(steps), 1, cost)
     arrivals = [one.start_s + one.duration_s for one in log if sum(one.tokens)]
     assert np.cumsum(found) == pytest.approx(arrivals, rel=1e-9)
 

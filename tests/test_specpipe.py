@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_flow_line import pipelines
 from test_tree_replay import trace_of
 
-from simulator.acceptance import Acceptance, Cycle, Rates
+from simulator.acceptance import Acceptance, Cycle, Rates, Replay
 from simulator.cli import main
 from simulator.cost import Given, GivenCost
 from simulator.draft_tree import Beam
@@ -139,12 +139,12 @@ def test_recorded_passages_with_a_gap() -> None:
     """Three stages of 10 s: after a token in place comes one two steps later, for which stages 1 and 2 go on."""
     trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)
     times = PipelineTimes((10.0, 10.0, 10.0))
-    log, _, world = play(times, RecordedPassages(trace, Beam(4, 2, 3)), 4, width=4, branching=2)
+    log, _, world = play(times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 4, width=4, branching=2)
     assert arrivals(log) == [30, 40, 60, 90]
     stage_3 = [(s.start_s, s.end_s) for s in world.spans if s.lane == "stage 3"]
     assert stage_3 == [(20, 30), (30, 40), (50, 60), (80, 90)]
     assert [one.rows for one in log] == [(1,), (3,), (7,), (9,), (5,), (8,), (1,), (3,), (7,)]
-    assert RecordedPassages(trace, Beam(4, 2, 3)).odds(1, None).accepted[1] == 0.75
+    assert RecordedPassages(Replay(trace), Beam(4, 2, 3)).odds(1, None).accepted[1] == 0.75
 
 
 def test_relaxed_verification_never_misses() -> None:
@@ -225,7 +225,7 @@ def test_a_recorded_gap_in_tandem() -> None:
     """As recorded above, stages 10, 20, 10: tokens at 40, 60; the level between is dropped there, the next one moves up."""
     trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)
     times = PipelineTimes((10.0, 20.0, 10.0))
-    log, _, world = played(tandem(times, width=4, branching=2), times, RecordedPassages(trace, Beam(4, 2, 3)), 4, 1)
+    log, _, world = played(tandem(times, width=4, branching=2), times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 4, 1)
     assert arrivals(log) == [40, 60, 90, 130]
     second = [(s.start_s, s.end_s) for s in world.spans if s.lane == "stage 2"]
     assert second[:6] == [(10, 30), (30, 50), (50, 60), (60, 80), (80, 90), (100, 120)]

@@ -191,7 +191,7 @@ def _why_first(result: Result) -> str:
         return "nothing is drafted, so acceptance plays no part"
     if result.odds.source.startswith("marginal run lengths"):
         return "averaged over every start, long runs count at each of their positions, and decoding jumps over them"
-    if spec.trace is not None and result.scenario.schedule.beam:
+    if result.odds.source.startswith("marginal hits"):
         return (
             "a token that was in the tree still comes late where pruning left a gap before its level: partial refills, "
             "which the share of hits does not count; and every request finds an empty pipeline"
@@ -204,7 +204,7 @@ def _why_first(result: Result) -> str:
     if spec.cycle or spec.always is not None:
         return "the cycle is cut where an output ends; over whole cycles both are the same"
     chance = f"positions are independent here, so what is left is chance over {windows:,} windows"
-    return f"{chance}, and the pipeline that every request finds empty" if result.scenario.schedule.beam else chance
+    return f"{chance}, and the pipeline that every request finds empty" if result.scenario.schedule.staged else chance
 
 
 def _why_second(result: Result) -> str:

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import Field
 from simpy import Event
 
-from simulator.acceptance import Chain, Cursor, Exit, Odds
+from simulator.acceptance import Acceptance, Chain, Cursor, Exit, Odds
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.draft_tree import Beam
 from simulator.drafters import AutoregressiveDrafter, Drafter
 from simulator.flow_line import FlowLine
 from simulator.model import ModelSpec
 from simulator.schema import Frozen
+from simulator.traces import Trace
 from simulator.windows import Adaptive, FixedWindow, GoodputWindow, WindowTable
 from simulator.world import Lane
 
@@ -171,6 +171,8 @@ class Strategy(Frozen, ABC):
     """Takes one request at a time."""
     staged: ClassVar[bool] = False
     """Runs on the stages of a pipeline and nowhere else."""
+    prompts_apart: ClassVar[bool] = False
+    """Prompts take passes of their own; a step carries none."""
     bonus_on_full_accept: bool = True
 
     @property
@@ -213,9 +215,19 @@ class Strategy(Frozen, ABC):
         """The early exit that acceptance must know about, for a target of ``layers``."""
         return None
 
-    @property
-    def beam(self) -> Beam | None:
-        """The draft tree whose passages acceptance must know; None where chains are judged."""
+    def reads(self, verdicts: Acceptance) -> Acceptance:
+        """The source whose cursors this strategy asks: ``verdicts`` of chains, or what it reads from the same recording."""
+        return verdicts
+
+    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
+        """A field of the strategy and what it asks for that the trace cannot answer."""
+        if trace.window is None or self.window <= trace.window:
+            return None
+        message = f"knows windows of up to {trace.window} draft tokens, got {self.window}; set strategy.gamma={trace.window}"
+        return "gamma", message
+
+    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
+        """A field of the strategy and why no such target can do what it says."""
         return None
 
     def line(self, cost: Cost, lanes: Lanes) -> FlowLine | None:

@@ -34,11 +34,14 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.acceptance import Cursor
+from simulator.acceptance import Acceptance, Cursor, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Beam
+from simulator.model import ModelSpec
 from simulator.schema import NonNegative, Positive
 from simulator.strategies.protocol import ABSENT, Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.traces import Trace
+from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 from simulator.world import Booking
 
 
@@ -88,6 +91,7 @@ class SpecPipe(Strategy):
     named: ClassVar[type[Durations]] = Durations
     equation: ClassVar[str] = "T_step (1 + (1 - P)(m - 1)) (SpecPipe Eq. 2 with immediate re-entry)"
     staged: ClassVar[bool] = True
+    prompts_apart: ClassVar[bool] = True
 
     width: int = Field(default=64, ge=1)
     branching: int = Field(default=16, ge=1)
@@ -121,6 +125,26 @@ class SpecPipe(Strategy):
     def beam(self) -> Beam:
         """The tree whose passages acceptance must know."""
         return Beam(self.width, self.branching, self.stages)
+
+    def reads(self, verdicts: Acceptance) -> Acceptance:
+        """Passages through the pipeline: recorded, or drawn from stated verdicts."""
+        return RecordedPassages(verdicts, self.beam) if isinstance(verdicts, Replay) else DrawnPassages(verdicts, self.beam)
+
+    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
+        """The tree, if the trace does not hold it."""
+        recorded = recorded_beams(trace)
+        if self.beam in recorded:
+            return None
+        known = "; ".join(f"{one.width} x {one.branching} over {one.stages} stages" for one in recorded) or "none"
+        wanted = f"width {self.width} and branching {self.branching} over {self.stages} stages"
+        return "width", f"holds no tree of {wanted}; it holds: {known}"
+
+    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
+        """A node has no more children than there are tokens."""
+        size = target.vocab_size
+        if self.branching <= size:
+            return None
+        return "branching", f"a node has {size:,} children at most, one for each token; got {self.branching:,}"
 
     # ---- the batch
 
