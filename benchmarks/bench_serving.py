@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from simulator.acceptance import Acceptance, Cycle, Rates
-from simulator.cost import Cost, Given, GivenCost
+from simulator.cost import Cost
+from simulator.given import Given, GivenCost
 from simulator.scenario import load
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, UnifiedBudget

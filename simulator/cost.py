@@ -1,8 +1,7 @@
 """Cost: how long a pass of a model over some tokens takes, and on what the time is spent.
 
-Two answers behind one protocol. :class:`HardwareCost` composes a pass from operation groups on devices
-and links (DESIGN: p-norm roofline, token tiles, host, collectives). :class:`GivenCost` repeats the
-durations that a scenario states outright. All times are in seconds.
+:class:`HardwareCost` composes a pass from operation groups on devices and links (p-norm roofline, token tiles, host,
+collectives); :mod:`simulator.given` repeats durations that a scenario states outright. All times are in seconds.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import Field, model_validator
 
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
-from simulator.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.model import WEIGHT_BYTES, DraftHead, ModelSpec, WeightFormat
 from simulator.pipeline import ACTIVATION_BYTES, Pipeline, message_bytes
 from simulator.schema import BadInput, Fault, Frozen
 
@@ -97,6 +96,9 @@ class Cost(Protocol):
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
         """One internal step of the draft."""
+
+    def head(self, head: DraftHead, rows: Rows) -> Phase:
+        """One pass of layers that draft beside the target, on its device."""
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """One pass over the prompts."""
@@ -261,6 +263,13 @@ def layer_products(place: Placement, n: int, experts: bool) -> LayerTime:
     )
 
 
+def square_time(place: Placement, tokens: int) -> float:
+    """Device time of a product with one h x h matrix."""
+    hidden, ranks = place.model.hidden_size, place.tensor_parallel
+    size = hidden**2 * WEIGHT_BYTES[place.weights] + tokens * 2 * hidden * ACTIVATION_BYTES
+    return place.device.seconds(place.device.matmul_for(place.weights), size / ranks, 2.0 * tokens * hidden**2 / ranks, tokens)
+
+
 def head_time(place: Placement, logit_rows: int) -> float:
     """Device time of the LM head and of sampling from its logits."""
     if not logit_rows:
@@ -344,7 +353,23 @@ class PassTimes:
         host = place.engine.host_us_per_layer.value * 1e-6 * layers
         if first == 0:
             host += place.engine.host_us_per_pass.value * 1e-6
-        wall = place.engine.wall_seconds(host, device + carried)
+        return self._together(device, carried, host)
+
+    def drafting(self, head: DraftHead, rows: Rows) -> Phase:
+        """A pass of a draft head beside the target; the LM head runs where rows need logits."""
+        place, model = self.place, self.place.model
+        product = square_time(place, rows.tokens)
+        device = head.layers * self.layer(rows, attention_time(place, rows), experts=False) + head.squares * product
+        if rows.logit_rows:
+            own = model.model_copy(update={"vocab_size": head.vocabulary or model.vocab_size})
+            device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)
+        engine = place.engine
+        host = (engine.host_us_per_layer.value * head.layers + engine.host_us_per_pass.value) * 1e-6
+        carried = self.collective(rows.tokens) * place.collectives.count * head.layers
+        return self._together(device, carried, host)
+
+    def _together(self, device: float, carried: float, host: float) -> Phase:
+        wall = self.place.engine.wall_seconds(host, device + carried)
         return Phase(wall, dict(zip(self._busy, (device, carried, host), strict=True)))
 
 
@@ -357,6 +382,7 @@ class HardwareCost:
     channel: Link | None = None
     contention: float = 1.0
     _known: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
+    _heads: dict[tuple[DraftHead, Rows], Phase] = field(default_factory=dict, repr=False)
     _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
@@ -400,6 +426,18 @@ class HardwareCost:
             raise BadInput([Fault(("scenario", 0, 0), "draft", "this strategy needs a draft")])
         return self._pass("draft", self.draft_place, rows, 0, self.draft_place.model.num_hidden_layers)
 
+    def head(self, head: DraftHead, rows: Rows) -> Phase:
+        """One pass of layers that draft beside the target, remembered like every other."""
+        key = head, rows
+        phase = self._heads.get(key)
+        if phase is None:
+            if len(self._heads) >= REMEMBERED:
+                self._heads.clear()
+            if "head" not in self._times:
+                self._times["head"] = PassTimes(self.target_place, "draft head")
+            phase = self._heads[key] = self._times["head"].drafting(head, rows)
+        return phase
+
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """A pass over the prompts; nothing where a role has no model."""
         if role == "draft":
@@ -428,101 +466,3 @@ class HardwareCost:
                 self._times[role] = PassTimes(place, role)
             phase = self._known[key] = self._times[role].phase(rows, first, last)
         return phase
-
-
-class Given(Frozen):
-    """Durations stated outright, in milliseconds: "my T_target, T_draft and E[A]: what do I get?".
-
-    The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
-    layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the way of a verified
-    token to all of them. The draft is the time of a whole window or of one internal step.
-    """
-
-    target_ms: float | None = Field(default=None, ge=0)
-    stages_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=2)
-    links_ms: tuple[Annotated[float, Field(ge=0)], ...] = ()
-    token_ms: float = Field(default=0.0, ge=0)
-    layers_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=1)
-    prefix_ms: float | None = Field(default=None, ge=0)
-    suffix_ms: float | None = Field(default=None, ge=0)
-    draft_ms: float | None = Field(default=None, ge=0)
-    draft_step_ms: float | None = Field(default=None, ge=0)
-    redraft_ms: float | None = Field(default=None, ge=0)
-    rv_ee_ms: float = Field(default=0.0, ge=0)
-    rv_fv_ms: float = Field(default=0.0, ge=0)
-    prefill_ms: float = Field(default=0.0, ge=0)
-    draft_prefill_ms: float = Field(default=0.0, ge=0)
-
-    @model_validator(mode="after")
-    def _complete(self) -> Given:
-        split = {"prefix_ms": self.prefix_ms, "suffix_ms": self.suffix_ms}
-        whole = self.target_ms, self.layers_ms, self.stages_ms
-        forms = [*(form is not None for form in whole), None not in split.values()]
-        if sum(forms) != 1 or (not forms[-1] and any(value is not None for value in split.values())):
-            raise ValueError("expected one of target_ms, layers_ms, stages_ms, or prefix_ms and suffix_ms together")
-        stages = len(self.stages_ms or ())
-        if self.links_ms and len(self.links_ms) != stages - 1:
-            raise ValueError(f"links_ms: {stages} stages_ms have one link less between them, got {len(self.links_ms)}")
-        if self.draft_ms is not None and self.draft_step_ms is not None:
-            raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
-        return self
-
-
-@dataclass(frozen=True)
-class GivenCost:
-    """Costs that a scenario states; ``window_steps`` internal steps make the draft's whole window."""
-
-    given: Given
-    window_steps: int = 1
-    contention: float = 1.0
-
-    def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
-        """The whole pass, or the part before or after the early exit."""
-        given = self.given
-        if given.layers_ms is not None:
-            first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
-            return Phase(sum(given.layers_ms[first:last]) * 1e-3, {})
-        if start == stop:
-            return Phase(0.0, {})
-        if given.stages_ms is not None:
-            return Phase((sum(given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
-        if given.target_ms is not None:
-            return Phase(given.target_ms * 1e-3 * (float(stop) - float(start)), {})
-        prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0
-        return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
-
-    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
-        """One internal step."""
-        given = self.given
-        if purpose == "redraft" and given.redraft_ms is not None:
-            return Phase(given.redraft_ms * 1e-3 / self.window_steps, {})
-        if given.draft_step_ms is not None:
-            return Phase(given.draft_step_ms * 1e-3, {})
-        if given.draft_ms is None:
-            raise BadInput([Fault(("scenario", 0, 0), "durations", "this strategy needs draft_ms or draft_step_ms")])
-        return Phase(given.draft_ms * 1e-3 / self.window_steps, {})
-
-    def prefill(self, role: Role, rows: Rows) -> Phase:
-        """As stated; nothing unless it is."""
-        return Phase((self.given.prefill_ms if role == "target" else self.given.draft_prefill_ms) * 1e-3, {})
-
-    def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
-        """As stated; nothing unless it is."""
-        return Phase((self.given.rv_ee_ms if at == "ee" else self.given.rv_fv_ms) * 1e-3, {})
-
-    @property
-    def stages(self) -> int:
-        """As many as were stated."""
-        return len(self.given.stages_ms or ())
-
-    def stage(self, index: int, rows: Rows) -> Phase:
-        """As stated, for any rows."""
-        return Phase((self.given.stages_ms or ())[index] * 1e-3, {})
-
-    def carry(self, index: int, tokens: int) -> float:
-        """As stated; nothing unless it is."""
-        return self.given.links_ms[index] * 1e-3 if self.given.links_ms else 0.0
-
-    def token(self) -> float:
-        """As stated; nothing unless it is."""
-        return self.given.token_ms * 1e-3

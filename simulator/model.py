@@ -104,6 +104,11 @@ class ModelSpec(Frozen):
         return self.intermediate_size * self.hidden_size
 
     @property
+    def layer_weights(self) -> int:
+        """Weights of one dense layer: keys and values of the grouped heads only."""
+        return self.qkv_weights + self.output_weights + self.up_weights + self.down_weights
+
+    @property
     def head_weights(self) -> int:
         """Weights of the LM head, read once per pass that yields logits."""
         return self.vocab_size * (self.embedding_width or self.hidden_size)
@@ -150,3 +155,20 @@ class ModelSpec(Frozen):
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """Bytes that one token leaves in the KV cache of all layers."""
         return self.num_hidden_layers * self.kv_bytes_per_layer(bytes_per_value)
+
+
+class DraftHead(Frozen):
+    """What drafts beside the target, in the target's shapes: dense decoder ``layers``, h x h matrices, an LM head.
+
+    ``vocabulary`` is the width of an LM head of its own; without one it shares the target's. EAGLE: one layer and
+    ``squares`` 2 (features and embeddings, 2h to h); a Medusa head: ``squares`` 1 and a vocabulary of its own.
+    """
+
+    layers: int = Field(default=0, ge=0)
+    squares: int = Field(default=0, ge=0)
+    vocabulary: int | None = Field(default=None, gt=0)
+
+    def weights(self, target: ModelSpec) -> int:
+        """Weights that it adds to the target's."""
+        own = (self.vocabulary or 0) * target.hidden_size
+        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + own

@@ -80,11 +80,6 @@ def printed_layer_weights(model: ModelSpec) -> int:
     return 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
 
 
-def layer_weights(model: ModelSpec) -> int:
-    """Weights of one dense layer as it is: keys and values of the grouped heads only."""
-    return model.qkv_weights + model.output_weights + model.up_weights + model.down_weights
-
-
 class StageMemory(NamedTuple):
     """Bytes on the device of one stage."""
 
@@ -117,7 +112,7 @@ def stage_memory(
 
     A tree of ``width`` nodes a level needs their hidden states, and a byte in its mask for each pair of nodes in flight.
     """
-    each = printed_layer_weights(model) if formula == "printed" else layer_weights(model)
+    each = printed_layer_weights(model) if formula == "printed" else model.layer_weights
     return StageMemory(
         weights=layers * each * WEIGHT_BYTES[weights],
         table=ends * model.head_weights * WEIGHT_BYTES[weights],

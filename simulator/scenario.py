@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from simulator.acceptance import Acceptance, Cycle, Exit, Rates, Replay
 from simulator.catalogue import Catalogue, shown
-from simulator.cost import Cost, Given, GivenCost, HardwareCost, Placement
+from simulator.cost import Cost, HardwareCost, Placement
+from simulator.given import Given, GivenCost
 from simulator.hardware import Link
 from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
 from simulator.serving.memory import Blocks

@@ -16,7 +16,7 @@ from typing import Any
 
 from simulator import run
 from simulator.acceptance import Acceptance
-from simulator.cost import Given
+from simulator.given import Given
 from simulator.scenario import Loaded, Scenario
 from simulator.strategies.protocol import Kind
 from simulator.strategies.vanilla_sd import VanillaSD

@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.cost import Given, GivenCost, HardwareCost, Phase, Placement, Rows, layer_time, together
+from simulator.catalogue import Catalogue
+from simulator.cost import HardwareCost, Phase, Placement, Rows, layer_time, together
+from simulator.given import Given, GivenCost
+from simulator.model import DraftHead, ModelSpec
+from simulator.schema import read, validate
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 100}
 DEVICE = {
@@ -202,3 +206,33 @@ def test_given_durations_split_at_the_exit() -> None:
     assert cost.draft(ONE).wall_s == pytest.approx(0.003)
     layers = GivenCost(Given(layers_ms=(1, 2, 3, 4), draft_ms=1))
     assert (layers.target(ONE, 0.0, 3).wall_s, layers.target(ONE, 3, 1.0).wall_s) == pytest.approx((0.006, 0.004))
+
+
+def test_a_draft_head_is_its_layers_its_squares_and_an_lm_head_beside_the_target() -> None:
+    """An EAGLE step: two square matrices fuse features and embeddings, one layer, the target's LM head."""
+    target = place()
+    costs, fusing = HardwareCost(target), (100 * 100 * 2 + 2 * 100 * 2) * 1e-9
+    layer = sum(layer_time(target, ONE, experts=False))
+    logits = (100_000 * 2 + 1_100 * 2) * 1e-9
+    eagle = costs.head(DraftHead(layers=1, squares=2), ONE)
+    assert eagle.wall_s == pytest.approx(2 * fusing + layer + logits)
+    assert eagle.busy["draft head compute"] == pytest.approx(eagle.wall_s)
+    hidden = ONE._replace(logit_rows=0)
+    assert costs.head(DraftHead(layers=1), hidden).wall_s == pytest.approx(layer)
+    narrow = costs.head(DraftHead(layers=1, vocabulary=500), ONE).wall_s
+    assert narrow == pytest.approx(layer + (50_000 * 2 + 600 * 2) * 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "head", "billions"),
+    [
+        ("vicuna_7b", DraftHead(layers=1, squares=2), 0.24),
+        ("vicuna_13b", DraftHead(layers=1, squares=2), 0.37),
+        ("vicuna_7b", DraftHead(squares=1, vocabulary=32_000), 0.74 / 5),
+        ("vicuna_13b", DraftHead(squares=1, vocabulary=32_000), 0.95 / 5),
+    ],
+)
+def test_weights_of_published_draft_heads(model: str, head: DraftHead, billions: float) -> None:
+    """EAGLE's README gives 0.24 B and 0.37 B; five Medusa heads of 7B and 13B have 0.74 B and 0.95 B."""
+    target = validate(ModelSpec, read(Catalogue().names("model")[model]))
+    assert head.weights(target) / 1e9 == pytest.approx(billions, rel=0.03)

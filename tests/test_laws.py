@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.acceptance import Cycle, Odds, Rates
-from simulator.cost import Given, GivenCost, Phase, Rows
+from simulator.cost import Phase, Rows
 from simulator.drafters import StreamingDrafter
+from simulator.given import Given, GivenCost
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import ClosedLoop, Requests

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli import main
-from simulator.cost import Given, GivenCost, HardwareCost, Rows
+from simulator.cost import HardwareCost, Rows
+from simulator.given import Given, GivenCost
 from simulator.scenario import Loaded, load
 
 STAGES = """\

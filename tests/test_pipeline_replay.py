@@ -11,8 +11,9 @@ from test_specpipe import cost_of, played, specpipe
 from test_tree_replay import trace_of
 
 from simulator.acceptance import Replay
-from simulator.cost import GivenCost, Phase, Rows
+from simulator.cost import Phase, Rows
 from simulator.draft_tree import Beam
+from simulator.given import GivenCost
 from simulator.pipeline_laws import PipelineTimes, equal_stages
 from simulator.pipeline_replay import StepTables, token_seconds
 from simulator.traces import Trace

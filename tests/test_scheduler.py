@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from simulator.acceptance import Cycle
-from simulator.cost import NO_ROWS, Cost, Given, GivenCost, Phase, Rows
+from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.given import Given, GivenCost
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Sketch
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget

@@ -17,7 +17,8 @@ from simpy import Environment, Event
 
 from simulator.acceptance import Cycle
 from simulator.cli import main
-from simulator.cost import Given, GivenCost, Rows
+from simulator.cost import Rows
+from simulator.given import Given, GivenCost
 from simulator.run import run, simulate
 from simulator.scenario import load
 from simulator.schema import BadInput

@@ -15,8 +15,8 @@ from test_tree_replay import trace_of
 
 from simulator.acceptance import Acceptance, Cycle, Rates, Replay
 from simulator.cli import main
-from simulator.cost import Given, GivenCost
 from simulator.draft_tree import Beam
+from simulator.given import Given, GivenCost
 from simulator.pipeline_laws import PipelineTimes, equal_stages, hit_shares
 from simulator.report.facts import gaps
 from simulator.run import run

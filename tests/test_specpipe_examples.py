@@ -19,7 +19,7 @@ from simulator.catalogue import Catalogue
 from simulator.draft_tree import DraftTree, widest
 from simulator.hardware import Link, Roofline
 from simulator.model import ModelSpec
-from simulator.pipeline import GIB, layer_weights, message_bytes, printed_layer_weights, stage_memory
+from simulator.pipeline import GIB, message_bytes, printed_layer_weights, stage_memory
 from simulator.pipeline_laws import PipelineTimes, arrivals, break_even, equal_stages, hit_shares, unequal_stages
 from simulator.schema import read, validate
 from simulator.tree_replay import tree_of
@@ -130,7 +130,7 @@ def sp_10(i: dict[str, Any]) -> Answers:
     one, ten = (stage_memory(LLAMA, layers, 81920, formula="printed") for layers in (1, 10))
     return {
         "params_per_layer": printed_layer_weights(LLAMA),
-        "params_per_layer_gqa": layer_weights(LLAMA),
+        "params_per_layer_gqa": LLAMA.layer_weights,
         "layer_GiB_bf16": one.weights / GIB,
         "weights_GiB": ten.weights / GIB,
         "kv_GiB": ten.kv / GIB,

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from simulator.acceptance import Cycle, Odds, Rates, accepted_prefix, overlap_bound, overlap_mass, speculative_sampling, top
-from simulator.cost import Given, GivenCost, Rows
+from simulator.cost import Rows
 from simulator.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
+from simulator.given import Given, GivenCost
 from simulator.hardware import TreeAllReduce
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
 from simulator.strategies.protocol import Kind, Law, Step

@@ -1,0 +1,114 @@
+"""Costs that a scenario states outright: "my T_target, T_draft and E[A]: what do I get?"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from simulator.cost import Depth, Phase, Purpose, Role, Rows
+from simulator.model import DraftHead
+from simulator.schema import BadInput, Fault, Frozen
+
+
+class Given(Frozen):
+    """Durations in milliseconds.
+
+    The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
+    layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the way of a verified
+    token to all of them. The draft is the time of a whole window or of one internal step.
+    """
+
+    target_ms: float | None = Field(default=None, ge=0)
+    stages_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=2)
+    links_ms: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    token_ms: float = Field(default=0.0, ge=0)
+    layers_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=1)
+    prefix_ms: float | None = Field(default=None, ge=0)
+    suffix_ms: float | None = Field(default=None, ge=0)
+    draft_ms: float | None = Field(default=None, ge=0)
+    draft_step_ms: float | None = Field(default=None, ge=0)
+    redraft_ms: float | None = Field(default=None, ge=0)
+    rv_ee_ms: float = Field(default=0.0, ge=0)
+    rv_fv_ms: float = Field(default=0.0, ge=0)
+    prefill_ms: float = Field(default=0.0, ge=0)
+    draft_prefill_ms: float = Field(default=0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Given:
+        split = {"prefix_ms": self.prefix_ms, "suffix_ms": self.suffix_ms}
+        whole = self.target_ms, self.layers_ms, self.stages_ms
+        forms = [*(form is not None for form in whole), None not in split.values()]
+        if sum(forms) != 1 or (not forms[-1] and any(value is not None for value in split.values())):
+            raise ValueError("expected one of target_ms, layers_ms, stages_ms, or prefix_ms and suffix_ms together")
+        stages = len(self.stages_ms or ())
+        if self.links_ms and len(self.links_ms) != stages - 1:
+            raise ValueError(f"links_ms: {stages} stages_ms have one link less between them, got {len(self.links_ms)}")
+        if self.draft_ms is not None and self.draft_step_ms is not None:
+            raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
+        return self
+
+
+@dataclass(frozen=True)
+class GivenCost:
+    """Costs that a scenario states; ``window_steps`` internal steps make the draft's whole window."""
+
+    given: Given
+    window_steps: int = 1
+    contention: float = 1.0
+
+    def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """The whole pass, or the part before or after the early exit."""
+        given = self.given
+        if given.layers_ms is not None:
+            first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
+            return Phase(sum(given.layers_ms[first:last]) * 1e-3, {})
+        if start == stop:
+            return Phase(0.0, {})
+        if given.stages_ms is not None:
+            return Phase((sum(given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
+        if given.target_ms is not None:
+            return Phase(given.target_ms * 1e-3 * (float(stop) - float(start)), {})
+        prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0
+        return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
+
+    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
+        """One internal step."""
+        given = self.given
+        if purpose == "redraft" and given.redraft_ms is not None:
+            return Phase(given.redraft_ms * 1e-3 / self.window_steps, {})
+        if given.draft_step_ms is not None:
+            return Phase(given.draft_step_ms * 1e-3, {})
+        if given.draft_ms is None:
+            raise BadInput([Fault(("scenario", 0, 0), "durations", "this strategy needs draft_ms or draft_step_ms")])
+        return Phase(given.draft_ms * 1e-3 / self.window_steps, {})
+
+    def head(self, head: DraftHead, rows: Rows) -> Phase:
+        """An internal step of the draft."""
+        return self.draft(rows)
+
+    def prefill(self, role: Role, rows: Rows) -> Phase:
+        """As stated; nothing unless it is."""
+        return Phase((self.given.prefill_ms if role == "target" else self.given.draft_prefill_ms) * 1e-3, {})
+
+    def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
+        """As stated; nothing unless it is."""
+        return Phase((self.given.rv_ee_ms if at == "ee" else self.given.rv_fv_ms) * 1e-3, {})
+
+    @property
+    def stages(self) -> int:
+        """As many as were stated."""
+        return len(self.given.stages_ms or ())
+
+    def stage(self, index: int, rows: Rows) -> Phase:
+        """As stated, for any rows."""
+        return Phase((self.given.stages_ms or ())[index] * 1e-3, {})
+
+    def carry(self, index: int, tokens: int) -> float:
+        """As stated; nothing unless it is."""
+        return self.given.links_ms[index] * 1e-3 if self.given.links_ms else 0.0
+
+    def token(self) -> float:
+        """As stated; nothing unless it is."""
+        return self.given.token_ms * 1e-3
