@@ -30,7 +30,7 @@ FLOORS = [
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "catalogue", "drafters", "tree_replay", "windows"},
-    {"trace_statistics"},
+    {"trace_statistics", "published"},
     {"strategies", "converters"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
@@ -102,7 +102,7 @@ COUNTS_AND_RATIOS = {
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
-    *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary"),
+    *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size"),
 }
 
 

@@ -1,0 +1,141 @@
+"""The published values: complete, in their frozen roles, and at odds with the papers' own text where we say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from simulator.published import PAPERS, Cell, cells, contradictions, fingerprint, rows
+from simulator.schema import BadInput
+
+CELLS = cells()
+EVERY = [one for paper in CELLS.values() for one in paper]
+FROZEN = "bb3e31cf624bab1ca46b0f9aa5ae9a3b"
+"""Fingerprint of the roles as they were before anything was fitted. It never changes; a dispute stands beside a result."""
+
+
+def test_every_value_keeps_its_role() -> None:
+    assert fingerprint(CELLS) == FROZEN
+    roles = Counter(one.role for one in EVERY)
+    assert roles == {"calibrate": 102, "predict": 132, "input": 352, "check": 33, "report": 55, "excluded": 801}
+    assert len({one.cell for one in EVERY}) == len(EVERY) == 1475
+
+
+def test_a_changed_role_changes_the_fingerprint() -> None:
+    first = CELLS["lyanna"]
+    moved = (first[0].model_copy(update={"role": "excluded"}), *first[1:])
+    assert fingerprint({**CELLS, "lyanna": moved}) != FROZEN
+
+
+@pytest.mark.parametrize("paper", CELLS)
+def test_a_paper_says_where_its_values_stand(paper: str) -> None:
+    assert all(one.source for one in CELLS[paper])
+    assert all(one.reason for one in CELLS[paper] if one.role == "excluded")
+
+
+def test_mapped_and_unmapped_rows_are_told_apart() -> None:
+    row = CELLS["specpipe"][0].model_dump()
+    mapped = Cell(**row | {"scenario": "specpipe_70b", "overrides": "strategy.width=32 seed=1", "metric": "law.ms"})
+    assert (CELLS["specpipe"][0].mapped, mapped.mapped) == (bool(row["scenario"]), True)
+    assert mapped.assignments == ("strategy.width=32", "seed=1")
+
+
+HEADER = "cell,source,quantity,published,role,scenario,metric"
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        ([HEADER, "t:1,Table 1,tbt,12,calibrate,x,y", "t:2,Table 1,tbt,12,predicted,,"], ":3:1: role: expected 'calibrate'"),
+        ([HEADER, "t:1,Table 1,tbt,twelve,predict,,"], ":2:1: could not convert string to float: 'twelve'"),
+        ([HEADER, "t:1,Table 1,tbt,12,predict,x,"], ":2:1: a scenario needs a metric"),
+        ([HEADER, "t:1,Table 1,tbt,12,input,x,y"], ":2:1: a row with role 'input' names no scenario"),
+        ([HEADER.replace("quantity", "quantiti"), "t:1,Table 1,tbt,12,input,,"], "quantiti: unknown field; did you mean 'quantity'"),
+        ([HEADER, "t:1,,tbt,12,input,,"], ":2:1: source: is required and missing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_its_line(lines: list[str], fault: str, tmp_path: Path) -> None:
+    path = tmp_path / "cells.csv"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(BadInput) as caught:
+        list(rows(Cell, path))
+    assert any(fault in str(one) for one in caught.value.faults), caught.value
+
+
+def test_a_missing_file_is_one_fault(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=f"{PAPERS}/contradictions.csv: cannot be read"):
+        contradictions(tmp_path)
+
+
+# ---- contradictions that follow from the printed values alone are recomputed from them
+
+
+def printed(paper: str, table: str, **chosen: object) -> list[float]:
+    """Values of the rows of a table in which every given column is as given, in reading order."""
+    return [
+        float(one.published)
+        for one in CELLS[paper]
+        if one.cell.startswith(f"{table}:") and all(getattr(one, name) == value for name, value in chosen.items())
+    ]
+
+
+def finding(number: str) -> str:
+    return next(one.finding for one in contradictions() if one.id == number)
+
+
+def test_contradictions_are_numbered_and_placed() -> None:
+    found = contradictions()
+    assert [one.id for one in found] == [f"K{number:02d}" for number in range(1, 76)]
+    assert {one.paper for one in found} == {*CELLS, "several"}
+
+
+def mirror(method: str, **chosen: object) -> list[float]:
+    return printed("mirror_sd", "mirror_sd_table1", method=method, **chosen)
+
+
+def test_k01_the_average_of_mirror_sd() -> None:
+    averages = [mean(mirror("Mirror-SD", temperature=0, model=model)) for model in ("Qwen3-32B", "Qwen3-14B")]
+    assert all(f"{average:.3f}x" in finding("K01") for average in averages)
+
+
+def test_k02_the_gain_over_eagle3() -> None:
+    gains = {t: [a / b for a, b in zip(mirror("Mirror-SD", temperature=t), mirror("EAGLE3", temperature=t), strict=True)] for t in (0, 1)}  # fmt: skip
+    percents = [100 * (mean(some) - 1) for some in (gains[0] + gains[1], gains[0], gains[1])]
+    assert all(f"{percent:.1f} %" in finding("K02") for percent in percents)
+
+
+def test_k04_the_span_of_three_baselines() -> None:
+    found = [value for method in ("Hydra", "Recycling", "Medusa") for value in mirror(method, task="Multi-turn Conversation")]
+    assert len(found) == 12
+    assert f"{min(found):.2f}x to {max(found):.2f}x" in finding("K04")
+
+
+def test_k17_what_the_law_cannot_produce() -> None:
+    ratios = [a / b for a, b in zip(mirror("Mirror-SD"), mirror("Vanilla-SD"), strict=True)]
+    text = f"reaches {max(ratios):.2f} and is above 1.5 in {sum(r > 1.5 for r in ratios)} of {len(ratios)} rows"
+    assert text in finding("K17")
+
+
+def test_k21_one_framework_two_latencies() -> None:
+    alone = printed("specpipe", "specpipe_table3_specinfer")
+    (batched,) = printed("specpipe", "specpipe_table4_specinfer", batch_size=1, quantity="latency")
+    assert f"{mean(alone):.1f} ms on average) and {batched} ms" in finding("K21")
+
+
+@pytest.mark.parametrize(("number", "method", "task", "model", "text"), [("K41", "DuoDec", "Avg.", "Llama2-7b", "{:.2f}x on average"),
+                                                                         ("K43", "PLD", "Trans", "Vicuna-7b-v1.5", "is {:.2f}x")])  # fmt: skip
+def test_k41_k43_speed_ups_from_tokens_per_second(number: str, method: str, task: str, model: str, text: str) -> None:
+    rate, plain = (
+        printed("duodecoding", "duodecoding_table1", method=one, task=task, model=model, quantity="tokens_per_second")[0]
+        for one in (method, "Vanilla")
+    )
+    assert text.format(rate / plain) in finding(number)
+
+
+def test_k45_two_fixed_sequences_are_faster_in_translation() -> None:
+    fixed, chosen = (printed("duodecoding", "duodecoding_table2_sequences", method=one, task="MT") for one in
+                     ("DuoDec static s=2", "DuoDec dynamic"))  # fmt: skip
+    assert f"({fixed[0]:.2f} against {chosen[0]:.2f} tokens per second)" in finding("K45")
