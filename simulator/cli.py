@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 
 from simulator import __version__
 from simulator.cli_batch import batches
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
 
@@ -124,7 +123,7 @@ def run(
             free(folder)
         status.update("simulating")
         with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
-            result = run_scenario(loaded, _command("run", scenario, overrides, seed), log, finished)
+            result = run_scenario(loaded, typed("run", [scenario], overrides, seed), log, finished)
         if folder:
             from simulator.report.write import write
             from simulator.sweep_window import window_sweep
@@ -166,8 +165,3 @@ def schema(kind: str) -> None:
     from simulator.overview import json_schema
 
     click.echo(json.dumps(json_schema(kind), indent=2))
-
-
-def _command(verb: str, scenario: str, overrides: tuple[str, ...], seed: int | None) -> str:
-    words = ["specsim", verb, scenario, *(word for one in overrides for word in ("--set", one))]
-    return shlex.join(words + (["--seed", str(seed)] if seed is not None else []))

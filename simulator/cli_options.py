@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,26 @@ def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
     text = "Folder of your own, laid out like the shipped one, searched first."
     return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
+
+
+def out_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--out FILE`` of a study."""
+    text = "File for the study: a picture (.svg), or a page (.md) with its picture beside it."
+    return click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help=text)(command)
+
+
+def typed(
+    verb: str,
+    scenarios: Sequence[str],
+    overrides: Sequence[str],
+    seed: int | None = None,
+    out: Path | None = None,
+    others: Sequence[str] = (),
+) -> str:
+    """The command as it can be typed again."""
+    words = ["specsim", verb, *scenarios, *others, *(word for one in overrides for word in ("--set", one))]
+    words += ["--seed", str(seed)] if seed is not None else []
+    return shlex.join([*words, *(["--out", str(out)] if out else [])])
 
 
 class LazyGroup(click.Group):

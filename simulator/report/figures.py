@@ -163,6 +163,15 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
         return svg(figure)
 
 
+def without_common_start(names: Sequence[str]) -> list[str]:
+    """Names of scenarios as a figure tells them apart: without the words that all begin with."""
+    words = [name.split("_") for name in names]
+    common = 0
+    while len(names) > 1 and all(len(one) > common + 1 and one[common] == words[0][common] for one in words):
+        common += 1
+    return ["_".join(one[common:]) for one in words]
+
+
 def svg(figure: Figure) -> str:
     """The figure as SVG text, free of dates."""
     text = StringIO()

@@ -66,7 +66,7 @@ def _answers(result: Result) -> Iterator[str]:
         ("time per token against the simulation", *(percent((c.tpot_ms / found[-1].tpot_ms - 1) * 100) for c in found)),
     ]
     yield "## Law, replay and simulation"
-    yield _table(("", *(column.origin for column in found)), rows)
+    yield table(("", *(column.origin for column in found)), rows)
     yield (
         "Law: step over tokens, at the mean context. Replay and simulation: mean over requests of "
         "(E2E − TTFT)/(tokens − 1). The law with replayed means is told the acceptance and the step kinds that the "
@@ -94,7 +94,7 @@ def _time(result: Result) -> Iterator[str]:
                     held = [seconds for lane, seconds in phase.busy.items() if lane.endswith(f" {use}")]
                     row.append(number(sum(held) * 1e3) if held else "–")
             rows.append(row)
-    yield _table(("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split)), rows)
+    yield table(("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split)), rows)
     origin = "Origin: the cost model at the mean context" if split else "Origin: stated in the scenario, with no split"
     origin += "; draft and suffix run side by side" if any("suffix" in parts for parts in result.phases.values()) else ""
     left = max(0, len(kinds) - KINDS_SHOWN)
@@ -104,14 +104,14 @@ def _time(result: Result) -> Iterator[str]:
         + f" Rarer step kinds left out here: {left}." * (left > 0)
     )
     shares = [(name, share(law), share(run)) for name, law, run in step_kinds(result)][: 2 * KINDS_SHOWN]
-    yield _table(("step kind", "share by law (marginal rates)", "share in the simulation"), shares)
+    yield table(("step kind", "share by law (marginal rates)", "share in the simulation"), shares)
     busy = [(lane, share(fraction)) for lane, fraction in result.busy.items()]
-    yield _table(("lane", "busy share of the whole run (simulation)"), busy)
+    yield table(("lane", "busy share of the whole run (simulation)"), busy)
 
 
 def _batches(result: Result) -> Iterator[str]:
     yield "## Requests and batches"
-    yield _table(batches.HEAD, batches.times(result.simulated.serving))
+    yield table(batches.HEAD, batches.times(result.simulated.serving))
     yield "\n".join(f"- {sentence}." for sentence in batches.sentences(result))
     policy = type(result.scenario.serving.policy)
     rule = (policy.__doc__ or "").partition("\n")[0]
@@ -142,7 +142,7 @@ def _fallback(result: Result) -> Iterator[str]:
         )
         for rate in result.fallback
     ]
-    yield _table(("exit depth", "κ", "1 − Ω, all positions", "fallback per position", "fallback per step"), rows)
+    yield table(("exit depth", "κ", "1 − Ω, all positions", "fallback per position", "fallback per step"), rows)
 
 
 def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _provenance(result: Result) -> Iterator[str]:
     yield f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + "."
     ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
     rows = [(e["confidence"], f"`{e['parameter']}`", f"{e['value']:g}", e["source"]) for e in ranked]
-    yield _table(("confidence", "parameter", "value", "source"), rows)
+    yield table(("confidence", "parameter", "value", "source"), rows)
 
 
 def _scenario(result: Result) -> Iterator[str]:
@@ -204,7 +204,9 @@ def _scenario(result: Result) -> Iterator[str]:
     yield "</details>"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+
     def line(cells: Iterable[object]) -> str:
         return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
