@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.engine import Engine
@@ -118,6 +119,13 @@ class Cost(Protocol):
 
     def token(self) -> float:
         """Seconds for a verified token from the last stage to all the others."""
+
+    @property
+    def jitters(self) -> bool:
+        """Whether links of the pipeline have a jitter: what they take is a mean, unless it is drawn."""
+
+    def drawn(self, seed: int) -> Cost:
+        """The same with jitter drawn anew for every transfer; itself without any."""
 
 
 class Collectives(Frozen):
@@ -381,6 +389,8 @@ class HardwareCost:
     draft_place: Placement | None = None
     channel: Link | None = None
     contention: float = 1.0
+    random: np.random.Generator | None = None
+    """Draws the jitter of links; None: it is at its mean."""
     _known: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
     _heads: dict[tuple[DraftHead, Rows], Phase] = field(default_factory=dict, repr=False)
     _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
@@ -407,12 +417,23 @@ class HardwareCost:
     def carry(self, index: int, tokens: int) -> float:
         """Latency and hidden states over bandwidth (SP-9)."""
         pipeline = self.target_place.pipeline
-        return pipeline.links[index].transfer_seconds(message_bytes(self.target_place.model, tokens)) if pipeline else 0.0
+        size = message_bytes(self.target_place.model, tokens)
+        return pipeline.links[index].transfer_seconds(size, self.random) if pipeline else 0.0
 
     def token(self) -> float:
         """The slowest link carries an id; the others at the same time."""
         pipeline = self.target_place.pipeline
-        return max(link.transfer_seconds(TOKEN_BYTES) for link in pipeline.links) if pipeline else 0.0
+        return max(link.transfer_seconds(TOKEN_BYTES, self.random) for link in pipeline.links) if pipeline else 0.0
+
+    @property
+    def jitters(self) -> bool:
+        """As the links between its stages say."""
+        pipeline = self.target_place.pipeline
+        return any(link.jitter is not None for link in pipeline.links) if pipeline else False
+
+    def drawn(self, seed: int) -> HardwareCost:
+        """With a generator of its own; what is remembered of passes is shared."""
+        return replace(self, random=np.random.default_rng(seed)) if self.jitters else self
 
     def _through(self, rows: Rows) -> Phase:
         """One pass through all stages, one after the other."""

@@ -112,3 +112,12 @@ class GivenCost:
     def token(self) -> float:
         """As stated; nothing unless it is."""
         return self.given.token_ms * 1e-3
+
+    @property
+    def jitters(self) -> bool:
+        """Stated durations do not."""
+        return False
+
+    def drawn(self, seed: int) -> GivenCost:
+        """Itself."""
+        return self

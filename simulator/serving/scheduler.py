@@ -168,8 +168,8 @@ class Scheduler:
             bell.succeed()
 
     def price(self, step: Step) -> Any:
-        """Durations of a step; equal steps are priced once."""
-        durations = self._prices.get(step)
+        """Durations of a step; equal steps are priced once, unless links jitter."""
+        durations = None if self.cost.jitters else self._prices.get(step)
         if durations is None:
             if len(self._prices) >= REMEMBERED:
                 self._prices.clear()
