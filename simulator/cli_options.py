@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+if TYPE_CHECKING:
+    from simulator.scenario import Loaded
 
 
 @contextmanager
@@ -44,24 +48,50 @@ def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
 
 
-def out_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--out FILE`` of a study."""
+class Asked(NamedTuple):
+    """What the user of a study asked for."""
+
+    scenarios: tuple[str, ...]
+    overrides: tuple[str, ...]
+    seed: int | None
+    out: Path | None
+    as_json: bool
+    own: tuple[Path, ...]
+
+    def loaded(self) -> list[Loaded]:
+        """Every scenario."""
+        from simulator.catalogue import Catalogue
+        from simulator.scenario import load
+
+        return [load(name, self.overrides, Catalogue(self.own), self.seed) for name in self.scenarios]
+
+    def typed(self, verb: str, *others: str) -> str:
+        """The command as it can be typed again."""
+        return typed(
+            verb, self.scenarios, self.overrides, self.seed, (*others, *(("--out", str(self.out)) if self.out else ()))
+        )
+
+
+def study_options(function: Callable[..., None]) -> Callable[..., None]:
+    """What every study over scenarios takes; ``function`` is handed it as one :class:`Asked`."""
+
+    @wraps(function)
+    def command(**options: Any) -> None:
+        function(Asked(*(options.pop(name) for name in Asked._fields)), **options)
+
+    command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
     text = "File for the study: a picture (.svg), or a page (.md) with its picture beside it."
-    return click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help=text)(command)
+    command = click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help=text)(command)
+    command = overrides_option(seed_option(catalogue_option(command)))
+    return click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")(command)
 
 
 def typed(
-    verb: str,
-    scenarios: Sequence[str],
-    overrides: Sequence[str],
-    seed: int | None = None,
-    out: Path | None = None,
-    others: Sequence[str] = (),
+    verb: str, scenarios: Iterable[str], overrides: Iterable[str], seed: int | None = None, others: Iterable[str] = ()
 ) -> str:
-    """The command as it can be typed again."""
-    words = ["specsim", verb, *scenarios, *others, *(word for one in overrides for word in ("--set", one))]
-    words += ["--seed", str(seed)] if seed is not None else []
-    return shlex.join([*words, *(["--out", str(out)] if out else [])])
+    """A command as it can be typed again."""
+    words = ["specsim", verb, *scenarios, *(word for one in overrides for word in ("--set", one))]
+    return shlex.join([*words, *(["--seed", str(seed)] if seed is not None else []), *others])
 
 
 class LazyGroup(click.Group):

@@ -36,12 +36,12 @@ FLOORS = [
     {"scenario"},
     {"outcome"},
     {"run"},
-    {"sweep_window", "sweep_tree", "overview"},
+    {"sweep_window", "sweep_tree", "sweep_network", "overview"},
     {"sweep_batch", "fits"},
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_network"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
