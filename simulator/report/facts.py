@@ -239,6 +239,7 @@ def kind_name(kind: Kind) -> str:
         (kind.verifying, f"verifying {window}"),
         (kind.bare, "without one"),
         (kind.redrafts, "windows redrafted"),
+        (kind.resampled, "with a re-sampled tree"),
         (kind.prompts, "prompts beside them"),
     )
     held = [f"{count} {text}" for count, text in counts if count]
