@@ -75,9 +75,10 @@ def regime(result: Result) -> str:
         return level
     if pair is None:
         parts = result.phases[main_kind(result.phases)]
-        if "draft" not in parts:
+        drafted = [parts[name].wall_s for name in scenario.schedule.drafting if name in parts]
+        if not drafted:
             return "nothing is drafted"
-        return f"drafting a window takes {number(parts['draft'].wall_s * 1e3, 3)} ms and nothing hides it"
+        return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
     draft, delta = (seconds * 1e3 for seconds in pair)
     stands = f"T_draft = {number(draft, 3)} ms"
     if scenario.one_lane:

@@ -173,6 +173,8 @@ class Strategy(Frozen, ABC):
     """Takes one request at a time."""
     staged: ClassVar[bool] = False
     """Runs on the stages of a pipeline and nowhere else."""
+    drafting: ClassVar[tuple[str, ...]] = ("draft",)
+    """Names of the durations in which a window is drafted."""
     single_model: ClassVar[bool] = False
     """What drafts sits beside the target on its device; there is no draft model to place."""
     prompts_apart: ClassVar[bool] = False
