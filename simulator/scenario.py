@@ -18,7 +18,7 @@ from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, HardwareCost, Placement
 from simulator.given import Given, GivenCost
 from simulator.hardware import Link
-from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
+from simulator.schema import BadInput, Confidence, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
@@ -47,7 +47,8 @@ class AcceptanceSpec(Frozen):
 
     ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
     borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among those
-    that the trace knows: the first draft, another one, a draft head, prompt look-up.
+    that the trace knows: the first draft, another one, a draft head, prompt look-up. ``source`` and
+    ``confidence`` say where stated numbers come from.
     """
 
     trace: str | None = None
@@ -59,6 +60,8 @@ class AcceptanceSpec(Frozen):
     overlap: Share = 1.0
     always: int | None = Field(default=None, ge=0)
     cycle: CycleSpec | None = None
+    source: str | None = None
+    confidence: Confidence | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> AcceptanceSpec:

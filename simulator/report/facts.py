@@ -140,7 +140,8 @@ def conditions(result: Result) -> str:
         drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
         source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
     else:
-        source = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
+        kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
+        source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
     places = {"target": scenario.target, "draft": scenario.draft}
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
