@@ -18,7 +18,7 @@ from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, HardwareCost, Placement
 from simulator.given import Given, GivenCost
 from simulator.hardware import Link
-from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
+from simulator.schema import BadInput, Confidence, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
@@ -47,7 +47,8 @@ class AcceptanceSpec(Frozen):
 
     ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
     borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among those
-    that the trace knows: the first draft, another one, a draft head, prompt look-up.
+    that the trace knows: the first draft, another one, a draft head, prompt look-up. ``source`` and
+    ``confidence`` say where stated numbers come from.
     """
 
     trace: str | None = None
@@ -59,6 +60,8 @@ class AcceptanceSpec(Frozen):
     overlap: Share = 1.0
     always: int | None = Field(default=None, ge=0)
     cycle: CycleSpec | None = None
+    source: str | None = None
+    confidence: Confidence | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> AcceptanceSpec:
@@ -218,11 +221,12 @@ class Scenario(Frozen):
                 size = part.weights_gb() + pipeline.runtime_gb.value
                 held[f"stage {number}", ""] = [Held(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
-            used = self.strategy.window if role == "draft" else pipeline is None
+            used = self.strategy.window and not self.strategy.single_model if role == "draft" else pipeline is None
             if place is not None and used:
-                extra = self.strategy.extra_weights(place.model) if role == "target" else 0
+                beside = (self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model))
+                extra, table = beside if role == "target" else (0, 0)
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
-                held.setdefault(key, []).append(Held(role, place, place.weights_gb(extra)))
+                held.setdefault(key, []).append(Held(role, place, place.weights_gb(extra) + table / 1e9))
         return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in held.values()]
 
 
@@ -285,7 +289,7 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
     strategy = scenario.strategy
     if (scenario.durations is None) == (scenario.target is None):
         yield document.fault((), "expected either target (a model on hardware) or durations")
-    if scenario.durations is None and scenario.target and strategy.window and scenario.draft is None:
+    if scenario.durations is None and scenario.target and strategy.window and not (scenario.draft or strategy.single_model):
         yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
     yield from _wrong_stages(scenario, document)
     exit_layer = getattr(strategy, "exit_layer", None)

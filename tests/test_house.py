@@ -30,7 +30,7 @@ FLOORS = [
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "catalogue", "drafters", "tree_replay", "windows"},
-    {"trace_statistics", "published"},
+    {"trace_statistics", "published", "resampling"},
     {"strategies", "converters"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
@@ -104,6 +104,7 @@ COUNTS_AND_RATIOS = {
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size"),
+    *("depth", "budget", "resampled_budget", "threshold"),
 }
 
 

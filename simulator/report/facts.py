@@ -75,9 +75,10 @@ def regime(result: Result) -> str:
         return level
     if pair is None:
         parts = result.phases[main_kind(result.phases)]
-        if "draft" not in parts:
+        drafted = [parts[name].wall_s for name in scenario.schedule.drafting if name in parts]
+        if not drafted:
             return "nothing is drafted"
-        return f"drafting a window takes {number(parts['draft'].wall_s * 1e3, 3)} ms and nothing hides it"
+        return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
     draft, delta = (seconds * 1e3 for seconds in pair)
     stands = f"T_draft = {number(draft, 3)} ms"
     if scenario.one_lane:
@@ -139,7 +140,8 @@ def conditions(result: Result) -> str:
         drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
         source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
     else:
-        source = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
+        kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
+        source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
     places = {"target": scenario.target, "draft": scenario.draft}
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
@@ -239,6 +241,7 @@ def kind_name(kind: Kind) -> str:
         (kind.verifying, f"verifying {window}"),
         (kind.bare, "without one"),
         (kind.redrafts, "windows redrafted"),
+        (kind.resampled, "with a re-sampled tree"),
         (kind.prompts, "prompts beside them"),
     )
     held = [f"{count} {text}" for count, text in counts if count]

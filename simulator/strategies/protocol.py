@@ -69,6 +69,8 @@ class Kind(NamedTuple):
     """Stages of a pipeline that have work."""
     begun: int = 0
     """Requests for which a token was verified just before."""
+    resampled: int = 0
+    """Requests with a tree left from the step before that is verified along."""
 
 
 class Step(NamedTuple):
@@ -81,7 +83,7 @@ class Step(NamedTuple):
     prompts: Rows = NO_ROWS
     """Chunks of prompts; they travel in the target's pass, and in a pass of their own through the draft."""
     loads: tuple[Rows, ...] = ()
-    """Rows at each stage of a pipeline."""
+    """Rows at each stage of a pipeline, or of each pass of the target where a step has several."""
 
 
 UNLIMITED = 1 << 30
@@ -171,6 +173,10 @@ class Strategy(Frozen, ABC):
     """Takes one request at a time."""
     staged: ClassVar[bool] = False
     """Runs on the stages of a pipeline and nowhere else."""
+    drafting: ClassVar[tuple[str, ...]] = ("draft",)
+    """Names of the durations in which a window is drafted."""
+    single_model: ClassVar[bool] = False
+    """What drafts sits beside the target on its device; there is no draft model to place."""
     prompts_apart: ClassVar[bool] = False
     """Prompts take passes of their own; a step carries none."""
     bonus_on_full_accept: bool = True
@@ -197,6 +203,10 @@ class Strategy(Frozen, ABC):
 
     def extra_weights(self, target: ModelSpec) -> int:
         """Weights that the method adds to the target's device (exit heads, adapters)."""
+        return 0
+
+    def table_bytes(self, target: ModelSpec) -> int:
+        """Bytes on each of the target's devices that are no weights (look-up tables)."""
         return 0
 
     def window_for(self, requests: int) -> int:
