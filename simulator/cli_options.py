@@ -76,9 +76,10 @@ def study_options(function: Callable[..., None]) -> Callable[..., None]:
     """What every study over scenarios takes; ``function`` is handed it as one :class:`Asked`."""
 
     @wraps(function)
-    def command(**options: Any) -> None:
+    def asked(**options: Any) -> None:
         function(Asked(*(options.pop(name) for name in Asked._fields)), **options)
 
+    command: Callable[..., None] = asked
     command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
     text = "File for the study: a picture (.svg), or a page (.md) with its picture beside it."
     command = click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help=text)(command)

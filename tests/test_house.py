@@ -103,7 +103,20 @@ COUNTS_AND_RATIOS = {
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
-    *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size"),
+    *(
+        "width",
+        "branching",
+        "stages",
+        "packing_ratio",
+        "squares",
+        "vocabulary",
+        "temperature",
+        "batch_size",
+        "start",
+        "least",
+        "most",
+        "terms",
+    ),
     *("depth", "budget", "resampled_budget", "threshold"),
 }
 
