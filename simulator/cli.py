@@ -11,6 +11,7 @@ import click
 
 from simulator import __version__
 from simulator.cli_batch import batches
+from simulator.cli_compare import compare
 from simulator.cli_network import network
 from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 from simulator.cli_trace import trace
@@ -41,6 +42,7 @@ def main() -> None:
 
 main.add_command(trace)
 main.add_command(batches)
+main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
 

@@ -76,15 +76,17 @@ def study_options(function: Callable[..., None]) -> Callable[..., None]:
     """What every study over scenarios takes; ``function`` is handed it as one :class:`Asked`."""
 
     @wraps(function)
-    def asked(**options: Any) -> None:
+    def gathered(**options: Any) -> None:
         function(Asked(*(options.pop(name) for name in Asked._fields)), **options)
 
-    command: Callable[..., None] = asked
-    command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
     text = "File for the study: a picture (.svg), or a page (.md) with its picture beside it."
+    command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(
+        gathered
+    )
     command = click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help=text)(command)
-    command = overrides_option(seed_option(catalogue_option(command)))
-    return click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")(command)
+    return click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")(
+        overrides_option(seed_option(catalogue_option(command)))
+    )
 
 
 def typed(

@@ -89,7 +89,7 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     acceptance = loaded.acceptance()
     points = []
     for size in sizes:
-        scenario = _at(loaded.scenario, size)
+        scenario = at_size(loaded.scenario, size)
         if scenario.kv_tokens is None or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens:
             points.append(_point(run.tuned(_loaded(loaded, scenario)).scenario, acceptance, size in simulate_at))
     return points
@@ -139,7 +139,8 @@ def _loaded(loaded: Loaded, scenario: Scenario) -> Loaded:
     return Loaded(scenario, loaded.trace, loaded.document)
 
 
-def _at(scenario: Scenario, size: int) -> Scenario:
+def at_size(scenario: Scenario, size: int) -> Scenario:
+    """The same for so many requests at a time, and enough of them for ``TURNS`` on every place."""
     requests = scenario.requests
     return scenario.replace(
         requests=requests.model_copy(update={"concurrency": size, "count": max(requests.count, TURNS * size)})

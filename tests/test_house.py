@@ -38,10 +38,12 @@ FLOORS = [
     {"run"},
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
     {"sweep_batch", "fits"},
+    {"sweep_load"},
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_network"},
+    {"cli_compare"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg, without_common_start
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, short_names, svg
 from simulator.sweep_tree import TreePoint, TreeStudy
 
 LINES = ((VERMILLION, "v"), (ORANGE, "s"), (GREEN, "D"), (BLUE, "o"), ("#CC79A7", "^"))
@@ -22,7 +22,7 @@ def tree_figure(studies: Sequence[TreeStudy]) -> str:
     columns, widest = len(studies), max(len(study.levels.body_ms) for study in studies)
     branchings = sorted({point.branching for study in studies for point in study.points})
     looks = {k: LINES[index % len(LINES)] for index, k in enumerate(branchings)}
-    names = without_common_start([study.scenario for study in studies])
+    names = short_names([study.scenario for study in studies])
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH_IN * max(1.0, columns / 2.6), 7.6), layout="constrained")
         grid = figure.subplots(3, columns, sharex=True, sharey="row", squeeze=False)
