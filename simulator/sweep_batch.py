@@ -19,6 +19,7 @@ from simulator import run
 from simulator.acceptance import Acceptance
 from simulator.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
+from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import ChainStrategy, Kind, Strategy
 from simulator.strategies.vanilla_sd import VanillaSD
@@ -54,6 +55,12 @@ class BatchPoint:
     exposed_draft_ms: float | None = None
     relative_draft_overhead: float | None = None
     """Exposed draft time over the draft time of vanilla speculative decoding (MSD-11)."""
+    drafted_trees_ms: float | None = None
+    """Passes of the target where nobody has a re-sampled tree (Lyanna)."""
+    fused_trees_ms: float | None = None
+    """The same where everybody has one, in one pass (LYA-7)."""
+    apart_trees_ms: float | None = None
+    """The same in two passes."""
     simulated_requests: int = 0
     simulated_tokens_per_s: float | None = None
     simulated_vanilla_tokens_per_s: float | None = None
@@ -178,8 +185,22 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         exposed_draft_ms=exposed,
         relative_draft_overhead=overhead,
         simulated_requests=scenario.requests.count if simulated else 0,
+        **_trees(scenario),
         **runs,
     )
+
+
+def _trees(scenario: Scenario) -> dict[str, float]:
+    """What verifying re-sampled trees costs, fused and apart; nothing where none are sampled."""
+    own, size = scenario.schedule, scenario.batch
+    if not isinstance(own, Lyanna) or not own.resample:
+        return {}
+    found = {}
+    for name, fusion, resampled in (("drafted", True, 0), ("fused", True, size), ("apart", False, size)):
+        strategy = own.model_copy(update={"fusion": fusion})
+        t = strategy.durations(scenario.cost, strategy.step(strategy.kind_of(size, resampled), scenario.mean_context))
+        found[f"{name}_trees_ms"] = (t.verify + t.verify_resampled) * 1e3
+    return found
 
 
 def _vanilla(scenario: Scenario) -> Scenario | None:

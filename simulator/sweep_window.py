@@ -83,7 +83,7 @@ def gammas_to_show(loaded: Loaded, most: int = 40) -> range:
 
 def main_kind(kinds: Iterable[Kind]) -> Kind:
     """The step that the paper's equation is about: every request has its window at hand."""
-    return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying))
+    return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.resampled))
 
 
 def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> SweepPoint:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simulator import run
 from simulator.acceptance import Chain, Cursor, Cycle, Rates, Replay
+from simulator.cli import main
 from simulator.cost import Device, HardwareCost, Placement
 from simulator.given import Given, GivenCost
 from simulator.model import ModelSpec
@@ -24,6 +27,7 @@ from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.protocol import Kind, Lanes
+from simulator.sweep_batch import batch_sweep
 from simulator.traces import Trace
 from simulator.world import World
 
@@ -236,6 +240,22 @@ def test_table_and_layer_count_against_the_device() -> None:
     assert Lyanna(resample=False).lookahead == 13
 
 
+def test_the_batch_study_shows_what_fusion_costs(tmp_path: Path) -> None:
+    """Seven requests: 91 rows, 119 with a re-sampled tree each, both in two tiles of 64; eight: 104 and 136, a tile more."""
+    seven, eight = batch_sweep(load("lyanna_llama_2_7b_h800"), (7, 8), ())
+    ratios = [point.fused_trees_ms / point.drafted_trees_ms for point in (seven, eight)]  # type: ignore[operator]
+    assert ratios[0] < 1.03
+    assert ratios[1] > 1.1
+    for point in (seven, eight):
+        assert point.apart_trees_ms > 1.7 * point.fused_trees_ms  # type: ignore[operator]
+    assert batch_sweep(load("lyanna_llama_2_7b_h800_no_resampling"), (7,), ())[0].fused_trees_ms is None
+    picture = tmp_path / "study.svg"
+    options = ["--sizes", "1-3", "--simulate", "1", "--set", "requests.count=2", "--out", str(picture)]
+    done = CliRunner().invoke(main, ["batches", "lyanna_llama_2_7b_h800", *options])
+    assert done.exit_code == 0, done.output
+    assert "drafted trees alone" in picture.read_text()
+
+
 # ---- on recordings, and what they cannot answer
 
 
@@ -262,6 +282,16 @@ def test_a_hidden_chain_drafts_in_less_time_than_a_token_chain() -> None:
 
     tokens = drafting(Lyanna(chain="tokens", token_info=False, resample=False))
     assert 0.15 < 1 - drafting(Lyanna()) / tokens < 0.5
+
+
+def test_a_run_says_what_was_published_and_what_was_sampled_again(tmp_path: Path) -> None:
+    options = ["--set", "requests.count=4", "--set", "requests.output_tokens=40", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(main, ["run", "lyanna_llama_2_7b_h800_no_token_info", *options])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "stated rates (published; source: Lyanna Table 1, without token info)" in said
+    assert "drafting a window takes" in said
+    assert "one re-sampled from 2 levels beside it" in said
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,17 @@ from simulator.sweep_batch import BatchPoint, crossover
 def batch_study(points: Sequence[BatchPoint], name: str, edges: Sequence[int] = ()) -> str:
     """Panels over the batch size, on a logarithmic axis; ``edges`` are the sizes at which a pass needs another tile."""
     overhead = any(point.relative_draft_overhead is not None for point in points)
+    trees = any(point.fused_trees_ms is not None for point in points)
     with mpl.rc_context(LOOK):
-        panels = 3 if overhead else 2
+        panels = 2 + overhead + trees
         figure = Figure(figsize=(WIDTH_IN, 2.9 * panels), layout="constrained")
         axes = figure.subplots(panels, 1, sharex=True)
         _speedup(axes[0], points, name)
         _passes(axes[1], points, edges)
         if overhead:
             _overhead(axes[2], points)
+        if trees:
+            _trees(axes[-1], points)
         for one in axes:
             one.set_xscale("log", base=2)
             one.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
@@ -85,3 +88,11 @@ def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
             where, side = point.batch * (0.98 if ends else 1.02), "right" if ends else "left"
             axes.text(where, top * (0.8 if ends else 0.98), text, va="top", ha=side, size=7, color=GREY)
             before = point.settings
+
+
+def _trees(axes: Any, points: Sequence[BatchPoint]) -> None:
+    _drawn(axes, points, "apart_trees_ms", "--", color=VERMILLION, label="everybody's re-sampled tree in a pass of its own")
+    _drawn(axes, points, "fused_trees_ms", "-", color=BLUE, label="the same, fused")
+    _drawn(axes, points, "drafted_trees_ms", "-.", color=GREY, label="drafted trees alone")
+    axes.set_ylabel("target in a step, law (ms)")
+    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)

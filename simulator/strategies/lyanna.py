@@ -4,10 +4,10 @@
     target    |                                            |==verify tree and re-sampled trees====|
                                                                                 one device, one lane
 
-    T_step = k t_layer + t_head(k) + k t_sample + T_verify(B n_draft + R n_resampled)     (LYA-1, LYA-2, LYA-7)
-    E[tokens] = 1 + a_1 + a_1 a_2 + ... + a_1 a_2 .. a_k      before any re-sampling       (LYA-8)
+    T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify(B n_draft + R n_resampled)     (LYA-1, LYA-7)
+    E[tokens] = 1 + a_1 + a_1 a_2 + ... + a_1 a_2 .. a_k      before any re-sampling                (LYA-8)
 
-No sampled token enters the chain, so that one pass of the LM head serves all k levels. A level's tree nodes
+No sampled token enters the chain, so that one pass of the LM head serves all k levels (LYA-2). A level's tree nodes
 are sampled from its logits and a row of a table for the parent token, the token information (LYA-3, LYA-4);
 the most probable ``budget`` nodes are verified (LYA-5). A rejection at level p leaves k - p levels; where that is
 more than ``threshold``, a tree is sampled from them behind the corrected token, without the layer (LYA-6). It is
@@ -78,7 +78,7 @@ class Lyanna(Strategy):
 
     name: Literal["lyanna"] = "lyanna"
     named: ClassVar[type[Durations]] = Durations
-    equation: ClassVar[str] = "T_step = k t_layer + t_head(k) + k t_sample + T_verify (Lyanna; LYA-1, LYA-7, LYA-8)"
+    equation: ClassVar[str] = "T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify (Lyanna; LYA-1, LYA-7)"
     single_model: ClassVar[bool] = True
     prompts_apart: ClassVar[bool] = True
     drafting: ClassVar[tuple[str, ...]] = ("layers", "head", "sample", "resample")
@@ -239,16 +239,19 @@ class Lyanna(Strategy):
         level = self.level_us.value * 1e-6
         layers, head = self._chain(cost, kind.verifying, drafted.kv_tokens - drafted.tokens)
         chunks = [cost.head(FUSING, step.prompts._replace(logit_rows=0))] if kind.prompts else []
-        own_pass = [cost.target(rows) for rows in step.loads[1:] if rows.tokens]
-        return {
+        host = self.host_ms.value * 1e-3
+        phases = {
             "layers": together(*chunks, layers),
             "head": head,
             "sample": _sampling(level * self.depth),
+            "host": Phase(host, {"target host": host}),
             "verify": cost.target(drafted + step.prompts),
-            "resample": _sampling(level * (self.depth - 1) if kind.resampled else 0.0),
-            "verify_resampled": together(*own_pass),
-            "host": Phase(self.host_ms.value * 1e-3, {"target host": self.host_ms.value * 1e-3}),
         }
+        if kind.resampled:
+            phases["resample"] = _sampling(level * (self.depth - 1))
+            if not self.fusion:
+                phases["verify_resampled"] = cost.target(step.loads[1])
+        return phases
 
     def _chain(self, cost: Cost, requests: int, context: int) -> tuple[Phase, Phase]:
         """Passes of the layer and of the LM head behind ``context`` cached tokens of all requests."""
