@@ -33,9 +33,9 @@ class Passage(NamedTuple):
     entering: Sequence[Level]
 
 
-def played(times: PipelineTimes, passages: Sequence[Passage]) -> tuple[list[float], World]:
-    """When each token is known everywhere, on the event engine."""
-    world, known = World(), []
+def played(times: PipelineTimes, passages: Sequence[Passage], keep: int | None = None) -> tuple[list[float], World]:
+    """When each token is known everywhere, on the event engine; of the spans, so many of each lane are kept."""
+    world, known = World(keep), list[float]()
     stages = [world.lane(f"stage {i + 1}") for i in range(len(times.stages))]
     links = [world.lane(f"link {i + 1}") for i in range(len(times.links))]
     line = FlowLine(stages, links, world.lane("draft"), times.prune, times.token, times.asynchronous)
@@ -44,6 +44,8 @@ def played(times: PipelineTimes, passages: Sequence[Passage]) -> tuple[list[floa
         for steps, entering in passages:
             yield line.advance(steps - 1, [OnLine(*level, times.draft) for level in entering])
             known.append(world.now)
+            if not len(known) % 256:
+                world.forget()
 
     world.environment.process(request())
     world.environment.run()
