@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from test_flow_line import pipelines
+from test_flow_line import pipelines, seconds
 from test_tree_replay import trace_of
 
 from simulator.acceptance import Acceptance, Cycle, Rates, Replay
@@ -219,6 +219,25 @@ def test_the_law_of_tandem_is_the_mean_over_passages(times: PipelineTimes, hit: 
     law = tandem(times, late=late).law(cost_of(times), lambda gamma: Rates((hit,)).odds(gamma, None), 1, 100)
     assert law.tpot_s == pytest.approx(times.per_token("tandem", hit_shares(hit, len(times.stages), late)), rel=1e-9)
     assert (law.relation == "exact") == times.keeps_pace
+
+
+@settings(deadline=None)
+@given(
+    st.lists(seconds, min_size=2, max_size=6),
+    st.floats(0.0, 9.0),
+    st.lists(st.booleans(), min_size=1, max_size=12),
+    st.booleans(),
+)
+def test_by_stage_and_by_step_agree_where_they_must(stages: list[float], prune: float, hits: list[bool], late: bool) -> None:
+    """Stages that do not decrease along the pipe: token by token. Stages in any order that miss nothing: from the first on."""
+    rising = PipelineTimes(tuple(sorted(stages)), prune=prune)
+    by_step, _, _ = play(rising, drawn(rising, hits), len(hits) + 1, late=late)
+    by_stage, _, _ = played(tandem(rising, late=late), rising, drawn(rising, hits), len(hits) + 1, 1)
+    assert arrivals(by_stage) == pytest.approx(arrivals(by_step), rel=1e-9)
+    times = PipelineTimes(tuple(stages), prune=prune)
+    by_step, _, _ = play(times, drawn(times, [True]), 9, late=late)
+    by_stage, _, _ = played(tandem(times, late=late), times, drawn(times, [True]), 9, 1)
+    assert np.diff(arrivals(by_stage)) == pytest.approx(np.diff(arrivals(by_step)), rel=1e-9)
 
 
 def test_a_recorded_gap_in_tandem() -> None:
