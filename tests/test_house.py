@@ -25,22 +25,22 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "pipeline_laws", "__init__"},
+    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "__init__"},
     {"model", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
-    {"given", "catalogue", "drafters", "tree_replay", "windows"},
+    {"given", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
     {"trace_statistics"},
     {"strategies", "converters"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"outcome"},
     {"run"},
-    {"sweep_window", "sweep_tree", "overview"},
+    {"sweep_window", "sweep_tree", "sweep_budget", "overview"},
     {"sweep_batch"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_budget"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -102,7 +102,7 @@ COUNTS_AND_RATIOS = {
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
-    *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary"),
+    *("sequences", "first_rate", "width", "branching", "stages", "packing_ratio", "squares", "vocabulary"),
 }
 
 
