@@ -189,7 +189,7 @@ class Strategy(Frozen, ABC):
     @property
     def needs_draft(self) -> bool:
         """Windows are written by a draft model of the scenario's."""
-        return self.window > 0
+        return self.window > 0 and not self.single_model
 
     @property
     def dynamic_draft(self) -> bool:
