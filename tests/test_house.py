@@ -26,11 +26,12 @@ from simulator.strategies import strategies
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
     {"schema", "world", "draft_tree", "pipeline_laws", "__init__"},
-    {"model", "engine", "hardware", "traces", "flow_line"},
+    {"model", "method", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "catalogue", "drafters", "tree_replay", "windows"},
-    {"trace_statistics", "published", "resampling"},
+    {"trace_statistics", "published", "resampling", "token_tree"},
+    {"rescale"},
     {"strategies", "converters"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
@@ -120,6 +121,7 @@ COUNTS_AND_RATIOS = {
         "terms",
     ),
     *("depth", "budget", "resampled_budget", "threshold"),
+    *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
 

@@ -43,6 +43,9 @@ from simulator.token_tree import TokenTree
 from simulator.traces import Trace
 from simulator.tree_replay import DrawnMatches, RecordedRuns
 
+ID_BYTES = 8
+"""A token id in a table on the device (int64, as PyTorch indexes)."""
+
 
 class Durations(NamedTuple):
     """Seconds: all draft passes, the host's part, the target's pass."""
@@ -67,6 +70,7 @@ class TreeSD(Strategy):
     tree: TokenTree
     passes: tuple[DraftPass, ...] = ()
     extra_rows: int = Field(default=0, ge=0)
+    ids_per_entry: int = Field(default=0, ge=0)
     host_us: NonNegative = NonNegative(value=0.0)
     matched: Fraction | None = None
     drafter: str | None = None
@@ -111,6 +115,10 @@ class TreeSD(Strategy):
     def extra_weights(self, target: ModelSpec) -> int:
         """Heads, each set of weights once."""
         return sum(one.head.weights(target) for one in self.passes if one.head and not one.reused)
+
+    def table_bytes(self, target: ModelSpec) -> int:
+        """Token ids kept for every entry of the vocabulary."""
+        return self.ids_per_entry * target.vocab_size * ID_BYTES
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """By start from the recording; look-up with the steps that have nothing to propose."""
