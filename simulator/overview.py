@@ -102,6 +102,12 @@ def json_schema(kind: str) -> dict[str, Any]:
     """
     from simulator.scenario import Scenario
 
+    if kind == "method":
+        from simulator.method_table import MethodFile
+
+        found = MethodFile.model_json_schema()
+        found["required"] = [field for field in found["required"] if field != "name"]
+        return found
     if kind != "scenario":
         found = MODELS[kind].model_json_schema()
         found["required"] = [field for field in found.get("required", []) if field != "name"]

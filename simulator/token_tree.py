@@ -67,12 +67,12 @@ class TokenTree(Frozen):
         """Levels; the most that one step can keep."""
         return self.levels or max(map(len, self.nodes))
 
-    def unrecorded(self, trace: Trace, drafter: str) -> str | None:
-        """What is missing for :meth:`kept`, in words that go on from a file's name."""
+    def unrecorded(self, trace: Trace, drafter: str, borrowed: bool = False) -> str | None:
+        """What is missing for :meth:`kept`, in words that go on from a file's name; ``borrowed``: any tree will do."""
         if trace.run is not None:
             known = trace.window
         elif f"{drafter}.run" in trace.extra:
-            return self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
+            return None if borrowed else self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
         elif drafter != "draft" and f"{drafter}.rank" not in trace.extra:
             return f"holds nothing of the drafter '{drafter}'"
         elif self.dynamic:
@@ -89,8 +89,8 @@ class TokenTree(Frozen):
         mine = {"budget": self.budget, "levels": self.levels, "branching": self.choices}
         if all(recorded[key] == value for key, value in mine.items()):
             return None
-        asked = _words(mine) if self.dynamic else "a static one"
-        return f"holds the tree {_words(recorded)} of '{drafter}', got {asked}"
+        asked = _words(mine) if self.dynamic else "of fixed places"
+        return f"holds the tree {_words(recorded)} of '{drafter}', and none {asked}"
 
     def kept(self, trace: Trace, drafter: str) -> Ints:
         """(positions,) draft tokens kept of the tree that starts at each position; see :meth:`unrecorded`."""

@@ -37,14 +37,15 @@ FLOORS = [
     {"scenario"},
     {"outcome"},
     {"run"},
+    {"method_table"},
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
     {"sweep_batch", "fits"},
-    {"sweep_load"},
+    {"sweep_load", "sweep_methods"},
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_network"},
-    {"cli_compare"},
+    {"cli_compare", "cli_methods"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}

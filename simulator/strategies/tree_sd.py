@@ -47,6 +47,10 @@ ID_BYTES = 8
 """A token id in a table on the device (int64, as PyTorch indexes)."""
 
 
+NEGLIGIBLE = 1e-15
+"""Share of a step kind that no law can feel."""
+
+
 class Durations(NamedTuple):
     """Seconds: all draft passes, the host's part, the target's pass."""
 
@@ -133,7 +137,7 @@ class TreeSD(Strategy):
         if trace.run is None and self.drafter is None:
             message = "holds nothing that drafts like this; state rate, per_position, always or cycle instead"
             return "drafter", message
-        missing = self.tree.unrecorded(trace, self.drafter or "")
+        missing = self.tree.unrecorded(trace, self.drafter or "", self.borrowed)
         return ("tree", missing) if missing else None
 
     # ---- the batch
@@ -161,7 +165,7 @@ class TreeSD(Strategy):
         """Requests find something to propose independently: their number in a step is binomial."""
         miss = odds(self.window).unmatched
         shares = {k: comb(requests, k) * miss**k * (1.0 - miss) ** (requests - k) for k in range(requests + 1)}
-        return {self.kind_of(requests - k, k): share for k, share in shares.items() if share > 0.0}
+        return {self.kind_of(requests - k, k): share for k, share in shares.items() if share > NEGLIGIBLE}
 
     def step(self, kind: Kind, context: int) -> Step:
         """A step of this kind with all requests at ``context``."""
