@@ -26,24 +26,26 @@ from simulator.strategies import strategies
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
     {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "__init__"},
-    {"model", "engine", "hardware", "traces", "flow_line"},
+    {"model", "method", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
-    {"trace_statistics", "published", "resampling"},
+    {"trace_statistics", "published", "resampling", "token_tree"},
+    {"rescale"},
     {"strategies", "converters"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"outcome"},
     {"run"},
+    {"method_table"},
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits"},
-    {"sweep_load"},
+    {"sweep_load", "sweep_methods"},
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget"},
-    {"cli_compare"},
+    {"cli_compare", "cli_methods"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -107,6 +109,7 @@ COUNTS_AND_RATIOS = {
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
+    *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
 

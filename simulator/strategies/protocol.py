@@ -191,9 +191,23 @@ class Strategy(Frozen, ABC):
         return 0
 
     @property
+    def needs_draft(self) -> bool:
+        """Windows are written by a draft model of the scenario's."""
+        return self.window > 0 and not self.single_model
+
+    @property
+    def dynamic_draft(self) -> bool:
+        """What the draft says decides how many tokens, or which tree of them, it proposes."""
+        return False
+
+    @property
     def window_steps(self) -> int:
-        """Internal draft steps of one window; at least 1."""
+        """Internal draft steps of one window; at least 1, or 0 where nothing computes it."""
         return 1
+
+    def rows_for(self, requests: int) -> int:
+        """Rows of the target's pass that each of ``requests`` decoding together takes."""
+        return 1 + self.window_for(requests)
 
     @property
     def lookahead(self) -> int:
@@ -330,7 +344,7 @@ class Strategy(Frozen, ABC):
 
         ``ending`` of the prompts are complete with it, with ``context`` tokens in their caches together.
         """
-        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.window else Phase(0.0, {})
+        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.needs_draft else Phase(0.0, {})
         return Admission(target.wall_s, draft.wall_s, 0.0)
 
     def law(

@@ -122,6 +122,11 @@ class SpecPipe(Strategy):
         return self.model_copy(update={"stages": stages})
 
     @property
+    def dynamic_draft(self) -> bool:
+        """The tree keeps the likeliest nodes of each level."""
+        return True
+
+    @property
     def beam(self) -> Beam:
         """The tree whose passages acceptance must know."""
         return Beam(self.width, self.branching, self.stages)
