@@ -453,7 +453,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
 def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:
     """Where to change something, and what, when a role needs so many times the memory that it has."""
     if role.startswith("stage"):
-        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers"
+        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
     ranks = next((n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and times * place.tensor_parallel <= n), None)
     remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
     return (role, "tensor_parallel"), remedy
