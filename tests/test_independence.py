@@ -52,7 +52,7 @@ def start_rate(hit: float, miss: float, gamma: int) -> float:
 
 def test_bursts_err_by_what_the_chain_says() -> None:
     """After a hit 0.9, after a miss 0.3: the formula sees 0.652 at one token, three keep 1.445 and not 1.354."""
-    found = independence(drawn(0.9, 0.3), "bursts")
+    found = independence(drawn(0.9, 0.3, requests=100, tokens=3000), "bursts")
     assert found.rate == pytest.approx(start_rate(0.9, 0.3, 1), abs=0.01)
     for error in found.errors:
         kept = start_rate(0.9, 0.3, error.gamma) * sum(0.9**position for position in range(error.gamma))
