@@ -12,6 +12,7 @@ import click
 
 from simulator import __version__
 from simulator.cli_batch import batches
+from simulator.cli_calibrate import calibrate
 from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
@@ -42,6 +43,7 @@ def main() -> None:
 main.add_command(trace)
 main.add_command(batches)
 main.add_command(trees)
+main.add_command(calibrate)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

@@ -30,7 +30,7 @@ FLOORS = [
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "catalogue", "drafters", "tree_replay", "windows"},
-    {"trace_statistics", "published"},
+    {"trace_statistics", "published", "calibrate"},
     {"strategies", "converters", "independence"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
@@ -40,7 +40,7 @@ FLOORS = [
     {"sweep_batch"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_calibrate"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
