@@ -87,6 +87,7 @@ def fit_options(command: Any) -> Any:
 @calibrate.command()
 @fit_options
 @click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
+@click.option("--at", type=Tiles(), help="Token counts of that table [default: 11, on both sides of each step].")
 @click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of nine sets; 64 with a table].")
 @click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
 def device(
@@ -97,6 +98,7 @@ def device(
     as_json: bool,
     own: tuple[Path, ...],
     table: bool,
+    at: tuple[int, ...] | None,
     tiles: tuple[int, ...] | None,
     quick: bool,
 ) -> None:
@@ -111,11 +113,14 @@ def device(
 
     with faults_as_lines(), Console(stderr=True).status("fitting"):
         document = _document("device", like, Catalogue(own))
-        form = TABLE._replace(tiles=tiles or TABLE.tiles) if table else Form(tiles) if tiles else None
+        form = Form(tiles or TABLE.tiles, at or TABLE.at) if table or at else Form(tiles) if tiles else None
         rows = read(tables)
         found = profile.device(rows, document, _validated(Device, document), form, left_out=not quick)
-        options = [*(["--table"] if table else []), *(["--tiles", ",".join(map(str, tiles))] if tiles else [])]
-        name = f"{Path(like).stem}{'_table' if table else ''}"
+        options = ["--table"] if table else []
+        options += [
+            word for name, some in (("--at", at), ("--tiles", tiles)) if some for word in (name, ",".join(map(str, some)))
+        ]
+        name = f"{Path(like).stem}{'_table' if table or at else ''}"
         written = _results(name, found, out, report, _command("device", tables, like, options))
     _told(found, written, as_json)
 
@@ -158,11 +163,12 @@ def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str])
 def _results(name: str, found: Fitted, out: Path | None, report: Path | None, command: str) -> list[str]:
     """Write the profile and the page that were asked for."""
     from simulator.calibrate import profile
-    from simulator.report.calibration import page
+    from simulator.report.calibration import figure, page
 
     texts = {out: profile.text(found)} if out else {}
     if report:
         texts[report / f"{name}.md"] = page(name, found, command)
+        texts |= {} if found.layers is None else {report / f"{name}.svg": figure(found.layers)}
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         _written(path, lambda path=path, text=text: path.write_text(text, "utf-8"))

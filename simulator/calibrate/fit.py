@@ -26,7 +26,7 @@ SAMPLE = (1, 2, 4, 8, 16, 32, 48, 64, 65, 72, 96, 128, 129, 136, 160, 192, 200, 
           513, 520, 640, 768, 1024, 1536, 2048)  # fmt: skip
 """Token counts that weigh in a fit, dense where kernels step; others only in the errors."""
 FEW = 171
-"""Rows of attention or of a collective that weigh in a fit, by part and ranks, so that no large set outweighs a small one."""
+"""Rows of attention that weigh in a fit, by part and shape, so that no large set outweighs a small one."""
 PRODUCTS_BESIDE_LAYERS = 0.3
 """Weight of single products where a table is fitted to layers, which is what it is for."""
 
@@ -81,16 +81,16 @@ def measured(rows: Table) -> Seconds:
     return np.asarray(rows.time_us.to_numpy() * 1e-6)
 
 
-def sample(rows: Table) -> Table:
-    """Rows at the measured token count nearest to each of ``SAMPLE``."""
+def sample(rows: Table, at: Sequence[int] = ()) -> Table:
+    """Rows at the measured token count nearest to each of ``SAMPLE`` and to the points of a table."""
     counts = np.unique(rows.tokens)
-    near = {counts[np.abs(counts - wanted).argmin()] for wanted in SAMPLE if wanted <= counts[-1]}
+    near = {counts[np.abs(counts - wanted).argmin()] for wanted in (*SAMPLE, *at) if wanted <= counts[-1]}
     return rows[rows.tokens.isin(near)]
 
 
 def evenly(rows: Table) -> Table:
-    """At most ``FEW`` rows of each part, evenly spaced in the table."""
-    kept = [part.iloc[:: -(-len(part) // FEW)] for _, part in rows.groupby("part")]
+    """At most ``FEW`` rows of each part and shape, evenly spaced in the table."""
+    kept = [part.iloc[:: -(-len(part) // FEW)] for _, part in rows.groupby(["part", "shape"])]
     return rows.loc[np.concatenate([part.index for part in kept])]
 
 
@@ -103,15 +103,20 @@ def by_layer(rows: Table, times: Seconds) -> Table:
 
 def products(device: Device, rows: Table, form: Form, start: Roofline | None = None) -> Roofline:
     """Matrix products: the formula fitted to each of them, a table to layers and products together."""
-    rows = sample(rows)
-    truth, layers = measured(rows), by_layer(rows, measured(rows)).seconds.to_numpy()
+    rows = sample(rows, form.at)
+    truth = measured(rows)
+    layer = np.where(rows.part == LM_HEAD, -1, rows.groupby(LAYER).ngroup())
+    body = layer >= 0
+    measured_layers = np.bincount(layer[body], truth[body])
+    whole = measured_layers > 0.0  # an LM head may be all that was measured of a layer
 
     def error(numbers: Sequence[float]) -> Seconds:
         times = seconds(device, roofline(numbers, form), rows)
         each = np.log(times / truth)
         if not form.at:
             return np.asarray(each)
-        return np.concatenate([PRODUCTS_BESIDE_LAYERS * each, np.log(by_layer(rows, times).seconds.to_numpy() / layers)])
+        layers = np.bincount(layer[body], times[body])
+        return np.concatenate([PRODUCTS_BESIDE_LAYERS * each, np.log(layers[whole] / measured_layers[whole])])
 
     ratios = len(form.at[1:])
     first = (*START, *[1.2] * ratios) if start is None else _numbers(start)
@@ -131,14 +136,15 @@ def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
 
 
 def attention(device: Device, rows: Table, like: Roofline) -> Roofline:
-    """Decode and prefill attention in one formula, each part weighing the same.
+    """Decode and prefill attention in one formula, each part and shape weighing the same.
 
     Where keys and values never took a share of the time worth fitting to (:func:`bound_by_memory`), the memory side and
     the knee stay those of ``like``.
     """
-    rows = evenly(rows)
+    bound = bound_by_memory(device, rows)
+    rows = evenly(rows) if bound else sample(rows)
     truth = measured(rows)
-    if bound_by_memory(device, rows):
+    if bound:
         return roofline(_least(lambda x: np.log(seconds(device, roofline(x), rows) / truth), ATTENTION_START, BOUNDS))
     memory, p = like.memory_efficiency.value, like.p_norm.value
     bounds = ((0.0, 0.02), (60.0, 1.0))
@@ -202,8 +208,13 @@ def _numbers(operation: Roofline) -> list[float]:
 def _least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:
     """Numbers with the least soft-L1 loss, rounded."""
     inside = np.clip(start, *bounds)
-    scale = np.maximum(inside, 1e-3)
     found = least_squares(
-        error, inside, bounds=bounds, loss="soft_l1", f_scale=0.05, x_scale=scale, diff_step=np.full(len(inside), 1e-4)
+        error,
+        inside,
+        bounds=bounds,
+        loss="soft_l1",
+        f_scale=0.05,
+        x_scale=np.maximum(inside, 1e-3),
+        diff_step=np.full(len(inside), 1e-4),
     )
     return [float(f"{value:.{DIGITS}g}") for value in found.x]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -41,13 +42,34 @@ def small(tokens: float, hidden: float, inner: float, qkv: float, time_us: float
     return {"operation": "small_operations", "tokens": tokens, "size_bytes": size, "time_us": time_us}
 
 
-def attention(
-    part: str, sequences: float, new: float, cached: float, kv_bytes: float, query_width: float, time_us: float
-) -> Row:
-    """Attention of ``new`` tokens of each of some sequences behind ``cached`` ones; new tokens also see those before them."""
+class Queries(NamedTuple):
+    """``new`` tokens of each of some sequences, behind ``cached`` ones; new tokens also see those before them."""
+
+    sequences: float
+    new: float
+    cached: float
+
+
+class Heads(NamedTuple):
+    """Those on one device: bytes of keys and values that a token leaves, and query heads x head width."""
+
+    kv_heads: float
+    kv_bytes: float
+    query_width: float
+
+
+def attention(part: str, queries: Queries, heads: Heads, time_us: float) -> Row:
+    """Attention of one layer on one device."""
+    sequences, new, cached = queries
     pairs = sequences * (new * cached + new * (new + 1) / 2)
-    work = {"size_bytes": sequences * (cached + new) * kv_bytes, "flops": 4.0 * pairs * query_width}
-    return {"operation": "attention", "part": part, "tokens": sequences * new, **work, "time_us": time_us}
+    work = {"size_bytes": sequences * (cached + new) * heads.kv_bytes, "flops": 4.0 * pairs * heads.query_width}
+    shape = f"{heads.kv_heads:g} KV heads"
+    return {"operation": "attention", "part": part, "shape": shape, "tokens": sequences * new, **work, "time_us": time_us}
+
+
+def _heads(model: ModelSpec, ranks: float = 1) -> Heads:
+    held = model.num_key_value_heads or model.num_attention_heads
+    return Heads(held / ranks, model.kv_bytes_per_layer() / ranks, model.query_width / ranks)
 
 
 # ---- vidur
@@ -87,33 +109,22 @@ def _vidur_layers(frame: Table) -> Iterator[Row]:
 def _vidur_attention(frame: Table) -> Iterator[Row]:
     for row in frame.itertuples(index=False, name=None):
         held = dict(zip(frame.columns, row, strict=True))
-        width, ranks = held["n_embd"] / held["n_q_head"], held["num_tensor_parallel_workers"]
-        kv_heads, query_width = held["n_kv_head"] / ranks, held["n_embd"] / ranks
-        kind, new = ("prefill", held["prefill_chunk_size"]) if held["is_prefill"] else ("decode", 1)
-        time_us = held[f"time_stats.attn_{kind}.median"] * 1e3
-        sizes = held["batch_size"], new, held["kv_cache_size"]
-        kv_bytes = 2 * HALF * kv_heads * width
-        yield {"tensor_parallel": ranks} | attention(f"{kind}, {kv_heads:.0f} KV heads", *sizes, kv_bytes, query_width, time_us)
+        ranks, query_width = held["num_tensor_parallel_workers"], held["n_embd"] / held["num_tensor_parallel_workers"]
+        kv_heads = held["n_kv_head"] / ranks
+        heads = Heads(kv_heads, 2 * HALF * kv_heads * held["n_embd"] / held["n_q_head"], query_width)
+        part, new = ("prefill", held["prefill_chunk_size"]) if held["is_prefill"] else ("decode", 1)
+        queries = Queries(held["batch_size"], new, held["kv_cache_size"])
+        yield {"tensor_parallel": ranks} | attention(part, queries, heads, held[f"time_stats.attn_{part}.median"] * 1e3)
 
 
 def _vidur_medians(frame: Table, model: ModelSpec) -> Iterator[Row]:
     """The fork's files: sequences and cached tokens of decoding, or new and cached tokens of one prefill."""
-    kv_bytes, query_width = model.kv_bytes_per_layer(), model.query_width
-    heads = f"{model.kv_width // (model.query_width // model.num_attention_heads)} KV heads"
-    decodes = "attn_decode_median_ms" in frame
-    if not decodes and "attn_prefill_median_ms" not in frame:
-        raise BadInput(
-            [
-                Fault(
-                    ("", 1, 1),
-                    "",
-                    "is no file of vidur's that we know: its columns say neither layers, attention nor collective",
-                )
-            ]
-        )
-    for first, cached, time_ms in frame.itertuples(index=False):
-        kind, sequences, new = ("decode", first, 1) if decodes else ("prefill", 1, first)
-        yield attention(f"{kind}, {heads}", sequences, new, cached, kv_bytes, query_width, time_ms * 1e3)
+    part = "decode" if "attn_decode_median_ms" in frame else "prefill"
+    times = frame[f"attn_{part}_median_ms"] * 1e3
+    firsts = frame["batch_size" if part == "decode" else "prefill_chunk_size"]
+    for first, cached, time_us in zip(firsts, frame.kv_cache_size, times, strict=True):
+        queries = Queries(first, 1, cached) if part == "decode" else Queries(1, first, cached)
+        yield attention(part, queries, _heads(model), time_us)
 
 
 def _vidur_collective(frame: Table) -> Iterator[Row]:
@@ -146,8 +157,7 @@ def _serving_layers(frame: Table, model: ModelSpec) -> Iterator[Row]:
         yield where | product("down", tokens, inner, hidden, row.down_proj)
         yield where | product("lm_head", tokens, hidden, model.vocab_size / ranks, row.lm_head)
         yield where | small(tokens, hidden, inner, qkv, row.input_layernorm + row.post_layernorm + row.rope + row.act_fn)
-        kv_bytes = model.kv_bytes_per_layer() / ranks
-        yield where | attention("prefill, empty cache", 1, tokens, 0, kv_bytes, query / ranks, row.attn)
+        yield where | attention("prefill", Queries(1, tokens, 0), _heads(model, ranks), row.attn)
 
 
 IMPORTERS: Mapping[str, Callable[[Table, str, ModelSpec | None], Table]] = {"vidur": vidur, "llmservingsim": llmservingsim}

@@ -32,6 +32,8 @@ class Fitted(NamedTuple):
     steps_before: list[Step]
     tiles: dict[str, float]
     """Layer error of each set of tiles that was tried, in per cent."""
+    layers: Table | None
+    """Seconds of every measured layer: ``seconds``, and as ``predicted``, by ``like`` and by the data``sheet``."""
 
 
 def device(rows: Table, like: Document, profile: Device, form: Form | None = None, left_out: bool = True) -> Fitted:
@@ -60,7 +62,14 @@ def device(rows: Table, like: Document, profile: Device, form: Form | None = Non
         for by in quality.LEFT_OUT if left_out else ():
             outside += quality.left_out(profile, products, form, fits["matmul"], by)
     tiles = {", ".join(map(str, one.tiles)): error for one, error in tried.items()}
-    return Fitted(data, told[0], told[1], outside, steps[0], steps[1], tiles)
+    layers = None if products is None else _layers(profile, products, fits["matmul"], before["matmul"])
+    return Fitted(data, told[0], told[1], outside, steps[0], steps[1], tiles, layers)
+
+
+def _layers(profile: Device, rows: Table, fitted: Roofline, before: Roofline) -> Table:
+    operations = {"predicted": fitted, "like": before, "sheet": fit.DATASHEET}
+    times = {name: fit.by_layer(rows, fit.seconds(profile, one, rows)).seconds for name, one in operations.items()}
+    return fit.by_layer(rows, fit.measured(rows)).assign(**times)
 
 
 def _fitted(name: str, profile: Device, rows: Table, form: Form) -> Roofline:
@@ -105,7 +114,7 @@ def link(rows: Table, like: Document, profile: Link) -> Fitted:
         carried = told.size_bytes.to_numpy() / (profile.bandwidth_gb_s.value * 1e9)
         found["transfer"] = quality.link_errors("transfer", told, latency * 1e-6 + carried)
         data |= _numbers({"latency_us": latency}, _source(told, _first(found["transfer"])))
-    return Fitted(data, found, {}, [], [], [], {})
+    return Fitted(data, found, {}, [], [], [], {}, None)
 
 
 def text(fitted: Fitted) -> str:
@@ -144,11 +153,10 @@ def _layer(profile: Device, operation: Roofline, rows: Table) -> str:
 
 
 def _parts(profile: Device, operation: Roofline, rows: Table) -> str:
-    times, truth = fit.seconds(profile, operation, rows), fit.measured(rows)
     told = []
-    for part in rows.part.unique():
-        here = (rows.part == part).to_numpy()
-        told.append(f"{f'{part} ' if part else ''}{quality.percents(times[here], truth[here])[0]:.1f} %")
+    for (part, shape), some in rows.groupby(["part", "shape"]):
+        mape = quality.percents(fit.seconds(profile, operation, some), fit.measured(some))[0]
+        told.append(f"{', '.join(filter(None, (str(part), str(shape))))} {mape:.1f} %".strip())
     return f"MAPE {'; '.join(told)}"
 
 

@@ -13,7 +13,8 @@ from simulator.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, m
 from simulator.calibrate.measurements import Table
 from simulator.hardware import Device, Roofline
 
-RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
+LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
+RANGES = ((1, 64), (1, 512), (513, 2048))
 STEPS = (64, 128, 256)
 """Token counts behind which kernels take another tile."""
 LEFT_OUT_RANGES = ((1, 64), (1, 256))
@@ -61,14 +62,23 @@ def percents(predicted: Seconds, truth: Seconds) -> tuple[float, float, float]:
 
 
 def errors(device: Device, operation: Roofline, rows: Table) -> list[Error]:
-    """By range of tokens: layers first where there are products, then every part."""
+    """By range of tokens: layers first where there are products, then every part, of attention also every shape."""
     timed = rows.assign(
         predicted=seconds(device, operation, rows), sheet=seconds(device, DATASHEET, rows), seconds=measured(rows)
     )
-    groups = {str(part) or str(timed.operation.iloc[0]): some for part, some in timed.groupby("part")}
-    if (rows.operation == "matmul").all():
-        groups = {"layer": layers(timed)} | groups
-    return [error for name, some in groups.items() for error in _by_range(name, some)]
+    name = str(rows.operation.iloc[0])
+    found: list[Error] = []
+    if name == "matmul":
+        summed = layers(timed)
+        found += _by_range("layer", summed, LAYER_RANGES)
+        for degree, some in summed.groupby("tensor_parallel") if summed.tensor_parallel.nunique() > 1 else ():
+            found += _by_range(f"layer, TP {degree:g}", some, RANGES)
+    for part, some in timed.groupby("part"):
+        found += _by_range(str(part) or name, some, RANGES)
+        if name == "attention" and some["shape"].nunique() > 1:
+            for shape, one in some.groupby("shape"):
+                found += _by_range(f"{part}, {shape}", one, RANGES)
+    return found
 
 
 def layers(timed: Table) -> Table:
@@ -80,8 +90,8 @@ def layers(timed: Table) -> Table:
     return truth.merge(summed[0], on=LAYER).merge(summed[1], on=LAYER)
 
 
-def _by_range(name: str, some: Table) -> Iterator[Error]:
-    for low, high in RANGES:
+def _by_range(name: str, some: Table, ranges: Sequence[tuple[int, int]]) -> Iterator[Error]:
+    for low, high in ranges:
         part = some[some.tokens.between(low, high)]
         if len(part):
             truth = part.seconds.to_numpy()
