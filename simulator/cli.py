@@ -12,6 +12,7 @@ import click
 from simulator import __version__
 from simulator.cli_batch import batches
 from simulator.cli_budget import budget
+from simulator.cli_calibrate import calibrate
 from simulator.cli_compare import compare
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
@@ -55,6 +56,7 @@ main.add_command(network)
 main.add_command(budget)
 main.add_command(methods)
 main.add_command(crossovers)
+main.add_command(calibrate)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

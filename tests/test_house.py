@@ -30,9 +30,9 @@ FLOORS = [
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
-    {"trace_statistics", "published", "resampling", "token_tree"},
+    {"trace_statistics", "published", "resampling", "token_tree", "calibrate"},
     {"rescale"},
-    {"strategies", "converters"},
+    {"strategies", "converters", "independence"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"outcome"},
@@ -44,7 +44,7 @@ FLOORS = [
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget", "cli_calibrate"},
     {"cli_compare", "cli_methods"},
     {"cli"},
 ]
@@ -216,7 +216,7 @@ def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
     assert "nothing has this name; did you mean" in result.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md"])
+@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md", "reports/iid/iid.md"])
 def test_links_between_our_pages_lead_somewhere(page: str) -> None:
     path = PACKAGE.parent / page
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
