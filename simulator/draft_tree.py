@@ -75,7 +75,7 @@ class DraftTree:
 
     def subtree(self, root: int) -> Ints:
         """Indices that stay when ``root`` becomes the root: its column of the mask (SP-5)."""
-        return (self.path[:, self.level[root]] == root).nonzero()[0]
+        return np.flatnonzero(self.path[:, self.level[root]] == root)
 
     def cached(self, root: int) -> Ints:
         """Indices whose keys and values stay in the cache: its row of the mask, the path, or its column (SP-6)."""
