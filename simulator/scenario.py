@@ -313,6 +313,8 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if longest > strategy.gamma:
             message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
             yield document.fault(("strategy", "adaptive", "windows"), message)
+    if scenario.acceptance.trace is None and (found := strategy.unstated):
+        yield document.fault(("strategy", found[0]), found[1])
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 

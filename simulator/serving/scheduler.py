@@ -317,7 +317,7 @@ class Scheduler:
             if request.gone:
                 continue
             shown = progress.shown
-            if shown:
+            if shown > 0:
                 if now - request.last_token_s == gap:
                     same += 1
                 else:
@@ -332,6 +332,9 @@ class Scheduler:
                     self._finish(request, now)
                     continue
                 request.tokens = tokens
+                shown_now += shown
+            elif shown:
+                request.tokens += shown
                 shown_now += shown
             if trims and request.slots - request.state.context >= block:  # type: ignore[union-attr]
                 self.memory.keep(request, request.state.context)  # type: ignore[union-attr]
