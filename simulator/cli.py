@@ -11,6 +11,7 @@ import click
 
 from simulator import __version__
 from simulator.cli_batch import batches
+from simulator.cli_budget import budget
 from simulator.cli_compare import compare
 from simulator.cli_network import network
 from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
@@ -45,6 +46,7 @@ main.add_command(batches)
 main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
+main.add_command(budget)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

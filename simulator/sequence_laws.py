@@ -96,3 +96,44 @@ def tail_shares(survives: Mapping[int, float], drafts: Mapping[int, Drafts], tai
     balance[-1] = 1.0
     shares = np.linalg.solve(balance, np.eye(len(lengths))[-1])
     return {length: float(share) for length, share in zip(lengths, shares, strict=True)}
+
+
+class Written(NamedTuple):
+    """Means of a request when it ends."""
+
+    seconds: float
+    shown: float
+    """Tokens of the prefix, those included that nobody has checked."""
+    verified: float
+
+
+def until_shown(
+    cap: int,
+    rights: Mapping[int, Sequence[float]],
+    drafts: Mapping[int, Drafts],
+    tails: Mapping[int, int],
+    seconds: Mapping[tuple[int, int], float],
+) -> Written:
+    """A request that ends as soon as ``cap`` tokens are shown, as the released program counts; one is shown by the prefill.
+
+    ``rights[l][r]``: chance that ``r`` of ``l`` tail tokens are right; ``seconds[l, s]``: an iteration with that tail
+    and so many sequences; ``drafts`` and ``tails`` as for :func:`tail_shares`. Exact for independent tokens: worked out
+    backwards over verified tokens and tails.
+    """
+    lengths = sorted(drafts)
+    ends = np.zeros((cap + lengths[-1] + 2, len(lengths), 3))
+    ends[:, :, 1] = np.arange(len(ends))[:, None] + np.array(lengths)
+    ends[:, :, 2] = np.arange(len(ends))[:, None]
+    for verified in range(cap - 1, 0, -1):
+        for column, length in enumerate(lengths):
+            if verified + length >= cap:
+                continue
+            chances = np.asarray(rights[length], dtype=float)
+            found = chances[:length] @ ends[verified + 1 : verified + 1 + length, 0]
+            behind = verified + length + 1
+            for sequences, (share, hit) in drafts[length].items():
+                taken = ends[behind, lengths.index(tails[sequences])]
+                found = found + chances[length] * share * (hit * taken + (1.0 - hit) * ends[behind, 0])
+                found[0] += share * seconds[length, sequences]
+            ends[verified, column] = found
+    return Written(*map(float, ends[1, 0]))

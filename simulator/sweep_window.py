@@ -65,7 +65,7 @@ def window_sweep(
         return []
     chosen = sorted(set(gammas_to_show(loaded) if gammas is None else gammas))
     simulated = chosen if simulate_at is None else simulate_at
-    asked = {gamma: _at(loaded, gamma) for gamma in chosen}
+    asked = {gamma: at_window(loaded, gamma) for gamma in chosen}
     held = {gamma: one for gamma, one in asked.items() if not (one.trace and one.scenario.schedule.unrecorded(one.trace))}
     return [_point(one.scenario, one.acceptance(), gamma in simulated) for gamma, one in held.items()]
 
@@ -117,10 +117,11 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Sweep
     return point
 
 
-def _at(loaded: Loaded, gamma: int) -> Loaded:
+def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -> Loaded:
+    """The same with windows of ``gamma``, of so many requests; stated times of a whole window grow with it."""
     scenario = loaded.scenario
     requests = scenario.requests
-    count = min(requests.count, max(SWEEP_REQUESTS, 2 * requests.concurrency))
+    count = min(requests.count, max(most_requests, 2 * requests.concurrency))
     changed = loaded.change(gamma=gamma)
     updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:

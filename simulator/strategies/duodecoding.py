@@ -36,8 +36,8 @@ from simulator.acceptance import Acceptance, Cursor, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.drafters import AutoregressiveDrafter, branch_rows
 from simulator.schema import NonNegative
-from simulator.sequence_laws import Drafts, budget, cost_coefficient, tail_shares
-from simulator.sequences import Automaton, DrawnSequences, RecordedSequences, Split, unrecorded
+from simulator.sequence_laws import Written, budget, cost_coefficient, tail_shares, until_shown
+from simulator.sequences import Automaton, DrawnSequences, RecordedSequences, SequenceOdds, Split, unrecorded
 from simulator.strategies.protocol import (
     LONGEST_WINDOW,
     Admission,
@@ -275,24 +275,42 @@ class DuoDecoding(Strategy):
         overlap = np.maximum(t.target, t.draft) + (t.contention - 1.0) * np.minimum(t.target, t.draft)
         return overlap + t.send + t.verify + t.reply
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """DUO-6 over all tails that are reached from none, each with what is drafted behind it."""
-        drafts: dict[int, Drafts] = {}
-        survives, reached = {}, [0]
+    def chain(self, odds: OddsOf) -> tuple[dict[int, SequenceOdds], dict[int, int]]:
+        """Odds by every length of tail that is reached from none, and the tail that each number of sequences leaves."""
+        found: dict[int, SequenceOdds] = {}
+        reached = {0}
         while reached:
             tail = reached.pop()
-            found = odds(tail)
-            drafts[tail], survives[tail] = found.drafts, float(found.accepted[-1])  # type: ignore[attr-defined]
-            following = {self.split.tail(count) for count, (_, hit) in drafts[tail].items() if hit * survives[tail]}
-            reached += following - set(drafts) - set(reached)
-        tails = {count: self.split.tail(count) for each in drafts.values() for count in each}
-        shares = tail_shares(survives, drafts, {count: tail if tail in drafts else 0 for count, tail in tails.items()})
+            behind = odds(tail)
+            if not isinstance(behind, SequenceOdds):
+                raise TypeError(f"{type(behind).__name__} do not say what is drafted behind a tail")
+            found[tail] = behind
+            likely = {self.split.tail(count) for count, (_, hit) in behind.drafts.items() if hit * behind.accepted[-1]}
+            reached |= likely - set(found)
+        tails = {count: self.split.tail(count) for each in found.values() for count in each.drafts}
+        return found, {count: tail if tail in found else 0 for count, tail in tails.items()}
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+        """DUO-6 over all tails, each with what is drafted behind it."""
+        found, tails = self.chain(odds)
+        survives = {tail: float(behind.accepted[-1]) for tail, behind in found.items()}
+        shares = tail_shares(survives, {tail: behind.drafts for tail, behind in found.items()}, tails)
         return {
             self.kind_of(tail, count): shares[tail] * share
-            for tail, behind in drafts.items()
-            for count, (share, _) in behind.items()
+            for tail, behind in found.items()
+            for count, (share, _) in behind.drafts.items()
             if shares[tail] * share
         }
+
+    def until_shown(self, cost: Cost, odds: OddsOf, context: int, cap: int) -> Written:
+        """Law of a request that ends when ``cap`` tokens are shown, checked or not (``count: emitted``)."""
+        found, tails = self.chain(odds)
+        kinds = {(tail, count): self.kind_of(tail, count) for tail, behind in found.items() for count in behind.drafts}
+        seconds = {
+            key: float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind)) for key, kind in kinds.items()
+        }
+        rights = {tail: behind.accepted.tolist() for tail, behind in found.items()}
+        return until_shown(cap, rights, {tail: behind.drafts for tail, behind in found.items()}, tails, seconds)
 
 
 def _automaton(state: State) -> Automaton:
