@@ -32,7 +32,11 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("scenario")(command)
 
 
-@click.group(cls=LazyGroup, lazy={"measure": "simulator.record.budget_cli:measure"}, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    lazy={"measure": "simulator.record.budget_cli:measure"},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="specsim")
 def main() -> None:
     """Which way of speculative decoding pays, on which hardware, with which settings.

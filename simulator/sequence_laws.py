@@ -1,9 +1,9 @@
 """DuoDecoding's formulas: budget, threshold, verification, expected tokens.
 
-    prefix  x x x x|u u u          u: accepted by nobody yet (the tail, l tokens)
-    draft          |      1 1 1 1  sequence 1 of s, each gamma / s tokens
-                   |      2 2 2 2  sequence 2
-    target         |p p p p        checks the tail and the first token of every sequence
+prefix  x x x x|u u u          u: accepted by nobody yet (the tail, l tokens)
+draft          |      1 1 1 1  sequence 1 of s, each gamma / s tokens
+               |      2 2 2 2  sequence 2
+target         |p p p p        checks the tail and the first token of every sequence
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def cost_coefficient(target_s: float, draft_s: float) -> float:
 
 
 def budget(coefficient: float, rounding: Literal["floor", "round"] = "floor") -> int:
-    """gamma = c, at least 1; the paper does not say how c is rounded (DUO-1, K75)."""
+    """Gamma = c, at least 1; the paper does not say how c is rounded (DUO-1, K75)."""
     return max(1, floor(coefficient) if rounding == "floor" else round(coefficient))
 
 
 def threshold(first: Sequence[float], second: float) -> float:
-    """theta = p_11 p_21: probability of the best first token and the best one behind it (sec. 3.2; DUO-3)."""
+    """Theta = p_11 p_21: probability of the best first token and the best one behind it (sec. 3.2; DUO-3)."""
     return max(first) * second
 
 

@@ -202,22 +202,26 @@ class RecordedSequences:
 
 def unrecorded(trace: Trace, split: Split) -> tuple[str, str] | None:
     """A field of the strategy and what it asks for that the trace cannot answer."""
-    longest = trace.window if trace.window is not None else split.longest_tail + 1
-    if split.longest_tail >= longest:
-        return "gamma", f"knows windows of up to {longest} draft tokens, got {split.budget}; set strategy.gamma={longest}"
+    return next(_lacking(trace, split), None)
+
+
+def _lacking(trace: Trace, split: Split) -> Iterator[tuple[str, str]]:
+    if trace.window is not None and split.longest_tail >= trace.window:
+        longest = trace.window
+        yield "gamma", f"knows windows of up to {longest} draft tokens, got {split.budget}; set strategy.gamma={longest}"
     if split.fixed == 1:
-        return None
+        return
     if trace.temperature:
-        return "sequences", "was sampled, and which of several sequences begins right is recorded for greedy text; set 1"
+        yield "sequences", "was sampled, and which of several sequences begins right is recorded for greedy text; set 1"
     if not len(trace.draft_rank):
-        return "sequences", "holds no ranks, which tell whether one of several sequences begins right; set 1"
-    if split.fixed is None and "rollout.sequences" not in trace.extra:
-        return "sequences", "holds no roll-outs, which tell how many sequences are worth while; set a number"
-    depths = len(trace.extra["rollout.sequences"]) if split.fixed is None else split.budget
+        yield "sequences", "holds no ranks, which tell whether one of several sequences begins right; set 1"
+    if split.fixed:
+        return
+    depths = len(trace.extra.get("rollout.sequences", ()))
+    if not depths:
+        yield "sequences", "holds no roll-outs, which tell how many sequences are worth while; set a number"
     if split.budget > depths:
-        message = f"holds roll-outs of {depths} tokens, got a budget of {split.budget}; set {depths}, or strategy.sequences=1"
-        return "gamma", message
-    return None
+        yield "gamma", f"holds roll-outs of {depths} tokens, got {split.budget}; set {depths}, or strategy.sequences=1"
 
 
 # ---- stated

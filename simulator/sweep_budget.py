@@ -85,7 +85,7 @@ def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
 
 
 def coefficient(loaded: Loaded) -> float:
-    """c of the scenario, at its mean context (DUO-1)."""
+    """C of the scenario, at its mean context (DUO-1)."""
     return _checked(loaded).coefficient(loaded.scenario.cost, loaded.scenario.mean_context)
 
 

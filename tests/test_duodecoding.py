@@ -202,7 +202,7 @@ def test_profiles_say_the_budget_that_they_were_calibrated_on(rule: str, device:
 
 
 def test_shown_tokens_are_taken_back_after_a_rejection() -> None:
-    """Budget 4 and two tokens right at a time: shown 4 with the sequence, then 2 of its tail of 3 right and one new: none more."""
+    """Budget 4, two tokens right at a time: a sequence shows 4, then 2 of its tail of 3 are right and one is new: none more."""
     strategy = DuoDecoding(gamma=4, sequences=1, count="emitted")
     source = strategy.reads(Cycle((2,)))
     state = strategy.open(source.cursor(0, None), 10)
@@ -216,7 +216,9 @@ def test_shown_tokens_are_taken_back_after_a_rejection() -> None:
 
 
 def test_a_rejection_may_take_back_more_than_it_brings() -> None:
-    loop, _ = play(DuoDecoding(gamma=8, sequences=1, count="emitted"), Cycle((1,)), GivenCost(Given(target_ms=1, draft_step_ms=0)), 30)
+    loop, _ = play(
+        DuoDecoding(gamma=8, sequences=1, count="emitted"), Cycle((1,)), GivenCost(Given(target_ms=1, draft_step_ms=0)), 30
+    )
     assert min(progress.shown for progress in loop.tally.settled) == 2 - 7
     assert loop.tally.tokens == 30
 
@@ -268,7 +270,9 @@ def test_verified_tokens_rise_stay_and_fall_and_emitted_ones_peak_at_c() -> None
 def test_numbers_of_sequences_are_compared_as_far_as_acceptance_answers() -> None:
     loaded = stated(load(A800, ["requests.count=10"]))
     assert [point.sequences for point in sequence_sweep(loaded)] == [1, 2, 3, "dynamic"]
-    drawn = loaded.replace(acceptance=loaded.scenario.acceptance.model_copy(update={"trace": None, "stand_in": False, "rate": 0.7}))
+    drawn = loaded.replace(
+        acceptance=loaded.scenario.acceptance.model_copy(update={"trace": None, "stand_in": False, "rate": 0.7})
+    )
     alone = Loaded(drawn.scenario, None, drawn.document).change(sequences=1)
     assert [point.sequences for point in sequence_sweep(alone)] == [1]
     assert {22, 23, 24, 25, 26} <= to_simulate(loaded, list(range(1, 40)))
@@ -288,7 +292,9 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
     prompt = Rows.prefill(256)
     found = strategy.admission(cost, prompt, 1, 256)
     two = 2 * cost.draft(Rows(1, 1, 1, 256, 256)).wall_s
-    assert found.draft - found.target == pytest.approx(cost.prefill("draft", prompt).wall_s + two - cost.prefill("target", prompt).wall_s)
+    assert found.draft - found.target == pytest.approx(
+        cost.prefill("draft", prompt).wall_s + two - cost.prefill("target", prompt).wall_s
+    )
     assert max(found.target, found.draft) == pytest.approx(ttft[0])
 
 
@@ -298,7 +304,7 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
 @pytest.mark.parametrize(
     ("sets", "field", "why"),
     [
-        (["strategy.gamma=30"], "strategy.gamma", "roll-outs of 24 tokens, got a budget of 30"),
+        (["strategy.gamma=30"], "strategy.gamma", "roll-outs of 24 tokens, got 30"),
         (["acceptance.drafter=plain"], "strategy.sequences", "holds no roll-outs"),
         (["acceptance.trace=six_flavours_sampled"], "strategy.sequences", "was sampled"),
         (["strategy.sequences=25"], "strategy", "expected 'dynamic' or 1 to gamma = 24, got 25"),
@@ -316,7 +322,18 @@ def test_faults_name_the_field(sets: list[str], field: str, why: str) -> None:
 
 def test_the_command_draws_and_says_both_optima(tmp_path: Path) -> None:
     figure = tmp_path / "budget.svg"
-    arguments = ["budget", A800, "--budgets", "20-25", "--simulate", "23,24,25", "--set", "requests.count=6", "--out", str(figure)]
+    arguments = [
+        "budget",
+        A800,
+        "--budgets",
+        "20-25",
+        "--simulate",
+        "23,24,25",
+        "--set",
+        "requests.count=6",
+        "--out",
+        str(figure),
+    ]
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0, shown.output
     assert "most verified tokens per second at gamma = 24 (law)" in shown.stdout

@@ -57,7 +57,7 @@ def test_rollouts_have_to_be_as_long_as_the_budget() -> None:
         for _ in range(2):
             replay.judge()
     field, why = unrecorded(trace, Split(4)) or ("", "")
-    assert (field, "roll-outs of 2 tokens, got a budget of 4" in why) == ("gamma", True)
+    assert (field, "roll-outs of 2 tokens, got 4" in why) == ("gamma", True)
     assert unrecorded(trace, Split(40, 1)) is None
     assert (unrecorded(trace_of([0] * 9), Split(4)) or ("", ""))[0] == "sequences"
 
@@ -98,7 +98,9 @@ def within_four_standard_errors(samples: np.ndarray, expected: float) -> None:
 
 
 @pytest.mark.parametrize("count", [40_000, pytest.param(1_000_000, marks=pytest.mark.full)])
-@pytest.mark.parametrize(("rate", "first", "split"), [(0.8, 0.8, Split(24, 1)), (0.8, 0.9, Split(24, 2)), (0.5, 0.7, Split(6, 3))])
+@pytest.mark.parametrize(
+    ("rate", "first", "split"), [(0.8, 0.8, Split(24, 1)), (0.8, 0.9, Split(24, 2)), (0.5, 0.7, Split(6, 3))]
+)
 def test_duo_6_is_the_mean_of_a_replay_of_independent_tokens(rate: float, first: float, split: Split, count: int) -> None:
     """A synthetic recording: rank 0 with chance alpha, a rank below s with chance alpha_first."""
     random = np.random.default_rng(6).random(3 * count)

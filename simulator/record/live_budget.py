@@ -258,9 +258,7 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
     c = cost_coefficient(pass_s, draft_s)
     best = max(points, key=lambda point: point.tokens_per_s).budget
     count = sum(map(len, alone))
-    return Measured(
-        pass_s * 1e3, draft_s * 1e3, c, budget(c), count / sum(map(sum, alone)), best, rounds, requests, points
-    )
+    return Measured(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / sum(map(sum, alone)), best, rounds, requests, points)
 
 
 def _around(c: int) -> list[int]:

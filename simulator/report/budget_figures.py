@@ -56,6 +56,16 @@ def _rates(axes: Any, points: Sequence[BudgetPoint], found: Mapping[str, Any]) -
         first, last = found["flat"]["verified_simulation"]
         axes.axvspan(first - 0.4, last + 0.4, color=SHADE, lw=0, zorder=0)
         text = f"shaded: verified within 1 % of the most, γ = {first} to {last}\n"
-        text += f"most at γ = {found['best']['verified_simulation']}, emitted at γ = {found['best']['emitted_simulation']} (simulation)"
-        axes.text(0.985, 0.05, text, ha="right", va="bottom", size=8, transform=axes.transAxes, bbox={"fc": "white", "alpha": 0.8, "lw": 0})
+        most = (found["best"][f"{count}_simulation"] for count in ("verified", "emitted"))
+        text += "most at γ = {}, emitted at γ = {} (simulation)".format(*most)
+        axes.text(
+            0.985,
+            0.05,
+            text,
+            ha="right",
+            va="bottom",
+            size=8,
+            transform=axes.transAxes,
+            bbox={"fc": "white", "alpha": 0.8, "lw": 0},
+        )
     axes.set_ylabel("tokens per second")

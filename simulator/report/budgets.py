@@ -10,13 +10,21 @@ from rich.table import Table
 
 from simulator.report.facts import number
 
-READINGS = (("verified", "law"), ("verified", "replay"), ("verified", "simulation"), ("emitted", "law"), ("emitted", "simulation"))
+READINGS = (
+    ("verified", "law"),
+    ("verified", "replay"),
+    ("verified", "simulation"),
+    ("emitted", "law"),
+    ("emitted", "simulation"),
+)
 HEAD = ("T_draft\nms", "step\nms", "verified\nlaw", "\nreplay", "\nsimul.", "emitted\nlaw", "\nsimul.", "program\ncounts")
 
 
 def print_budgets(found: Mapping[str, Any], console: Console) -> None:
     """c, the best budgets, the budgets that were simulated, the ablation around c, numbers of sequences."""
-    console.print(f"{found['scenario']}: c = T_target / T_draft = {number(found['cost_coefficient'], 4)}, gamma = {found['budget']}")
+    console.print(
+        f"{found['scenario']}: c = T_target / T_draft = {number(found['cost_coefficient'], 4)}, gamma = {found['budget']}"
+    )
     for count in ("verified", "emitted"):
         for name in ("law", "simulation"):
             first, last = found["flat"][f"{count}_{name}"]
