@@ -161,9 +161,9 @@ class Counting(GivenCost):
         ({"gamma": 4}, 4, {1: 2}, 5),  # the second pass says how many are worth while
         ({"gamma": 4, "sequences": 4}, 4, {1: 1}, 5),
         ({"gamma": 1}, 1, {1: 1}, 0),
-        ({"gamma": 24, "drafting": "batched"}, 3, {1: 2, 2: 1, 3: 6}, 0),
-        ({"gamma": 24, "drafting": "batched"}, 2, {1: 3, 2: 10}, 0),
-        ({"gamma": 24, "drafting": "batched", "sequences": 3}, 3, {1: 1, 3: 7}, 0),
+        ({"gamma": 24, "batched": True}, 3, {1: 2, 2: 1, 3: 6}, 0),
+        ({"gamma": 24, "batched": True}, 2, {1: 3, 2: 10}, 0),
+        ({"gamma": 24, "batched": True, "sequences": 3}, 3, {1: 1, 3: 7}, 0),
     ],
 )
 def test_passes_and_copies_of_several_sequences(

@@ -25,11 +25,11 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "pipeline_laws", "__init__"},
+    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "__init__"},
     {"model", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
-    {"given", "catalogue", "drafters", "tree_replay", "windows"},
+    {"given", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
     {"trace_statistics", "published", "resampling"},
     {"strategies", "converters"},
     {"serving", "fallback", "pipeline_replay"},
@@ -37,12 +37,12 @@ FLOORS = [
     {"outcome"},
     {"run"},
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
-    {"sweep_batch", "fits"},
+    {"sweep_batch", "sweep_budget", "fits"},
     {"sweep_load"},
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_network"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_budget", "cli_network"},
     {"cli_compare"},
     {"cli"},
 ]
@@ -119,7 +119,7 @@ COUNTS_AND_RATIOS = {
         "most",
         "terms",
     ),
-    *("depth", "budget", "resampled_budget", "threshold"),
+    *("sequences", "first_rate", "depth", "budget", "resampled_budget", "threshold"),
 }
 
 
