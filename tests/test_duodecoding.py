@@ -336,8 +336,8 @@ def test_the_command_draws_and_says_both_optima(tmp_path: Path) -> None:
     ]
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0, shown.output
-    assert "most verified tokens per second at gamma = 24 (law)" in shown.stdout
-    assert "c = T_target / T_draft = 24.08, gamma = 24" in shown.stdout
+    assert "most verified tokens per second at gamma = 24 by law" in shown.stdout
+    assert "c = T_target / T_draft = 24.08, so gamma = 24" in shown.stdout
     assert figure.read_text().startswith("<?xml")
     wrong = CliRunner().invoke(main, ["budget", "vanilla_llama_2_7b_a800"])
     assert (wrong.exit_code, "expected a scenario of duodecoding" in wrong.stderr) == (2, True)

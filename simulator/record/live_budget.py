@@ -4,8 +4,8 @@
     core B  |== draft writes ==|send    |            recv  |
 
 Two processes with one thread each, pinned to a core each; two messages per iteration, as in the released program. Budgets
-take turns, since a shared machine drifts, and each side takes the processor time of its own passes, which other programs' turns do
-not stretch.
+take turns, since a shared machine drifts, and each side takes the processor time of its own passes, which other programs' turns
+do not stretch.
 """
 
 from __future__ import annotations
