@@ -230,6 +230,10 @@ def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
         yield f"acceptance is a stand-in: recorded from {trace.pair}, not from the models of this scenario"
     if isinstance(acceptance, Replay):
         yield from _dealt(scenario, acceptance)
+    if (mean := scenario.acceptance.rescale) and isinstance(acceptance, Replay):
+        before = acceptance.trace.header["derived_from"]["mean_length_recorded_tokens"]
+        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
+        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts are those of {trace.pair}"
     drafter = scenario.acceptance.drafter
     if drafter != "draft" and scenario.schedule.window:
         priced = scenario.draft.model.name if scenario.draft else "the stated durations"

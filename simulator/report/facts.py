@@ -139,6 +139,7 @@ def conditions(result: Result) -> str:
     if spec.trace is not None:
         drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
         source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
+        source += f", re-scaled to {spec.rescale.tokens_per_step:g} tokens a step" if spec.rescale else ""
     else:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
         source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
