@@ -230,10 +230,6 @@ def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
         yield f"acceptance is a stand-in: recorded from {trace.pair}, not from the models of this scenario"
     if isinstance(acceptance, Replay):
         yield from _dealt(scenario, acceptance)
-    if (mean := scenario.acceptance.rescale) and isinstance(acceptance, Replay):
-        before = acceptance.trace.header["derived_from"]["mean_length_recorded_tokens"]
-        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
-        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts are those of {trace.pair}"
     drafter = scenario.acceptance.drafter
     if drafter != "draft" and scenario.schedule.window:
         priced = scenario.draft.model.name if scenario.draft else "the stated durations"
@@ -248,7 +244,11 @@ def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 
 def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
-    """Where recordings are used more than once."""
+    """Where a recording was re-scaled, and where recordings are used more than once."""
+    if mean := scenario.acceptance.rescale:
+        before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
+        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
+        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts stay as recorded"
     count, recordings = scenario.requests.count, len(replay.order)
     if count > recordings:
         yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"

@@ -143,7 +143,7 @@ def conditions(result: Result) -> str:
     else:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
         source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
-    places = {"target": scenario.target, "draft": scenario.draft}
+    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs_draft else None}
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
