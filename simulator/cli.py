@@ -11,10 +11,12 @@ import click
 
 from simulator import __version__
 from simulator.cli_batch import batches
+from simulator.cli_budget import budget
+from simulator.cli_calibrate import calibrate
 from simulator.cli_compare import compare
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
 
@@ -33,7 +35,11 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("scenario")(command)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    lazy={"measure": "simulator.record.budget_cli:measure"},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="specsim")
 def main() -> None:
     """Which way of speculative decoding pays, on which hardware, with which settings.
@@ -47,8 +53,10 @@ main.add_command(batches)
 main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
+main.add_command(budget)
 main.add_command(methods)
 main.add_command(crossovers)
+main.add_command(calibrate)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

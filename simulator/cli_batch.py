@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
 
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
-
-
-class Sizes(click.ParamType[list[int]]):
-    """``1,2,4-8``: sizes and ranges of sizes."""
-
-    name = "sizes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        """Ascending batch sizes."""
-        if isinstance(value, list):
-            return value
-        found: set[int] = set()
-        for part in str(value).split(","):
-            size = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
-            if not size:
-                self.fail(f"expected sizes like 1,2,4-8, got '{value}'", param, ctx)
-            found |= set(range(int(size[1]), int(size[2] or size[1]) + 1))
-        if not found or min(found) < 1 or max(found) > 4_096:
-            self.fail(f"expected sizes from 1 to 4,096, got '{value}'", param, ctx)
-        return sorted(found)
+from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option
 
 
 @click.command()

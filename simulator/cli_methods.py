@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from simulator.cli_batch import Sizes
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option
 
 
 def comparison(command: Callable[..., Any]) -> Callable[..., Any]:

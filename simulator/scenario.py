@@ -348,6 +348,8 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if longest > strategy.gamma:
             message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
             yield document.fault(("strategy", "adaptive", "windows"), message)
+    if scenario.acceptance.trace is None and (found := strategy.unstated):
+        yield document.fault(("strategy", found[0]), found[1])
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 
@@ -456,7 +458,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
 def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:
     """Where to change something, and what, when a role needs so many times the memory that it has."""
     if role.startswith("stage"):
-        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers"
+        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
     ranks = next((n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and times * place.tensor_parallel <= n), None)
     remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
     return (role, "tensor_parallel"), remedy

@@ -176,7 +176,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
-    drafted = sum(parts[name].wall_s for name in strategy.drafting if name in parts)
+    drafted = sum(parts[name].wall_s for name in strategy.draft_parts if name in parts)
     vanilla = _vanilla(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
     exposed = strategy.derived(cost, step).get("exposed_draft_ms")

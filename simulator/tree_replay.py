@@ -171,53 +171,6 @@ class Recording:
         self.position = (self.position + tokens) % (self.end - self.start)
 
 
-class Iteration(NamedTuple):
-    """One iteration of DuoDecoding."""
-
-    sequences: int
-    """Sequences drafted, ``budget / sequences`` tokens each."""
-    unverified: int
-    """Tokens at the end of the prefix that were still to be checked when it began."""
-    committed: int
-    hit: bool
-    """The first token of a new sequence was right; the rest of the sequence is unverified now."""
-
-
-class SequenceReplay:
-    """DuoDecoding's automaton (DUO-3 to DUO-5, greedy) on one recorded request.
-
-    Drafting goes on behind tokens that may be wrong, so that how many sequences are worth while there comes
-    from roll-outs: ``rollout.sequences[l, s]`` behind ``l`` greedy tokens from position ``s``. The count is cut to
-    a divisor of the budget; ``sequences`` fixes it instead (a divisor). KeyError without recorded roll-outs,
-    ValueError where a sequence may be longer than they are.
-    """
-
-    def __init__(self, trace: Trace, recording: int, budget: int, sequences: int | None = None) -> None:
-        self.recording, self.budget, self.fixed = Recording(trace, recording), budget, sequences
-        self.worth = self.recording.array("rollout.sequences").astype(np.int64)
-        if budget > len(self.worth):
-            raise ValueError(f"roll-outs of {len(self.worth)} tokens cannot answer for a budget of {budget}")
-        self.rank = trace.draft_rank[self.recording.start : self.recording.end]
-        self.run = Replay(trace).runs(recording)
-        self.unverified = 0
-
-    def judge(self) -> Iteration:
-        """Draft and verify once."""
-        here, unverified = self.recording.position, self.unverified
-        sequences = self.fixed or largest_divisor(self.budget, int(self.worth[unverified, here]))
-        right = min(int(self.run[here]), unverified)
-        first = int(self.rank[(here + unverified) % len(self.rank)])
-        hit = right == unverified and first < sequences
-        self.unverified = self.budget // sequences - 1 if hit else 0
-        self.recording.move(right + 1)
-        return Iteration(sequences, unverified, right + 1, hit)
-
-
-def largest_divisor(number: int, at_most: int) -> int:
-    """The largest divisor of ``number`` that is no more than ``at_most``."""
-    return next(divisor for divisor in range(min(number, at_most), 0, -1) if number % divisor == 0)
-
-
 class Verified(NamedTuple):
     """One step of Lyanna."""
 

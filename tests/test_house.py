@@ -25,26 +25,26 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "pipeline_laws", "__init__"},
+    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "__init__"},
     {"model", "method", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
-    {"given", "catalogue", "drafters", "tree_replay", "windows"},
-    {"trace_statistics", "published", "resampling", "token_tree"},
+    {"given", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
+    {"trace_statistics", "published", "resampling", "token_tree", "calibrate"},
     {"rescale"},
-    {"strategies", "converters"},
+    {"strategies", "converters", "independence"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"outcome"},
     {"run"},
     {"method_table"},
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
-    {"sweep_batch", "fits"},
+    {"sweep_batch", "sweep_budget", "fits"},
     {"sweep_load", "sweep_methods"},
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_network"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget", "cli_calibrate"},
     {"cli_compare", "cli_methods"},
     {"cli"},
 ]
@@ -107,21 +107,8 @@ COUNTS_AND_RATIOS = {
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
-    *(
-        "width",
-        "branching",
-        "stages",
-        "packing_ratio",
-        "squares",
-        "vocabulary",
-        "temperature",
-        "batch_size",
-        "start",
-        "least",
-        "most",
-        "terms",
-    ),
-    *("depth", "budget", "resampled_budget", "threshold"),
+    *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
+    *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
@@ -229,7 +216,7 @@ def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
     assert "nothing has this name; did you mean" in result.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md"])
+@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md", "reports/iid/iid.md"])
 def test_links_between_our_pages_lead_somewhere(page: str) -> None:
     path = PACKAGE.parent / page
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())

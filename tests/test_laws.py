@@ -106,8 +106,8 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 
 def test_all_strategies_are_exercised_here() -> None:
-    in_test_specpipe = {"specpipe", "specpipe_tandem", "pipeline"}
-    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd"} | in_test_specpipe
+    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "duodecoding"}
+    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd"} | elsewhere
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))

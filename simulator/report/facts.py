@@ -62,9 +62,8 @@ def columns(result: Result) -> list[Column]:
 def overlap(result: Result) -> tuple[float, float] | None:
     """T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
     parts = result.phases[main_kind(result.phases)]
-    if "draft" in parts and "suffix" in parts:
-        return parts["draft"].wall_s, parts["suffix"].wall_s
-    return None
+    cover = result.scenario.schedule.hidden_behind
+    return (parts["draft"].wall_s, parts[cover].wall_s) if cover and "draft" in parts else None
 
 
 def regime(result: Result) -> str:
@@ -75,7 +74,7 @@ def regime(result: Result) -> str:
         return level
     if pair is None:
         parts = result.phases[main_kind(result.phases)]
-        drafted = [parts[name].wall_s for name in scenario.schedule.drafting if name in parts]
+        drafted = [parts[name].wall_s for name in scenario.schedule.draft_parts if name in parts]
         if not drafted:
             return "nothing is drafted"
         return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
