@@ -64,6 +64,8 @@ def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> Rec
     is its exponential tilt, p(r) e^(theta r). Every start keeps its place in the order of all starts: a longer run stays
     at least as long as a shorter one, and equal runs are put in order by a draw of their own that no other theta
     changes. So lengths move monotonically with theta, and at 0 nothing does. Starts at which nothing is proposed stay so.
+    The draws between equals cost a part of the bursts: on the shipped recordings the correlation of one step with the
+    next, 0.36, becomes 0.24 to 0.43.
     """
     positions = recorded.positions()
     if recorded.proposed is not None:

@@ -152,6 +152,11 @@ class Scenario(Frozen):
     seed: int = Field(default=0, ge=0)
 
     @property
+    def method_name(self) -> str:
+        """What decodes: a method by its name, or a strategy."""
+        return self.method.name if self.method else self.strategy.name
+
+    @property
     def layers(self) -> int | None:
         """Layers of the target, None where durations are given that do not tell."""
         if self.durations and self.durations.layers_ms:

@@ -27,7 +27,8 @@ from simulator.strategies.autoregressive import Autoregressive
 from simulator.sweep_batch import crossover, tile_edges
 from simulator.sweep_window import main_kind
 
-Origin = Literal["recorded", "published", "stated"]
+Origin = Literal["recorded", "stand_in", "published", "stated"]
+"""The scenario's own models, other ones whose recording stands in, a published mean, the scenario's own numbers."""
 
 
 class Candidate(NamedTuple):
@@ -117,7 +118,7 @@ def candidates(
     catalogue = catalogue or Catalogue()
     base = load(scenario, overrides, catalogue, seed)
     target = base.scenario.target.model.name if base.scenario.target else ""
-    origin: Origin = "stated" if base.trace is None else "recorded"
+    origin: Origin = "stated" if base.trace is None else "stand_in" if base.scenario.acceptance.stand_in else "recorded"
     for name, path in catalogue.names("method").items():
         if only and name not in only:
             continue
@@ -155,7 +156,7 @@ def method_sweep(found: Iterable[Candidate]) -> list[MethodPoint]:
             if baseline is None:
                 baseline = run.simulated_baseline(one.loaded.scenario).tpot_s * 1e3
             points.append(_point(one, run.tuned(one.loaded), baseline))
-    return sorted(points, key=lambda point: (point.origin != "recorded", point.tpot_ms))
+    return sorted(points, key=lambda point: (point.origin == "published", point.tpot_ms))
 
 
 def _point(one: Candidate, loaded: Loaded, baseline_ms: float) -> MethodPoint:
@@ -209,7 +210,7 @@ def crossovers(found: Iterable[Candidate], sizes: Iterable[int]) -> list[Crossov
         first, for_good = crossover(points)
         edges = tuple(tile_edges(one.loaded, points))
         studies.append(Crossover(one.method, one.origin, source_of(one.loaded, one.published), points, first, for_good, edges))
-    return sorted(studies, key=lambda one: (one.origin != "recorded", -(one.first or sizes[-1] + 1), -one.points[0].speedup))
+    return sorted(studies, key=lambda one: (one.origin == "published", -(one.first or sizes[-1] + 1), -one.points[0].speedup))
 
 
 def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[MethodAtBatch]:

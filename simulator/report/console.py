@@ -26,7 +26,7 @@ def print_result(result: Result, console: Console) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), width=width)
 
-    say(f"{result.scenario.name}: {result.scenario.strategy.name}", "bold")
+    say(f"{result.scenario.name}: {result.scenario.method_name}", "bold")
     say(headline(result), "bold")
     say(conditions(result), "dim")
     console.print(_answers(result), width=width)

@@ -146,10 +146,11 @@ def conditions(result: Result) -> str:
     if spec.trace is not None:
         drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
         source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
+        source += f", re-scaled to {spec.rescale.tokens_per_step:g} tokens a step" if spec.rescale else ""
     else:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
         source = f"{kind} ({origin(spec)}{f'; source: {spec.source}' if spec.source else ''})"
-    places = {"target": scenario.target, "draft": scenario.draft}
+    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs_draft else None}
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "

@@ -40,7 +40,7 @@ def report_markdown(result: Result, sweep: Sequence[SweepPoint]) -> str:
     """The whole report; figures by relative path, sweep figure only where there is a sweep."""
     scenario = result.scenario
     sections = (
-        [f"# {scenario.name}: {scenario.strategy.name}", *([scenario.about] if scenario.about else [])],
+        [f"# {scenario.name}: {scenario.method_name}", *([scenario.about] if scenario.about else [])],
         [f"**{headline(result)}**", conditions(result)],
         _answers(result),
         _time(result),

@@ -16,7 +16,7 @@ from simulator.report.methods import by_origin
 from simulator.sweep_methods import Crossover, MethodPoint
 
 BAR_IN, PANEL_IN = 0.24, 0.75
-HATCH = {"recorded": "", "published": "////", "stated": "...."}
+HATCH = {"recorded": "", "stand_in": "", "published": "////", "stated": "...."}
 SLOWER_FASTER = LinearSegmentedColormap.from_list("slower_faster", [VERMILLION, "#ffffff", BLUE])
 
 

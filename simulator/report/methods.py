@@ -15,7 +15,8 @@ from simulator.sweep_methods import Crossover, LeftOut, MethodPoint
 
 AnyPoint = TypeVar("AnyPoint", MethodPoint, Crossover)
 ORIGINS = {
-    "recorded": "acceptance recorded from small models",
+    "recorded": "acceptance recorded from the scenario's own models",
+    "stand_in": "acceptance recorded from other, small models",
     "published": "acceptance published or measured for large models",
     "stated": "acceptance stated by the scenario",
 }

@@ -75,7 +75,7 @@ class TreeSD(Strategy):
     passes: tuple[DraftPass, ...] = ()
     extra_rows: int = Field(default=0, ge=0)
     ids_per_entry: int = Field(default=0, ge=0)
-    host_us: NonNegative = NonNegative(value=0.0)
+    host_ms: NonNegative = NonNegative(value=0.0)
     matched: Fraction | None = None
     drafter: str | None = None
     borrowed: bool = False
@@ -195,7 +195,7 @@ class TreeSD(Strategy):
         drafted = [phase for one in self.passes for phase in drafting(cost, one, kind.verifying, cached)]
         return {
             "draft": together(*chunks, *drafted),
-            "host": Phase(self.host_us.value * 1e-6 * (kind.verifying + kind.bare), {}),
+            "host": Phase(self.host_ms.value * 1e-3 * (kind.verifying + kind.bare), {}),
             "target": cost.target(step.rows + step.prompts),
         }
 
