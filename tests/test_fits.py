@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.calibration import calibrate
+from simulator.fitting import calibrate
 from simulator.fits import Paper, Question
 from simulator.published import PAPERS, Cell, cells
 from simulator.schema import BadInput

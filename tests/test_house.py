@@ -41,7 +41,7 @@ FLOORS = [
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits"},
     {"sweep_load", "sweep_methods"},
-    {"calibration", "validation"},
+    {"fitting", "validation"},
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget", "cli_calibrate"},
