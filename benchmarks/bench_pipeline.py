@@ -24,7 +24,7 @@ from simulator.world import World
 STAGES, TOKENS, ROUNDS = 8, 20_000, 7
 HIT = np.random.default_rng(1).random(TOKENS) < 0.99
 STEPS = np.where(np.concatenate(([False], HIT[:-1])), 1, STAGES)
-ROWS = np.where(np.arange(STAGES)[:, None] < STEPS, 64, 0)
+ROWS = np.full((STAGES, TOKENS), 64)
 TABLES = StepTables(np.full((STAGES, 65), 0.05), np.full((STAGES - 1, 65), 0.001), np.zeros(65), 0.005)
 TIMES = PipelineTimes((0.05,) * STAGES, (0.001,) * (STAGES - 1), prune=0.005)
 
