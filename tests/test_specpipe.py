@@ -15,6 +15,7 @@ from test_tree_replay import trace_of
 
 from simulator.acceptance import Acceptance, Cycle, Rates, Replay
 from simulator.cli import main
+from simulator.cost import Phase, Rows
 from simulator.draft_tree import Beam
 from simulator.given import Given, GivenCost
 from simulator.pipeline_laws import PipelineTimes, equal_stages, hit_shares
@@ -171,6 +172,34 @@ def test_two_requests_share_each_step_and_a_miss_stalls_one() -> None:
         *((75, 10, (1,)), (85, 10, (0,)), (95, 10, (0,)), (105, 10, (1,))),
     ]
     assert (loop.tally.accepted[1], loop.tally.accepted[0]) == (3, 3)
+
+
+def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
+    """A second a row. One tree grows 1, 2, 4 and has 4, 3, 1 in flight a step later; the other one, 1, 1, 2, is lost.
+
+    Three stages hold 2 0 0, 3 2 0, 6 3 2 rows, then 5 3 1, for the lost tree begins again; at the end it is alone.
+    """
+
+    class OneSecondARow(GivenCost):
+        def stage(self, index: int, rows: Rows) -> Phase:
+            return Phase(float(rows.tokens), {})
+
+    trace = trace_of(
+        [0] * 6,
+        offsets=(0, 3, 6),
+        header={"beams": [{"width": 4, "branching": 2, "stages": 3}]},
+        beam_steps=[[0, 3, 1, 0, 3, 3]],
+        beam_hit=[[0, 1, 1, 0, 0, 1]],
+        beam_rows=[[[0, 4, 4, 0, 2, 3], [0, 2, 3, 0, 1, 2], [0, 1, 1, 0, 1, 1]]],
+    )
+    times = PipelineTimes((10.0, 10.0, 10.0))
+    strategy = specpipe(times, width=4, branching=2, packing_ratio=Positive(value=1.0))
+    log, _, _ = played(
+        strategy, times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 2, 2, OneSecondARow(cost_of(times).given)
+    )
+    assert [one.duration_s for one in log] == [2, 3, 6, 5, 2, 3]
+    assert [sum(one.rows) for one in log] == [2, 5, 11, 9, 3, 6]
+    assert [sum(one.tokens) for one in log] == [0, 0, 2, 1, 0, 1]
 
 
 def plain(times: PipelineTimes, requests: int) -> Strategy:
