@@ -21,7 +21,7 @@ from simulator.scenario import load
 from simulator.schema import BadInput, Infeasible, read, validate
 from simulator.serving.requests import Requests
 from simulator.strategies.tree_sd import TreeSD
-from simulator.sweep_methods import candidates, crossovers, left_out, method_sweep, summary
+from simulator.sweep_methods import by_exact_laws, candidates, crossovers, left_out, method_sweep, summary
 
 SCENARIO = "methods_vicuna_7b_a100"
 FILES = Catalogue().names("method")
@@ -214,6 +214,15 @@ def test_a_method_stops_paying_where_a_tile_ends() -> None:
     assert study.first in study.tile_edges
     assert speedups[study.first - 1] >= 1.0 > speedups[study.first]
     assert [point.verify_rows for point in study.points] == [64 * batch for batch in range(1, 9)]
+
+
+def test_crossovers_leave_out_laws_that_are_bounds() -> None:
+    """Target and draft share a lane here: Mirror-SD's law does not hold, and DuoDecoding takes one request."""
+    found = by_exact_laws(candidates(SCENARIO, ["requests.count=2"], only=["mirror_sd", "pearl", "vllm_chain"]))
+    assert [one.method for one in found if one.loaded] == ["vllm_chain"]
+    reasons = {one.method: one.reason for one in left_out(found)}
+    assert "target and draft share one lane" in reasons["mirror_sd"]
+    assert "one request at a time" in reasons["pearl"]
 
 
 def test_crossovers_take_the_replayed_tokens_of_a_step() -> None:

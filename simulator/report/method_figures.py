@@ -63,7 +63,8 @@ def batches(studies: Sequence[Crossover], title: str) -> str:
     parts = list(by_origin(studies))
     sizes = [len(held) for _, held in parts] or [1]
     with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH_IN, BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9), layout="constrained")
+        height_in = BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9
+        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained", dpi=200)
         figure.suptitle(title, x=0.01, ha="left", size=9)
         rows = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
         most = max((point.speedup for one in studies for point in one.points), default=2.0)
@@ -89,7 +90,7 @@ def _strips(axes: Any, words: str, held: Sequence[Crossover], norm: TwoSlopeNorm
             np.sqrt(sizes * np.append(sizes[0] ** 2 / sizes[1] if len(sizes) > 1 else 1.0, sizes[:-1])), sizes[-1]
         )
         speedups = np.array([[point.speedup for point in one.points]])
-        mesh = axes.pcolormesh(edges, [place - 0.36, place + 0.36], speedups, cmap=SLOWER_FASTER, norm=norm)
+        mesh = axes.pcolormesh(edges, [place - 0.36, place + 0.36], speedups, cmap=SLOWER_FASTER, norm=norm, rasterized=True)
         for edge in one.tile_edges:
             if edge <= (one.for_good or edge):
                 axes.plot([before(edge)] * 2, [place + 0.18, place + 0.36], color=ORANGE, lw=1.2)
