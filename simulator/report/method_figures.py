@@ -30,10 +30,18 @@ def bars(points: Sequence[MethodPoint], title: str) -> str:
         rows = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
         for axes, (words, held) in zip(rows, parts, strict=False):
             _bars(axes, words, held)
-        rows[-1].set_xlabel("speed-up over autoregressive decoding (simulation)")
+        rows[-1].set_xlabel("speed-up over autoregressive decoding (simulation)" + _remarks(points), size=8)
         most = max((max(one.speedup, one.published_speedup or 0.0) for one in points), default=1.0)
         rows[-1].set_xlim(0.0, 1.28 * most)
         return svg(figure)
+
+
+def _remarks(points: Sequence[MethodPoint]) -> str:
+    """What marks in the chart stand for."""
+    stated = "\ndiamond: published speed-up, on its source's own hardware and software"
+    shared = "\n* drafts beside the target on a device of its own, which it does not have here"
+    held = [(stated, any(one.published_speedup for one in points)), (shared, any("one lane" in one.relation for one in points))]
+    return "".join(text for text, needed in held if needed)
 
 
 def _bars(axes: Any, words: str, held: Sequence[MethodPoint]) -> None:
@@ -43,15 +51,13 @@ def _bars(axes: Any, words: str, held: Sequence[MethodPoint]) -> None:
     )
     stated = [(one.published_speedup, place) for place, one in enumerate(held) if one.published_speedup]
     if stated:
-        label = "published speed-up, on other hardware and software"
-        axes.plot(*zip(*stated, strict=True), "D", mfc="white", mec=VERMILLION, mew=1.2, ms=5, label=label)
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.3, handletextpad=0.2, fontsize=7)
+        axes.plot(*zip(*stated, strict=True), "D", mfc="white", mec=VERMILLION, mew=1.2, ms=5)
     for place, one in enumerate(held):
         end = max(one.speedup, one.published_speedup or 0.0)
         text = f"{one.speedup:.2f}: {one.tokens_per_step:.2f} tokens in {one.step_ms:.1f} ms"
-        axes.text(end + 0.05, place, text, va="center", size=7, color=GREY)
+        axes.text(end + 0.07, place, text, va="center", size=7, color=GREY)
     axes.axvline(1.0, color=GREY, lw=0.8)
-    axes.set_yticks(places, [one.method for one in held])
+    axes.set_yticks(places, [f"{one.method} *" if one.relation else one.method for one in held])
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.tick_params(labelbottom=True)
     axes.invert_yaxis()
@@ -75,9 +81,9 @@ def batches(studies: Sequence[Crossover], title: str) -> str:
             bar = figure.colorbar(mesh, ax=rows.tolist(), orientation="horizontal", fraction=0.04, aspect=50, pad=0.02)
             bar.set_label("speed-up over autoregressive decoding of the same batch (law)", size=8)
         rows[-1].set_xlabel(
-            "batch B (requests that decode together)\nblack, and at the right: from here on autoregressive decoding is faster; "
-            "orange: until then, where another tile of rows begins",
-            size=7.5,
+            "batch B (requests that decode together)\nblack, and at the right: from here on autoregressive decoding is faster\n"
+            "orange: up to there, where another tile of rows begins",
+            size=8,
         )
         return svg(figure)
 
