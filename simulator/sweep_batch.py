@@ -83,6 +83,11 @@ class BatchPoint:
     simulated_baseline_tokens_per_s: float | None = None
 
     @property
+    def law_tokens_per_s(self) -> float:
+        """By law, of all requests together; prefills are left out."""
+        return self.batch / self.law_tpot_ms * 1e3
+
+    @property
     def speedup(self) -> float:
         """By law: time per token of autoregressive decoding over the strategy's."""
         return self.baseline_tpot_ms / self.law_tpot_ms
@@ -148,13 +153,13 @@ def tile_edges(loaded: Loaded, points: Iterable[AtBatch]) -> list[int]:
 
 def summary(loaded: Loaded, points: list[BatchPoint]) -> dict[str, Any]:
     """The study as plain data."""
-    speedups = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup")
+    derived = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s")
     return {
         "scenario": loaded.scenario.name,
         "strategy": loaded.scenario.strategy.name,
         "crossover": dict(zip(("first", "for_good"), crossover(points), strict=True)),
         "tile_edges": tile_edges(loaded, points),
-        "batches": [asdict(point) | {name: getattr(point, name) for name in speedups} for point in points],
+        "batches": [asdict(point) | {name: getattr(point, name) for name in derived} for point in points],
     }
 
 

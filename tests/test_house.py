@@ -41,7 +41,7 @@ FLOORS = [
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits"},
     {"sweep_load", "sweep_methods"},
-    {"calibration", "validation"},
+    {"fitting", "validation"},
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget", "cli_calibrate"},
@@ -216,8 +216,20 @@ def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
     assert "nothing has this name; did you mean" in result.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md", "reports/iid/iid.md"])
+REPORTS = PACKAGE.parent / "reports"
+PAGES = ["README.md", "reports/README.md", *(f"reports/{page.relative_to(REPORTS)}" for page in sorted(REPORTS.glob("*/*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_between_our_pages_lead_somewhere(page: str) -> None:
     path = PACKAGE.parent / page
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
     assert [link for link in links if not link.endswith("timeline.json") and not (path.parent / link).exists()] == []
+
+
+def test_what_is_kept_of_reports_is_listed_with_a_command_over_scenarios_that_exist() -> None:
+    listed = (REPORTS / "README.md").read_text()
+    kept = [path for folder in ("batches", "pipelines") for path in (REPORTS / folder).iterdir()]
+    assert [path.name for path in kept if f"`{path.parent.name}/{path.stem}." not in listed] == []
+    commands = re.findall(r"specsim (?:run|batches|trees|network|compare)((?: [a-z]\w+)+)", listed)
+    assert {name for names in commands for name in names.split()} <= set(Catalogue().names("scenario"))

@@ -88,6 +88,7 @@ def print_batches(found: Mapping[str, Any], console: Console) -> None:
     vanilla, overhead = (any(one[key] is not None for one in shown) for key in ("vanilla_speedup", "relative_draft_overhead"))
     columns = {"speed-up\nlaw": "speedup", "speed-up\nsimul.": "simulated_speedup"}
     columns |= {"vanilla\nlaw": "vanilla_speedup", "vanilla\nsimul.": "simulated_vanilla_speedup"} if vanilla else {}
+    columns |= {"tokens/s\nlaw": "law_tokens_per_s", "tokens/s\nsimul.": "simulated_tokens_per_s"}
     columns |= {"verify\nms": "verify_ms", "T_draft\nms": "draft_ms"}
     columns |= {"rel. draft\noverhead": "relative_draft_overhead"} if overhead else {}
     table = new_table("batch", *columns)

@@ -8,6 +8,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from simulator.run import Result
+from simulator.scenario import AcceptanceSpec
 from simulator.serving.requests import Lengths
 from simulator.strategies.protocol import Kind
 from simulator.sweep_window import main_kind
@@ -131,6 +132,13 @@ def headline(result: Result) -> str:
     return f"{answer}; {regime(result)}."
 
 
+def origin(spec: AcceptanceSpec) -> str:
+    """Where acceptance comes from, in a word."""
+    if spec.trace is not None:
+        return "stand-in" if spec.stand_in else "recorded"
+    return spec.confidence or "assumed"
+
+
 def conditions(result: Result) -> str:
     """What a speed-up depends on: acceptance, engines, token accounting, load."""
     scenario = result.scenario
@@ -141,7 +149,7 @@ def conditions(result: Result) -> str:
         source += f", re-scaled to {spec.rescale.tokens_per_step:g} tokens a step" if spec.rescale else ""
     else:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
-        source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
+        source = f"{kind} ({origin(spec)}{f'; source: {spec.source}' if spec.source else ''})"
     places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs_draft else None}
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
