@@ -22,7 +22,7 @@ from simulator.scenario import load
 from simulator.schema import BadInput, Infeasible, read, validate
 from simulator.serving.requests import Requests
 from simulator.strategies.tree_sd import TreeSD
-from simulator.sweep_methods import by_exact_laws, candidates, crossovers, left_out, method_sweep, summary
+from simulator.sweep_methods import MethodPoint, by_exact_laws, candidates, crossovers, left_out, method_sweep, summary
 
 SCENARIO = "methods_vicuna_7b_a100"
 FILES = Catalogue().names("method")
@@ -186,6 +186,13 @@ def test_extra_weights_count_against_the_device() -> None:
 
 
 # ---- side by side
+
+
+@pytest.mark.parametrize(("tokens", "speedup", "cost"), [(3.52, 3.08, 1.14286), (3.46, 1.42, 2.43662), (3.75, 3.24, 1.15741)])
+def test_the_relative_cost_of_a_step(tokens: float, speedup: float, cost: float) -> None:
+    """SS-11 a to c: tokens per step over speed-up, in autoregressive steps."""
+    point = MethodPoint("x", "tree_sd", "published", "", 1, 0.0, 0.0, 1.0, tokens, 10.0 / speedup, 1.0, 10.0, "")
+    assert point.relative_step == pytest.approx(cost, rel=5e-6)
 
 
 def test_the_comparison_keeps_origins_apart() -> None:
