@@ -162,13 +162,16 @@ class DraftHead(Frozen):
 
     ``vocabulary`` is the width of an LM head of its own; without one it shares the target's. EAGLE: one layer and
     ``squares`` 2 (features and embeddings, 2h to h); a Medusa head: ``squares`` 1 and a vocabulary of its own.
+    ``rank`` is that of a low-rank transform before the LM head, h to rank to h.
     """
 
     layers: int = Field(default=0, ge=0)
     squares: int = Field(default=0, ge=0)
     vocabulary: int | None = Field(default=None, gt=0)
+    rank: int = Field(default=0, ge=0)
 
     def weights(self, target: ModelSpec) -> int:
         """Weights that it adds to the target's."""
         own = (self.vocabulary or 0) * target.hidden_size
-        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + own
+        narrow = 2 * self.rank * target.hidden_size
+        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + narrow + own
