@@ -221,7 +221,7 @@ class Scenario(Frozen):
                 size = part.weights_gb() + pipeline.runtime_gb.value
                 held[f"stage {number}", ""] = [Held(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
-            used = self.strategy.window and not self.strategy.single_model if role == "draft" else pipeline is None
+            used = self.strategy.needs_draft if role == "draft" else pipeline is None
             if place is not None and used:
                 beside = (self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model))
                 extra, table = beside if role == "target" else (0, 0)
@@ -289,7 +289,7 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
     strategy = scenario.strategy
     if (scenario.durations is None) == (scenario.target is None):
         yield document.fault((), "expected either target (a model on hardware) or durations")
-    if scenario.durations is None and scenario.target and strategy.window and not (scenario.draft or strategy.single_model):
+    if scenario.durations is None and scenario.target and strategy.needs_draft and scenario.draft is None:
         yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
     yield from _wrong_stages(scenario, document)
     exit_layer = getattr(strategy, "exit_layer", None)
@@ -303,7 +303,7 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
     elif exit_layer and scenario.layers and round(exit_layer * scenario.layers) < 1:
         message = f"{exit_layer:g} of {scenario.layers} layers is less than one layer"
         yield document.fault(("strategy", "exit_layer"), message)
-    if scenario.target and scenario.draft and strategy.window:
+    if scenario.target and scenario.draft and strategy.needs_draft:
         sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
         if sizes[0] != sizes[1]:
             message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
@@ -336,14 +336,17 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
     if scenario.target and (found := strategy.impossible(scenario.target.model)):
         yield document.fault(("strategy", found[0]), found[1])
-    if stages and scenario.exit:
+    if stages and (scenario.exit or strategy.splits_passes):
         yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
 
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
     given = scenario.durations
-    if scenario.strategy.window and given and given.draft_ms is None and given.draft_step_ms is None:
+    if scenario.strategy.needs_draft and given and given.draft_ms is None and given.draft_step_ms is None:
         yield document.fault(("durations",), f"{scenario.strategy.name} needs draft_ms (a window) or draft_step_ms")
+    if scenario.strategy.splits_passes and given and given.target_ms is not None:
+        message = f"{scenario.strategy.name} stops within a pass; state prefix_ms and suffix_ms, or layers_ms"
+        yield document.fault(("durations", "target_ms"), message)
 
 
 def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:

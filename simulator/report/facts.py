@@ -76,7 +76,8 @@ def regime(result: Result) -> str:
         parts = result.phases[main_kind(result.phases)]
         drafted = [parts[name].wall_s for name in scenario.schedule.draft_parts if name in parts]
         if not drafted:
-            return "nothing is drafted"
+            drafts = scenario.schedule.window > 0
+            return "the next draft comes out of the pass that verifies the last one" if drafts else "nothing is drafted"
         return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
     draft, delta = (seconds * 1e3 for seconds in pair)
     stands = f"T_draft = {number(draft, 3)} ms"
@@ -142,6 +143,8 @@ def conditions(result: Result) -> str:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
         source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
     places = {"target": scenario.target, "draft": scenario.draft}
+    if not scenario.schedule.needs_draft:
+        del places["draft"]
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "

@@ -181,6 +181,8 @@ class Strategy(Frozen, ABC):
     """What drafts sits beside the target on its device; there is no draft model to place."""
     hidden_behind: ClassVar[str | None] = None
     """The duration that drafting hides behind; None where nothing overlaps."""
+    splits_passes: ClassVar[bool] = False
+    """Stops within every pass of the target, behind a layer counted from its ends."""
     prompts_apart: ClassVar[bool] = False
     """Prompts take passes of their own; a step carries none."""
     bonus_on_full_accept: bool = True
@@ -191,9 +193,18 @@ class Strategy(Frozen, ABC):
         return 0
 
     @property
+    def needs_draft(self) -> bool:
+        """Windows are written by a draft model of the scenario's."""
+        return self.window > 0 and not self.single_model
+
+    @property
     def window_steps(self) -> int:
         """Internal draft steps of one window; at least 1."""
         return 1
+
+    def rows_for(self, requests: int) -> int:
+        """Rows of the target's pass that each of ``requests`` decoding together takes."""
+        return 1 + self.window_for(requests)
 
     @property
     def lookahead(self) -> int:
@@ -330,7 +341,7 @@ class Strategy(Frozen, ABC):
 
         ``ending`` of the prompts are complete with it, with ``context`` tokens in their caches together.
         """
-        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.window else Phase(0.0, {})
+        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.needs_draft else Phase(0.0, {})
         return Admission(target.wall_s, draft.wall_s, 0.0)
 
     def law(
