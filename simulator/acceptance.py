@@ -11,9 +11,10 @@ top kappa (MSD-7): ``off_exit``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,6 +197,14 @@ class Replay:
         pool = [request for name in chosen for request in trace.requests_by_flavour[name]]
         self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
         self._lanes: dict[tuple[int, Exit | None], _Lane] = {}
+
+    def kept_by(self, run: NDArray[np.integer[Any]], drafter: str) -> Replay:
+        """The same requests in the same order, with ``run`` (positions,) tokens kept of what ``drafter`` proposes at each."""
+        other, models = copy(self), self.trace.header["models"]
+        header = {**self.trace.header, "models": {**models, "draft": models.get(drafter, {})}}
+        other.trace = replace(self.trace, header=header, run=run.astype(np.uint16))
+        other.accepted, other._lanes = other.trace.accepted(0), {}
+        return other
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """A cursor over the recording dealt to this request."""
