@@ -25,7 +25,7 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "__init__"},
+    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
     {"model", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
@@ -36,13 +36,13 @@ FLOORS = [
     {"scenario"},
     {"outcome"},
     {"run"},
-    {"sweep_window", "sweep_tree", "sweep_network", "overview"},
+    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits"},
     {"sweep_load"},
     {"calibration", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget"},
     {"cli_compare"},
     {"cli"},
 ]
@@ -107,6 +107,7 @@ COUNTS_AND_RATIOS = {
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
+    *("stream_layers", "kept", "rank", "pruning_rank"),
 }
 
 
