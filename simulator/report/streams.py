@@ -56,7 +56,7 @@ def print_streams(study: StreamStudy, console: Console) -> None:
 
 def _falls(points: Sequence[StreamPoint]) -> str:
     found = fall(points)
-    return f"from k = {found.branching}" if found else f"not up to k = {points[-1].branching}"
+    return f"from k = {found.branching} on" if found else f"nowhere up to k = {points[-1].branching}"
 
 
 def _compared(other: TwoModels) -> str:
@@ -80,13 +80,12 @@ def stream_figure(study: StreamStudy) -> str:
 
 def _over_k(axes: Any, study: StreamStudy) -> None:
     pruned = f"pruned to {_kept(study.pruned)} nodes"
-    curves = ((study.whole, "s--", GREY, "whole tree", (-4, -16)), (study.pruned, "o-", BLUE, pruned, (6, 5)))
-    for points, style, color, label, shift in curves:
+    curves = ((study.whole, "s--", GREY, "whole tree", (0, -24), "center"), (study.pruned, "o-", BLUE, pruned, (6, 5), "left"))
+    for points, style, color, label, shift, side in curves:
         axes.plot([p.branching for p in points], [p.speedup for p in points], style, color=color, label=label, ms=5)
         top = best(points)
         text = f"best at k = {top.branching}: {top.speedup:.2f}"
         place = (top.branching, top.speedup)
-        side = "left" if shift[0] > 0 else "right"
         axes.annotate(text, place, xytext=shift, textcoords="offset points", size=8, color=color, ha=side)
     axes.axhline(study.whole[0].speedup, color=GREY, lw=0.8, ls=":")
     axes.text(
