@@ -18,6 +18,7 @@ from simulator.acceptance import Cycle, Replay
 from simulator.catalogue import Catalogue
 from simulator.cli import main
 from simulator.cost import Rows
+from simulator.drafters import StreamingDrafter
 from simulator.given import Given, GivenCost
 from simulator.model import ModelSpec
 from simulator.scenario import load
@@ -201,6 +202,14 @@ def test_a_step_lies_where_the_paper_has_it() -> None:
         costs.append(step / scenario.cost.target(Rows.decode(1, context)).wall_s)
     published = 1.13, 1.18
     assert 1.0 < costs[0] < published[0] < published[1] < costs[1] < 1.5
+
+
+def test_recorded_streams_say_what_a_streaming_draft_emits() -> None:
+    """MSD-4: at 1.4 to 1.5 tokens a step, two streams write seven in five steps, not in four as one token a stream would."""
+    emitted = stream_sweep(load(STREAMED, FEW), [1]).emitted
+    assert list(emitted) == sorted(emitted)
+    recorded = StreamingDrafter(streams=2, emitted=(emitted[1],))
+    assert (recorded.steps(7), StreamingDrafter(streams=2).steps(7)) == (5, 4)
 
 
 def test_the_command_draws_and_prints_the_study(tmp_path: Path) -> None:

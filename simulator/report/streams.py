@@ -80,7 +80,10 @@ def stream_figure(study: StreamStudy) -> str:
 
 def _over_k(axes: Any, study: StreamStudy) -> None:
     pruned = f"pruned to {_kept(study.pruned)} nodes"
-    curves = ((study.whole, "s--", GREY, "whole tree", (0, -24), "center"), (study.pruned, "o-", BLUE, pruned, (6, 5), "left"))
+    curves = (
+        (study.whole, "s--", GREY, "whole tree", (-14, -42), "center"),
+        (study.pruned, "o-", BLUE, pruned, (6, 5), "left"),
+    )
     for points, style, color, label, shift, side in curves:
         axes.plot([p.branching for p in points], [p.speedup for p in points], style, color=color, label=label, ms=5)
         top = best(points)
