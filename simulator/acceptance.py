@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +61,14 @@ class Odds:
 
     ``accepted[r] = P(A = r)``; ``off_exit[r] = P(A = r and the next token is off the exit)``;
     ``off_path = P(A = gamma and the verdict is off the path)``. ``source`` says where they come from.
+    ``unmatched`` is the share of steps in which look-up finds nothing to propose; the rest is about the others.
     """
 
     accepted: NDArray[np.float64]
     off_exit: NDArray[np.float64]
     off_path: float
     source: str
+    unmatched: float = 0.0
 
     @property
     def mean_accepted(self) -> float:
@@ -198,13 +200,11 @@ class Replay:
         self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
         self._lanes: dict[tuple[int, Exit | None], _Lane] = {}
 
-    def kept_by(self, run: NDArray[np.integer[Any]], drafter: str) -> Replay:
-        """The same requests in the same order, with ``run`` (positions,) tokens kept of what ``drafter`` proposes at each."""
-        other, models = copy(self), self.trace.header["models"]
-        header = {**self.trace.header, "models": {**models, "draft": models.get(drafter, {})}}
-        other.trace = replace(self.trace, header=header, run=run.astype(np.uint16))
-        other.accepted, other._lanes = other.trace.accepted(0), {}
-        return other
+    def over(self, trace: Trace, seed: int = 0) -> Replay:
+        """The same requests in the same order from another trace of the same text."""
+        found = copy(self)
+        found.trace, found.accepted, found._lanes = trace, trace.accepted(seed), {}
+        return found
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """A cursor over the recording dealt to this request."""

@@ -3,58 +3,37 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from dataclasses import asdict
 
 import click
 
-from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import Asked, Sizes, faults_as_lines, study_options
 
 
 @click.command()
-@click.argument("scenario")
-@overrides_option
-@seed_option
+@study_options
 @click.option("--budgets", type=Sizes(), help="Budgets for the law [default: 1 to well past c].")
 @click.option("--simulate", "simulated", type=Sizes(), help="Budgets to simulate [default: a dozen, and those around c].")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="SVG file to draw the sweep into.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
-@catalogue_option
-def budget(
-    scenario: str,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    budgets: list[int] | None,
-    simulated: list[int] | None,
-    out: Path | None,
-    as_json: bool,
-    own: tuple[Path, ...],
-) -> None:
+def budget(asked: Asked, budgets: list[int] | None, simulated: list[int] | None) -> None:
     """The budget of a DuoDecoding SCENARIO: c, gamma = c, the true optimum, numbers of sequences.
 
     By law, replay and simulation, with verified tokens counted and with shown ones.
     """
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
-    from simulator.report.budgets import print_budgets
-    from simulator.report.logs import whole_file
-    from simulator.scenario import load
-    from simulator.sweep_budget import budget_sweep, budgets_to_show, sequence_sweep, summary, to_simulate
+    from simulator.report.budgets import print_budgets, sections
+    from simulator.report.page import study_file
+    from simulator.sweep_budget import budget_study
 
-    with faults_as_lines(), Console(stderr=True).status("reading") as status:
-        loaded = load(scenario, overrides, Catalogue(own), seed)
-        chosen = budgets or list(budgets_to_show(loaded))
-        with whole_file(out) as file:
-            status.update("sweeping the budget")
-            points = budget_sweep(loaded, chosen, simulated or to_simulate(loaded, chosen))
-            found = summary(loaded, points, sequence_sweep(loaded))
-            if file:
-                from simulator.report.budget_figures import budget_study
+    with faults_as_lines(), Console(stderr=True).status("sweeping the budget"):
+        loaded = asked.loaded()
+        with study_file(asked.out, asked.typed("budget")) as write:
+            studies = [budget_study(one, budgets or (), simulated or ()) for one in loaded]
+            if write:
+                from simulator.report.budget_figures import budget_figure
 
-                file.write(budget_study(points, found))
-    if as_json:
-        click.echo(json.dumps(found, indent=2))
+                write("Budget of a draft beside its target", budget_figure(studies), sections(studies))
+    if asked.as_json:
+        click.echo(json.dumps({"studies": [asdict(study) for study in studies]}, indent=2))
     else:
-        print_budgets(found, Console())
-        if out:
-            click.echo(f"figure: {out}")
+        print_budgets(studies, Console())

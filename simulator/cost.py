@@ -385,7 +385,7 @@ class PassTimes:
         if head.rank:
             device += 2 * side_product_time(place, rows.tokens, head.rank)
         if rows.logit_rows:
-            own = model.model_copy(update={"vocab_size": head.vocabulary or model.vocab_size})
+            own = model.model_copy(update={"vocab_size": head.width(model)})
             device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)
         engine = place.engine
         host = (engine.host_us_per_layer.value * head.layers + engine.host_us_per_pass.value) * 1e-6

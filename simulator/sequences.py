@@ -8,7 +8,7 @@ request; stated, from the verdicts of a chain.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -89,7 +89,7 @@ class Automaton:
 class SequenceOdds(Odds):
     """Odds of a tail, and what is drafted behind it."""
 
-    drafts: Drafts
+    drafts: Drafts = field(default_factory=dict)
 
 
 # ---- recorded
@@ -174,7 +174,7 @@ class RecordedSequences:
         if found is None:
             tail = self.replay.odds(gamma, None)
             drafts = self._drafts(gamma) if gamma <= self.split.longest_tail else {}
-            found = self._odds[gamma] = SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts)
+            found = self._odds[gamma] = SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts=drafts)
         return found
 
     def _drafts(self, tail: int) -> Drafts:
@@ -272,4 +272,4 @@ class DrawnSequences:
         survives = float(tail.accepted[-1])
         hit = float(longer.accepted[-1]) / survives if survives else 0.0
         drafts = {self.split.sequences(1): (1.0, hit if self.first_rate is None else self.first_rate)}
-        return SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts)
+        return SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts=drafts)

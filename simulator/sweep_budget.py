@@ -11,14 +11,13 @@ Budgets are compared with one sequence (Table 3), numbers of sequences at the sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from simulator import run
 from simulator.acceptance import Acceptance
 from simulator.outcome import Outcome
-from simulator.scenario import Loaded, Scenario
+from simulator.scenario import Loaded
 from simulator.schema import BadInput, Fault
 from simulator.sequence_laws import budget
 from simulator.strategies.duodecoding import DuoDecoding
@@ -142,70 +141,45 @@ def _checked(loaded: Loaded) -> DuoDecoding:
     return strategy
 
 
-Reading = Callable[[BudgetPoint], float | None]
+@dataclass(frozen=True)
+class BudgetStudy:
+    """Both sweeps of a scenario, with c and gamma = c."""
+
+    scenario: str
+    cost_coefficient: float
+    budget: int
+    source: str
+    """Where the law's acceptance comes from."""
+    points: Sequence[BudgetPoint]
+    sequences: Sequence[BudgetPoint]
+
+    def read(self, count: str, way: str) -> dict[int, float]:
+        """Tokens per second by budget: ``verified`` or ``emitted``, by ``law``, ``replay`` or ``simulation``."""
+        rates = {point.gamma: getattr(getattr(point, count), way) for point in self.points}
+        return {gamma: rate for gamma, rate in rates.items() if rate is not None}
+
+    def best(self, count: str, way: str) -> int:
+        """The budget of most tokens per second."""
+        rates = self.read(count, way)
+        return max(rates, key=lambda gamma: rates[gamma])
+
+    def flat(self, count: str, way: str) -> tuple[int, int]:
+        """First and last budget that lose no more than ``FLAT`` against the best one."""
+        rates = self.read(count, way)
+        near = [gamma for gamma, rate in rates.items() if rate >= (1.0 - FLAT) * max(rates.values())]
+        return near[0], near[-1]
+
+    def around(self, count: str, way: str) -> dict[int, float]:
+        """What budgets beside gamma = c gain or lose against it (Table 3); empty where c was not asked for."""
+        rates = self.read(count, way)
+        at = rates.get(self.budget)
+        beside = {offset: rates.get(self.budget + offset) for offset in OFFSETS if offset}
+        return {self.budget + offset: rate / at - 1.0 for offset, rate in beside.items() if at and rate}
 
 
-def verified(point: BudgetPoint) -> float | None:
-    """Verified tokens per second, simulated."""
-    return point.verified.simulation
-
-
-def emitted(point: BudgetPoint) -> float | None:
-    """Emitted tokens per second, simulated."""
-    return point.emitted.simulation
-
-
-def best(points: Sequence[BudgetPoint], reading: Reading) -> BudgetPoint:
-    """The budget of most tokens per second."""
-    return max(points, key=lambda point: reading(point) or 0.0)
-
-
-def flat(points: Sequence[BudgetPoint], reading: Reading) -> tuple[int, int]:
-    """First and last budget that lose no more than ``FLAT`` against the best one."""
-    most = reading(best(points, reading)) or 0.0
-    near = [point.gamma for point in points if (reading(point) or 0.0) >= (1.0 - FLAT) * most]
-    return near[0], near[-1]
-
-
-def summary(loaded: Loaded, points: Sequence[BudgetPoint], sequences: Sequence[BudgetPoint]) -> dict[str, Any]:
-    """Both sweeps as plain data, with c and what it is worth."""
-    scenario: Scenario = loaded.scenario
-    c = coefficient(loaded)
-    chosen = budget(c)
-    laws: dict[str, Reading] = {
-        "verified_law": lambda point: point.verified.law,
-        "verified_simulation": verified,
-        "emitted_law": lambda point: point.emitted.law,
-        "emitted_simulation": emitted,
-    }
-    held = {name: [point for point in points if reading(point) is not None] for name, reading in laws.items()}
-    return {
-        "scenario": scenario.name,
-        "cost_coefficient": c,
-        "budget": chosen,
-        "acceptance": loaded.acceptance().odds(1, None).source,
-        "best": {name: best(held[name], reading).gamma for name, reading in laws.items() if held[name]},
-        "flat": {name: flat(held[name], reading) for name, reading in laws.items() if held[name]},
-        "around_c": _around(points, chosen),
-        "budgets": [asdict(point) for point in points],
-        "sequences": [asdict(point) for point in sequences],
-    }
-
-
-def _around(points: Sequence[BudgetPoint], chosen: int) -> list[dict[str, float]]:
-    """What a budget beside gamma = c gains or loses."""
-    by_gamma = {point.gamma: point for point in points}
-    at = by_gamma.get(chosen)
-    found = []
-    for offset in OFFSETS:
-        point = by_gamma.get(chosen + offset)
-        if at is None or point is None:
-            continue
-        one: dict[str, float] = {"gamma": point.gamma}
-        for name in ("verified", "emitted"):
-            here, there = getattr(point, name), getattr(at, name)
-            one[f"{name}_law_change"] = here.law / there.law - 1.0
-            if here.simulation and there.simulation:
-                one[f"{name}_simulation_change"] = here.simulation / there.simulation - 1.0
-        found.append(one)
-    return found
+def budget_study(loaded: Loaded, gammas: Sequence[int] = (), simulate_at: Collection[int] = ()) -> BudgetStudy:
+    """Both sweeps; where not asked for, budgets to well past c, and about a dozen simulated. BadInput without DuoDecoding."""
+    c, chosen = coefficient(loaded), gammas or budgets_to_show(loaded)
+    points = budget_sweep(loaded, chosen, simulate_at or to_simulate(loaded, chosen))
+    source = loaded.acceptance().odds(1, None).source
+    return BudgetStudy(loaded.scenario.name, c, budget(c), source, points, sequence_sweep(loaded))

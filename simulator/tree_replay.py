@@ -8,8 +8,10 @@ request; position 0 is its prefill's token. A request that wants more than was r
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +72,92 @@ def pruned_trees(trace: Trace) -> list[PrunedTree]:
     """Every recorded tree of streams that was pruned before its verification, in the order of ``streams_pruned.run``."""
     held = "streams_pruned.run" in trace.extra
     return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])] if held else []
+
+
+class RecordedRuns(Replay):
+    """Acceptance by start: draft tokens kept by what is proposed at every position of the requests that ``replay`` deals out.
+
+    ``run`` (positions,); ``window`` is the most that is kept. With ``proposed`` (positions,) a cursor knows before it
+    is asked whether there is anything to propose here (``matched``), as look-up does.
+    """
+
+    def __init__(self, replay: Replay, run: Ints, window: int, proposed: Ints | None = None) -> None:
+        header = {**replay.trace.header, "window": window}
+        self.kept: Ints = np.minimum(run, window).astype(np.int64)
+        self.trace = dataclasses.replace(replay.trace, header=header, run=self.kept.astype(np.uint16))
+        self.order, self.accepted, self.proposed = replay.order, replay.accepted, proposed
+        self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
+
+    def cursor(self, request: int, exit: Exit | None) -> RunCursor:
+        """A cursor over the recording dealt to this request."""
+        recording = self.order[request % len(self.order)]
+        if recording not in self._cursors:
+            start, end = self._span(recording)
+            run = self.kept[start:end]
+            matched = np.ones(len(run), dtype=bool) if self.proposed is None else self.proposed[start:end] > 0
+            self._cursors[recording] = run.tolist(), matched.tolist()
+        return RunCursor(*self._cursors[recording])
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Shares over every start at which something is proposed, visited or not."""
+        positions = self.positions()
+        matched = positions if self.proposed is None else positions[self.proposed[positions] > 0]
+        kept = np.bincount(np.minimum(self.kept[matched], gamma), minlength=gamma + 1) / max(1, len(matched))
+        unmatched = 1.0 - len(matched) / len(positions)
+        return Odds(kept, np.zeros(gamma + 1), 0.0, "marginal run lengths of the trace", unmatched)
+
+
+class RunCursor:
+    """Follows one recorded request from position 1 on, and goes round at its end."""
+
+    __slots__ = ("_matched", "position", "run")
+
+    def __init__(self, run: list[int], matched: list[bool]) -> None:
+        self.run, self._matched, self.position = run, matched, 0
+
+    @property
+    def matched(self) -> bool:
+        """There is something to propose here."""
+        return self._matched[self.position]
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify once."""
+        accepted = min(self.run[self.position], proposal.tokens)
+        committed = accepted + (0 if accepted == proposal.tokens and not proposal.bonus else 1)
+        self.position = (self.position + committed) % len(self.run)
+        return Verdict(accepted, committed, False, False)
+
+
+class DrawnMatches:
+    """Stated verdicts for look-up: something is proposed in a ``share`` of the steps, drawn for each on its own."""
+
+    def __init__(self, verdicts: Acceptance, share: float, seed: int = 0) -> None:
+        self.verdicts, self.share, self.seed = verdicts, share, seed
+
+    def cursor(self, request: int, exit: Exit | None) -> MatchCursor:
+        """A cursor with random numbers of its own."""
+        random = Random(f"{self.seed}/match/{request}")  # noqa: S311 (a simulation, not a secret)
+        return MatchCursor(self.verdicts.cursor(request, exit), random, self.share)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Those of the verdicts, for the steps that propose something."""
+        return dataclasses.replace(self.verdicts.odds(gamma, exit), unmatched=1.0 - self.share)
+
+
+class MatchCursor:
+    """Draws for every step whether there is something to propose."""
+
+    def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
+        self.cursor, self.random, self.share = cursor, random, share
+        self.matched = self._draw()
+
+    def _draw(self) -> bool:
+        return self.random.random() < self.share
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify once; a step without a proposal leaves the verdicts where they are."""
+        self.matched = self._draw()
+        return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
 
 
 class Recording:

@@ -161,9 +161,9 @@ class Counting(GivenCost):
         ({"gamma": 4}, 4, {1: 2}, 5),  # the second pass says how many are worth while
         ({"gamma": 4, "sequences": 4}, 4, {1: 1}, 5),
         ({"gamma": 1}, 1, {1: 1}, 0),
-        ({"gamma": 24, "drafting": "batched"}, 3, {1: 2, 2: 1, 3: 6}, 0),
-        ({"gamma": 24, "drafting": "batched"}, 2, {1: 3, 2: 10}, 0),
-        ({"gamma": 24, "drafting": "batched", "sequences": 3}, 3, {1: 1, 3: 7}, 0),
+        ({"gamma": 24, "batched": True}, 3, {1: 2, 2: 1, 3: 6}, 0),
+        ({"gamma": 24, "batched": True}, 2, {1: 3, 2: 10}, 0),
+        ({"gamma": 24, "batched": True, "sequences": 3}, 3, {1: 1, 3: 7}, 0),
     ],
 )
 def test_passes_and_copies_of_several_sequences(
@@ -336,8 +336,8 @@ def test_the_command_draws_and_says_both_optima(tmp_path: Path) -> None:
     ]
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0, shown.output
-    assert "most verified tokens per second at gamma = 24 (law)" in shown.stdout
-    assert "c = T_target / T_draft = 24.08, gamma = 24" in shown.stdout
+    assert "most verified tokens per second at gamma = 24 by law" in shown.stdout
+    assert "c = T_target / T_draft = 24.08, so gamma = 24" in shown.stdout
     assert figure.read_text().startswith("<?xml")
     wrong = CliRunner().invoke(main, ["budget", "vanilla_llama_2_7b_a800"])
     assert (wrong.exit_code, "expected a scenario of duodecoding" in wrong.stderr) == (2, True)

@@ -100,7 +100,7 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 
 def test_all_strategies_are_exercised_here() -> None:
-    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "duodecoding"}
+    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "duodecoding", "tree_sd"}
     assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "speculative_streaming"} | elsewhere
 
 

@@ -102,7 +102,7 @@ def test_a_tree_is_replayed_from_ranks_or_as_it_was_pruned() -> None:
     trace = trace_of(
         [0] * 5,
         offsets=(0, 5),
-        header={"pruned_trees": [{"levels": 2, "branching": 3, "budget": 4}]},
+        header={"pruned_trees": [{"levels": 2, "branching": 3, "budget": 4}], "models": {"target": {}}},
     )
     trace = replace(trace, extra={"streams.rank": np.array(ranks), "streams_pruned.run": np.array([[0, 1, 2, 0, 1]])})
 

@@ -3,8 +3,9 @@
     core A  |== target reads the tail ==|recv, verify, send|
     core B  |== draft writes ==|send    |            recv  |
 
-Two processes with one thread each, pinned to a core each; two messages per iteration, as in the released program. Both
-sides take the time of their own passes while they decode, and budgets take turns, since a shared machine drifts.
+Two processes with one thread each, pinned to a core each; two messages per iteration, as in the released program. Budgets
+take turns, since a shared machine drifts, and each side takes the processor time of its own passes, which other programs' turns
+do not stretch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -46,7 +47,7 @@ class Drafts(NamedTuple):
 
     sequences: list[list[int]]
     pass_s: list[float]
-    """Seconds of each of its passes."""
+    """Processor seconds of each of its passes."""
 
 
 class Verdict(NamedTuple):
@@ -89,9 +90,9 @@ class SequenceDrafter:
         return row
 
     def _odds(self, tokens: list[int]) -> torch.Tensor:
-        start = perf_counter()
+        start = thread_time()
         odds = self.reader.extend(tokens)[-1].softmax(-1)
-        self.pass_s.append(perf_counter() - start)
+        self.pass_s.append(thread_time() - start)
         return odds
 
 
@@ -146,9 +147,9 @@ def decode(target: Network, connection: Connection, prompt: list[int], tokens: i
     connection.send((prompt, split))
     while True:
         first = len(text) == len(prompt)
-        unread, start = [*text, *tail][reader.read :], perf_counter()
+        unread, start = [*text, *tail][reader.read :], thread_time()
         choices = reader.extend(unread)[-len(tail) - 1 :].argmax(-1).tolist()
-        target_s = perf_counter() - start
+        target_s = thread_time() - start
         drafts = connection.recv()
         right = [mine == wanted for mine, wanted in zip(tail, choices, strict=False)]
         committed, chosen = verify(right, [row[0] == choices[-1] for row in drafts.sequences])
@@ -212,7 +213,7 @@ class LiveBudget:
     target_ms: float
     draft_ms: float
     overhead_ms: float
-    """Beyond the longer of the two sides: messages, verification, waking up."""
+    """Beyond the longer of the two sides: messages, verification, waking up, and other programs' turns."""
 
 
 @dataclass(frozen=True)
@@ -243,10 +244,9 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
     target = Family.read(pair).target
     runs: dict[int, list[list[Decoding]]] = {}
     with drafting(pair, cores) as connection:
-        alone = [_decoded_alone(target, prompt, tokens) for prompt in prompts[:1]]
-        found = [decode(target, connection, prompts[0], tokens, Split(WARM_UP, 1))]
-        chosen = list(budgets) or _around(budget(_coefficient(alone, found)))
-        alone = []
+        first = decode(target, connection, prompts[0], tokens, Split(WARM_UP, 1))
+        chosen = list(budgets) or _around(budget(cost_coefficient(*_passes([first]))))
+        alone = list[list[float]]()
         for round_ in range(rounds):
             alone += [_decoded_alone(target, prompt, tokens) for prompt in prompts]
             for one in np.random.default_rng(round_).permutation(chosen).tolist():
@@ -254,7 +254,7 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
                 runs.setdefault(one, []).append([decode(target, connection, prompt, tokens, split) for prompt in prompts])
     every = [decoding for rows in runs.values() for row in rows for decoding in row]
     points = [_live_budget(one, runs[one]) for one in sorted(runs)]
-    pass_s, draft_s = _passes(alone, every)
+    pass_s, draft_s = _passes(every)
     c = cost_coefficient(pass_s, draft_s)
     best = max(points, key=lambda point: point.tokens_per_s).budget
     count = sum(map(len, alone))
@@ -275,15 +275,10 @@ def _decoded_alone(target: Network, prompt: list[int], tokens: int) -> list[floa
     return seconds[1:]
 
 
-def _passes(alone: Sequence[Sequence[float]], decoded: Sequence[Decoding]) -> tuple[float, float]:
+def _passes(decoded: Sequence[Decoding]) -> tuple[float, float]:
     """Median seconds of a pass of the target over one token and of a pass of the draft, beside each other."""
     target_s = [s for one in decoded for s, done in zip(one.target_s, one.iterations, strict=True) if not done.unverified]
-    draft_s = [s / passes for one in decoded for s, passes in zip(one.draft_s, one.passes, strict=True)]
-    return median(target_s or [s for row in alone for s in row]), median(draft_s)
-
-
-def _coefficient(alone: Sequence[Sequence[float]], decoded: Sequence[Decoding]) -> float:
-    return cost_coefficient(*_passes(alone, decoded))
+    return median(target_s), median(s / passes for one in decoded for s, passes in zip(one.draft_s, one.passes, strict=True))
 
 
 def _live_budget(budget_: int, rounds: Sequence[Sequence[Decoding]]) -> LiveBudget:

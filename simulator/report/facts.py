@@ -8,6 +8,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from simulator.run import Result
+from simulator.scenario import AcceptanceSpec
 from simulator.serving.requests import Lengths
 from simulator.strategies.protocol import Kind
 from simulator.sweep_window import main_kind
@@ -77,7 +78,7 @@ def regime(result: Result) -> str:
         drafted = [parts[name].wall_s for name in scenario.schedule.draft_parts if name in parts]
         if not drafted:
             drafts = scenario.schedule.window > 0
-            return "the next draft comes out of the pass that verifies the last one" if drafts else "nothing is drafted"
+            return "drafting takes no pass of its own" if drafts else "nothing is drafted"
         return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
     draft, delta = (seconds * 1e3 for seconds in pair)
     stands = f"T_draft = {number(draft, 3)} ms"
@@ -132,6 +133,13 @@ def headline(result: Result) -> str:
     return f"{answer}; {regime(result)}."
 
 
+def origin(spec: AcceptanceSpec) -> str:
+    """Where acceptance comes from, in a word."""
+    if spec.trace is not None:
+        return "stand-in" if spec.stand_in else "recorded"
+    return spec.confidence or "assumed"
+
+
 def conditions(result: Result) -> str:
     """What a speed-up depends on: acceptance, engines, token accounting, load."""
     scenario = result.scenario
@@ -141,7 +149,7 @@ def conditions(result: Result) -> str:
         source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
     else:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
-        source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
+        source = f"{kind} ({origin(spec)}{f'; source: {spec.source}' if spec.source else ''})"
     places = {"target": scenario.target, "draft": scenario.draft}
     if not scenario.schedule.needs_draft:
         del places["draft"]

@@ -28,7 +28,7 @@ from simulator.serving.requests import Request, Source
 from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
 
-TURNS = 256
+TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
 
 

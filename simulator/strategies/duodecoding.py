@@ -14,7 +14,7 @@ sequence that begins right is appended, all but its first token unverified. Anyt
 
 The budget of ``gamma`` tokens is shared by ``sequences``: as many as there are first tokens likelier than the best two
 in a row (DUO-3), cut to a divisor. The program writes them one after another, gamma - s + 1 passes of one row, and
-copies the draft's cache s + 1 times; ``drafting: batched`` lets them share passes (K75).
+copies the draft's cache s + 1 times; ``batched`` lets them share passes (K75).
 
 The first step of a request drafts with a budget of one while both models read the prompt, so the first token is shown
 after the longer of the two, two passes of the draft and an exchange.
@@ -90,7 +90,7 @@ class DuoDecoding(Strategy):
     rule: Literal["stated", "floor", "round"] = "stated"
     sequences: int | Literal["dynamic"] = "dynamic"
     divisors: bool = True
-    drafting: Literal["serial", "batched"] = "serial"
+    batched: bool = False
     first_rate: float | None = Field(default=None, ge=0.0, le=1.0)
     count: Literal["verified", "emitted"] = "verified"
     token_bytes: int = Field(default=4, gt=0)
@@ -197,7 +197,7 @@ class DuoDecoding(Strategy):
         known; where the number is dynamic, it is known after two.
         """
         length, seen = self.gamma // sequences, 2 if self.fixed is None and self.gamma > 1 else 1
-        if self.drafting == "serial" or sequences == 1:
+        if not self.batched or sequences == 1:
             return {1: max(length, seen) + (sequences - 1) * (length - 1)}
         passes = Counter({1: seen})
         if length > 1 and seen == 2:
@@ -210,7 +210,7 @@ class DuoDecoding(Strategy):
         """Drafting of all sequences with the copies between them; a message each way."""
         kv_tokens, sequences = step.rows.kv_tokens, step.kind.sequences
         written = [together(self._pass(cost, rows, kv_tokens), times=times) for rows, times in self.passes(sequences).items()]
-        copied = (sequences + 1) * cost.copy(kv_tokens) if sequences > 1 and self.drafting == "serial" else 0.0
+        copied = (sequences + 1) * cost.copy(kv_tokens) if sequences > 1 and not self.batched else 0.0
         send, reply = self._exchange(cost, self.gamma)
         return {
             "target": cost.target(step.rows),

@@ -198,8 +198,13 @@ class Strategy(Frozen, ABC):
         return self.window > 0 and not self.single_model
 
     @property
+    def dynamic_draft(self) -> bool:
+        """What the draft says decides how many tokens, or which tree of them, it proposes."""
+        return False
+
+    @property
     def window_steps(self) -> int:
-        """Internal draft steps of one window; at least 1."""
+        """Internal draft steps of one window; at least 1, or 0 where nothing computes it."""
         return 1
 
     def rows_for(self, requests: int) -> int:

@@ -26,6 +26,7 @@ token of a prompt, and the host's work on the next tree and its mask, which the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -58,7 +59,6 @@ class SpeculativeStreaming(Strategy):
     name: Literal["speculative_streaming"] = "speculative_streaming"
     named: ClassVar[type[Durations]] = Durations
     equation: ClassVar[str] = "T_lower + T_prune + T_upper + T_head (Speculative Streaming, sec. 2)"
-    drafting: ClassVar[tuple[str, ...]] = ()
     single_model: ClassVar[bool] = True
     splits_passes: ClassVar[bool] = True
 
@@ -81,6 +81,11 @@ class SpeculativeStreaming(Strategy):
     def window(self) -> int:
         """Gamma: the longest path below the root."""
         return self.streams
+
+    @property
+    def window_steps(self) -> int:
+        """Drafting takes no step of its own."""
+        return 0
 
     @property
     def nodes(self) -> int:
@@ -123,7 +128,10 @@ class SpeculativeStreaming(Strategy):
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """What the recorded tree keeps; stated rates are taken by level."""
-        return verdicts.kept_by(self.runs(verdicts.trace), "streams") if isinstance(verdicts, Replay) else verdicts
+        if not isinstance(verdicts, Replay):
+            return verdicts
+        run = self.runs(verdicts.trace).astype("uint16")
+        return verdicts.over(replace(verdicts.trace.drafted_by("streams"), run=run))
 
     def runs(self, trace: Trace) -> Ints:
         """(positions,) tokens kept of the tree that starts at each position: exact from ranks, as recorded if pruned."""
