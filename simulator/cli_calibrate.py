@@ -182,7 +182,11 @@ def _document(kind: str, name: str, catalogue: Any) -> Document:
     from simulator.schema import Document, read
 
     mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
-    return read(catalogue.path(kind, name, mention, (kind,)))
+    path = catalogue.path(kind, name, mention, (kind,))
+    document = read(path)
+    if kind == "model":
+        document.data.setdefault("name", path.stem)
+    return document
 
 
 def _validated(kind: Any, document: Document) -> Any:

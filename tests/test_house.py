@@ -209,7 +209,10 @@ def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
     assert "nothing has this name; did you mean" in result.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md", "reports/iid/iid.md"])
+CALIBRATION = sorted(f"reports/calibration/{path.name}" for path in (PACKAGE.parent / "reports/calibration").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md", "reports/iid/iid.md", *CALIBRATION])
 def test_links_between_our_pages_lead_somewhere(page: str) -> None:
     path = PACKAGE.parent / page
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
