@@ -11,6 +11,7 @@ top kappa (MSD-7): ``off_exit``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
@@ -60,12 +61,14 @@ class Odds:
 
     ``accepted[r] = P(A = r)``; ``off_exit[r] = P(A = r and the next token is off the exit)``;
     ``off_path = P(A = gamma and the verdict is off the path)``. ``source`` says where they come from.
+    ``unmatched`` is the share of steps in which look-up finds nothing to propose; the rest is about the others.
     """
 
     accepted: NDArray[np.float64]
     off_exit: NDArray[np.float64]
     off_path: float
     source: str
+    unmatched: float = 0.0
 
     @property
     def mean_accepted(self) -> float:
@@ -196,6 +199,12 @@ class Replay:
         pool = [request for name in chosen for request in trace.requests_by_flavour[name]]
         self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
         self._lanes: dict[tuple[int, Exit | None], _Lane] = {}
+
+    def over(self, trace: Trace, seed: int = 0) -> Replay:
+        """The same requests in the same order from another trace of the same text."""
+        found = copy(self)
+        found.trace, found.accepted, found._lanes = trace, trace.accepted(seed), {}
+        return found
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """A cursor over the recording dealt to this request."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+if TYPE_CHECKING:
+    from simulator.scenario import Loaded
 
 
 @contextmanager
@@ -43,6 +49,55 @@ def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
 
 
+class Asked(NamedTuple):
+    """What the user of a study asked for."""
+
+    scenarios: tuple[str, ...]
+    overrides: tuple[str, ...]
+    seed: int | None
+    out: Path | None
+    as_json: bool
+    own: tuple[Path, ...]
+
+    def loaded(self) -> list[Loaded]:
+        """Every scenario."""
+        from simulator.catalogue import Catalogue
+        from simulator.scenario import load
+
+        return [load(name, self.overrides, Catalogue(self.own), self.seed) for name in self.scenarios]
+
+    def typed(self, verb: str, *others: str) -> str:
+        """The command as it can be typed again."""
+        return typed(
+            verb, self.scenarios, self.overrides, self.seed, (*others, *(("--out", str(self.out)) if self.out else ()))
+        )
+
+
+def study_options(function: Callable[..., None]) -> Callable[..., None]:
+    """What every study over scenarios takes; ``function`` is handed it as one :class:`Asked`."""
+
+    @wraps(function)
+    def gathered(**options: Any) -> None:
+        function(Asked(*(options.pop(name) for name in Asked._fields)), **options)
+
+    text = "File for the study: a picture (.svg), or a page (.md) with its picture beside it."
+    command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(
+        gathered
+    )
+    command = click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help=text)(command)
+    return click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")(
+        overrides_option(seed_option(catalogue_option(command)))
+    )
+
+
+def typed(
+    verb: str, scenarios: Iterable[str], overrides: Iterable[str], seed: int | None = None, others: Iterable[str] = ()
+) -> str:
+    """A command as it can be typed again."""
+    words = ["specsim", verb, *scenarios, *(word for one in overrides for word in ("--set", one))]
+    return shlex.join([*words, *(["--seed", str(seed)] if seed is not None else []), *others])
+
+
 class LazyGroup(click.Group):
     """A group whose commands stand in modules of their own, imported when they are asked for."""
 
@@ -61,3 +116,23 @@ class LazyGroup(click.Group):
         module, _, attribute = self.lazy[name].partition(":")
         found: click.Command = getattr(importlib.import_module(module), attribute)
         return found
+
+
+class Sizes(click.ParamType[list[int]]):
+    """``1,2,4-8``: sizes and ranges of sizes."""
+
+    name = "sizes"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Ascending batch sizes."""
+        if isinstance(value, list):
+            return value
+        found: set[int] = set()
+        for part in str(value).split(","):
+            size = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+            if not size:
+                self.fail(f"expected sizes like 1,2,4-8, got '{value}'", param, ctx)
+            found |= set(range(int(size[1]), int(size[2] or size[1]) + 1))
+        if not found or min(found) < 1 or max(found) > 4_096:
+            self.fail(f"expected sizes from 1 to 4,096, got '{value}'", param, ctx)
+        return sorted(found)

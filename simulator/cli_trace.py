@@ -203,11 +203,11 @@ def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json
 
     Bursts stay where they are; `derived_from` in the header says how it was done.
     """
-    from simulator import converters
+    from simulator.rescale import rescale as rescaled
 
     with faults_as_lines():
         path, found = _open(source, own)
-        _save(_placed(source, lambda: converters.rescale(found, mean, window, seed, path.stem)), out, as_json)
+        _save(_placed(source, lambda: rescaled(found, mean, window, seed, path.stem)), out, as_json)
 
 
 def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import Asked, faults_as_lines, study_options
 
 
 @click.command()
-@click.argument("scenario")
-@overrides_option
-@seed_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
-@catalogue_option
-def trees(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+@study_options
+def trees(asked: Asked) -> None:
     """What a token costs with every draft tree that the trace of a SpecPipe SCENARIO holds."""
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
-    from simulator.report.trees import print_trees
-    from simulator.scenario import load
-    from simulator.sweep_tree import tree_sweep
+    from simulator.report.page import study_file
+    from simulator.report.trees import print_trees, sections
+    from simulator.sweep_tree import tree_study
 
     with faults_as_lines(), Console(stderr=True).status("sweeping the tree"):
-        points = tree_sweep(load(scenario, overrides, Catalogue(own), seed))
-    if as_json:
-        click.echo(json.dumps({"scenario": scenario, "trees": [asdict(point) for point in points]}, indent=2))
+        loaded = asked.loaded()
+        with study_file(asked.out, asked.typed("trees")) as write:
+            studies = [tree_study(one) for one in loaded]
+            if write:
+                from simulator.report.tree_figures import tree_figure
+
+                write("Width and branching of the draft tree", tree_figure(studies), sections(studies))
+    if asked.as_json:
+        found = [{"scenario": one.scenario, "trees": [asdict(point) for point in one.points]} for one in studies]
+        click.echo(json.dumps({"studies": found}, indent=2))
     else:
-        print_trees(points, Console())
+        print_trees(studies, Console())

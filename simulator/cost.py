@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.engine import Engine
@@ -106,6 +107,9 @@ class Cost(Protocol):
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
         """Sampling and token-channel transfer at the early exit or after the final verification."""
 
+    def copy(self, tokens: int) -> float:
+        """Seconds to copy the draft's cache of so many tokens within its memory."""
+
     @property
     def stages(self) -> int:
         """Stages of the target's pipeline; 0 without one."""
@@ -118,6 +122,13 @@ class Cost(Protocol):
 
     def token(self) -> float:
         """Seconds for a verified token from the last stage to all the others."""
+
+    @property
+    def jitters(self) -> bool:
+        """Whether links of the pipeline have a jitter: what they take is a mean, unless it is drawn."""
+
+    def drawn(self, seed: int) -> Cost:
+        """The same with jitter drawn anew for every transfer; itself without any."""
 
 
 class Collectives(Frozen):
@@ -361,7 +372,7 @@ class PassTimes:
         product = square_time(place, rows.tokens)
         device = head.layers * self.layer(rows, attention_time(place, rows), experts=False) + head.squares * product
         if rows.logit_rows:
-            own = model.model_copy(update={"vocab_size": head.vocabulary or model.vocab_size})
+            own = model.model_copy(update={"vocab_size": head.width(model)})
             device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)
         engine = place.engine
         host = (engine.host_us_per_layer.value * head.layers + engine.host_us_per_pass.value) * 1e-6
@@ -381,6 +392,8 @@ class HardwareCost:
     draft_place: Placement | None = None
     channel: Link | None = None
     contention: float = 1.0
+    random: np.random.Generator | None = None
+    """Draws the jitter of links; None: it is at its mean."""
     _known: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
     _heads: dict[tuple[DraftHead, Rows], Phase] = field(default_factory=dict, repr=False)
     _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
@@ -407,12 +420,23 @@ class HardwareCost:
     def carry(self, index: int, tokens: int) -> float:
         """Latency and hidden states over bandwidth (SP-9)."""
         pipeline = self.target_place.pipeline
-        return pipeline.links[index].transfer_seconds(message_bytes(self.target_place.model, tokens)) if pipeline else 0.0
+        size = message_bytes(self.target_place.model, tokens)
+        return pipeline.links[index].transfer_seconds(size, self.random) if pipeline else 0.0
 
     def token(self) -> float:
         """The slowest link carries an id; the others at the same time."""
         pipeline = self.target_place.pipeline
-        return max(link.transfer_seconds(TOKEN_BYTES) for link in pipeline.links) if pipeline else 0.0
+        return max(link.transfer_seconds(TOKEN_BYTES, self.random) for link in pipeline.links) if pipeline else 0.0
+
+    @property
+    def jitters(self) -> bool:
+        """As the links between its stages say."""
+        pipeline = self.target_place.pipeline
+        return any(link.jitter is not None for link in pipeline.links) if pipeline else False
+
+    def drawn(self, seed: int) -> HardwareCost:
+        """With a generator of its own; what is remembered of passes is shared."""
+        return replace(self, random=np.random.default_rng(seed)) if self.jitters else self
 
     def _through(self, rows: Rows) -> Phase:
         """One pass through all stages, one after the other."""
@@ -455,6 +479,11 @@ class HardwareCost:
         flops = 2.0 * logit_rows * adapter / place.tensor_parallel
         exit_head = device.seconds(device.matmul_for(place.weights), size, flops, logit_rows) + head_time(place, logit_rows)
         return Phase(exit_head + carried, {"target compute": exit_head})
+
+    def copy(self, tokens: int) -> float:
+        """Every byte of it read and written once."""
+        place = self.draft_place
+        return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value if place else 0.0
 
     def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
         key = (role, rows, first, last)

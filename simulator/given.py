@@ -17,7 +17,8 @@ class Given(Frozen):
 
     The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
     layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the way of a verified
-    token to all of them. The draft is the time of a whole window or of one internal step.
+    token to all of them. The draft is the time of a whole window or of one internal step, and ``draft_head_ms`` that of
+    an LM head that drafts beside the target, if it is not in there.
     """
 
     target_ms: float | None = Field(default=None, ge=0)
@@ -29,6 +30,7 @@ class Given(Frozen):
     suffix_ms: float | None = Field(default=None, ge=0)
     draft_ms: float | None = Field(default=None, ge=0)
     draft_step_ms: float | None = Field(default=None, ge=0)
+    draft_head_ms: float = Field(default=0.0, ge=0)
     redraft_ms: float | None = Field(default=None, ge=0)
     rv_ee_ms: float = Field(default=0.0, ge=0)
     rv_fv_ms: float = Field(default=0.0, ge=0)
@@ -85,8 +87,9 @@ class GivenCost:
         return Phase(given.draft_ms * 1e-3 / self.window_steps, {})
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
-        """An internal step of the draft."""
-        return self.draft(rows)
+        """An internal step of the draft for layers and matrices, and what an LM head takes where rows need logits."""
+        inner = self.draft(rows).wall_s if head.layers or head.squares else 0.0
+        return Phase(inner + self.given.draft_head_ms * 1e-3 * bool(rows.logit_rows), {})
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """As stated; nothing unless it is."""
@@ -95,6 +98,10 @@ class GivenCost:
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
         """As stated; nothing unless it is."""
         return Phase((self.given.rv_ee_ms if at == "ee" else self.given.rv_fv_ms) * 1e-3, {})
+
+    def copy(self, tokens: int) -> float:
+        """Nothing; it is part of the stated draft."""
+        return 0.0
 
     @property
     def stages(self) -> int:
@@ -112,3 +119,12 @@ class GivenCost:
     def token(self) -> float:
         """As stated; nothing unless it is."""
         return self.given.token_ms * 1e-3
+
+    @property
+    def jitters(self) -> bool:
+        """Stated durations do not."""
+        return False
+
+    def drawn(self, seed: int) -> GivenCost:
+        """Itself."""
+        return self

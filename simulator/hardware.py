@@ -7,11 +7,14 @@ here stand the formulas. Times are in seconds, sizes in bytes.
 from __future__ import annotations
 
 from math import ceil, log, log2
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from simulator.schema import Fraction, Frozen, NonNegative, Positive
+
+if TYPE_CHECKING:  # profiles are listed without numpy
+    from numpy.random import Generator
 
 
 class WidthPoint(Frozen):
@@ -146,15 +149,46 @@ class AllReduce(Frozen):
     ring: RingAllReduce | None = None
 
 
+class ExponentialJitter(Frozen):
+    """What a transfer takes longer, memoryless: its standard deviation is its mean."""
+
+    name: Literal["exponential"] = "exponential"
+    mean_us: NonNegative
+
+    def draw_us(self, random: Generator) -> float:
+        """One transfer's."""
+        return random.exponential(self.mean_us.value)
+
+
+class LogNormalJitter(Frozen):
+    """What a transfer takes longer, with a tail to choose: ``spread`` is the standard deviation over the mean."""
+
+    name: Literal["lognormal"] = "lognormal"
+    mean_us: NonNegative
+    spread: Positive
+
+    def draw_us(self, random: Generator) -> float:
+        """One transfer's."""
+        variance = log(1.0 + self.spread.value**2)
+        return float(self.mean_us.value * random.lognormal(-variance / 2, variance**0.5))
+
+
+Jitter = Annotated[ExponentialJitter | LogNormalJitter, Field(discriminator="name")]
+
+
 class Link(Frozen):
-    """Hardware that carries."""
+    """Hardware that carries; ``jitter`` comes on top of every transfer."""
 
     name: str = ""
     about: str = ""
     latency_us: NonNegative
     bandwidth_gb_s: Positive
+    jitter: Jitter | None = None
     all_reduce: AllReduce = AllReduce()
 
-    def transfer_seconds(self, size_bytes: float) -> float:
-        """Time to carry ``size_bytes`` from one end to the other."""
-        return self.latency_us.value * 1e-6 + size_bytes / (self.bandwidth_gb_s.value * 1e9)
+    def transfer_seconds(self, size_bytes: float, random: Generator | None = None) -> float:
+        """Time to carry ``size_bytes`` from one end to the other; jitter at its mean, or drawn where ``random`` is given."""
+        seconds = self.latency_us.value * 1e-6 + size_bytes / (self.bandwidth_gb_s.value * 1e9)
+        if self.jitter is None:
+            return seconds
+        return seconds + (self.jitter.mean_us.value if random is None else self.jitter.draw_us(random)) * 1e-6

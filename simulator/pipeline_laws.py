@@ -28,11 +28,9 @@ All times are in one unit; stage times may be arrays over a grid, stages first.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -150,91 +148,3 @@ class PipelineTimes:
 def hit_shares(hit: float, stages: int, late: bool = False) -> dict[int, float]:
     """Shares of passages when a token is in the tree with chance ``hit`` and no refill is partial."""
     return {1: hit, stages + late: 1.0 - hit}
-
-
-class Level(NamedTuple):
-    """What one level takes: a time for each stage, and one for each link between them."""
-
-    compute: Sequence[float]
-    carry: Sequence[float]
-
-
-class Passage(NamedTuple):
-    """How a token comes: pipeline steps since the one before it, and the level that enters in each of them."""
-
-    steps: int
-    entering: Sequence[Level]
-
-
-@dataclass
-class _Flying:
-    """A level on its way through stage 1, link 1, stage 2, ...: what each takes, and when it began and ended there."""
-
-    admitted: float
-    service: list[float]
-    begin: list[float]
-    end: list[float]
-
-
-class TandemRecursion:
-    """When each token of one request is known everywhere, in tandem, from max-plus sums: no event engine.
-
-    When a token is verified, the levels between its row and the next one to be verified are dropped where they
-    are, and what waits behind them moves up; a stage that was cut short prunes before it goes on. At most m levels
-    are in flight, so that a level enters knowing the same verifications as where all stages step together.
-    """
-
-    def __init__(self, times: PipelineTimes) -> None:
-        self.times = times
-        self.parts = 2 * len(times.stages) - 1
-        self.free = [0.0] * self.parts
-        """When each part is done with what is no longer in flight."""
-        self.drafted = -inf
-        """When the draft has a level to follow what is no longer in flight."""
-        self.flying: deque[_Flying] = deque()
-
-    def exits(self, passages: Iterable[Passage]) -> Iterator[float]:
-        """One time for each passage; the first one begins at 0, with pruning like all others."""
-        known = 0.0
-        for steps, entering in passages:
-            for _ in range(min(steps - 1, len(self.flying))):
-                self._leave(self.flying.popleft(), known)
-            if not self.flying:
-                self.drafted = -inf
-            for level in entering:
-                service = [0.0] * self.parts
-                service[::2], service[1::2] = level.compute, level.carry
-                never = [inf] * self.parts
-                self.flying.append(_Flying(known + self.times.prune, service, never, list(never)))
-            self._schedule(known)
-            front = self.flying.popleft()
-            self._leave(front, inf)
-            known = front.end[-1] + self.times.token
-            yield known
-
-    def _released(self, level: _Flying, part: int) -> float:
-        """When a part that a level has passed is free again, pruning aside."""
-        waits = part % 2 == 0 and part < self.parts - 1 and not self.times.asynchronous
-        return level.end[part + waits]
-
-    def _leave(self, level: _Flying, now: float) -> None:
-        """A level is in flight no longer: verified, or cut short ``now``."""
-        for part, begin in enumerate(level.begin):
-            if begin < now:
-                pruned = 0.0 if part % 2 else self.times.prune
-                self.free[part] = max(self.free[part], min(self._released(level, part), now) + pruned)
-        if level.begin[0] < now:
-            self.drafted = level.begin[0] + self.times.draft
-
-    def _schedule(self, now: float) -> None:
-        """Work out (again) everything that has not begun by ``now``."""
-        free, drafted = list(self.free), self.drafted
-        for level in self.flying:
-            arrival = max(level.admitted, drafted)
-            for part in range(self.parts):
-                if not level.begin[part] < now:
-                    level.begin[part] = max(arrival, free[part])
-                arrival = level.end[part] = level.begin[part] + level.service[part]
-            for part in range(self.parts):
-                free[part] = self._released(level, part) + (0.0 if part % 2 else self.times.prune)
-            drafted = level.begin[0] + self.times.draft

@@ -56,6 +56,7 @@ class Cell(Frozen):
     scenario: str = ""
     overrides: str = ""
     metric: str = ""
+    against: str = ""
 
     @model_validator(mode="after")
     def _reproducible(self) -> Cell:
@@ -63,8 +64,8 @@ class Cell(Frozen):
             float(self.published)  # pydantic words what this raises
             if bool(self.scenario) != bool(self.metric):
                 raise ValueError("a scenario needs a metric, and a metric a scenario")
-        elif self.scenario or self.overrides or self.metric:
-            raise ValueError(f"a row with role '{self.role}' names no scenario, overrides or metric")
+        elif self.scenario or self.overrides or self.metric or self.against:
+            raise ValueError(f"a row with role '{self.role}' names no scenario, overrides, metric or against")
         return self
 
     @property

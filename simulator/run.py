@@ -8,13 +8,13 @@ step's time from the law; *simulation* books lanes on the event engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from simulator.acceptance import Acceptance, Cycle, Odds, Replay
-from simulator.cost import Phase
+from simulator.cost import Cost, Phase
 from simulator.fallback import FallbackRate, fallback_rates
 from simulator.outcome import Outcome, outcome_data, outcome_of
 from simulator.scenario import AcceptanceSpec, Loaded, Scenario, resolved
@@ -129,7 +129,7 @@ def simulate(
         tuple(world.lane(f"link {number}") for number in range(1, stages)),
     )
     lanes = lanes._replace(line=scenario.schedule.line(scenario.cost, lanes))
-    scheduler = _scheduler(scenario, acceptance, log, finished)
+    scheduler = _scheduler(scenario, acceptance, scenario.cost.drawn(scenario.seed), log, finished)
     for _ in range(scenario.schedule.in_flight):
         world.environment.process(scheduler.run(world, lanes))
     world.environment.run()
@@ -139,7 +139,7 @@ def simulate(
 
 def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     """Walk the acceptance and add up what the law says of each step."""
-    scheduler = _scheduler(scenario, acceptance)
+    scheduler = _scheduler(scenario, acceptance, scenario.cost)
     end = scheduler.replay(scenario.one_lane)
     return outcome_of(scenario, scheduler, end, {})
 
@@ -166,7 +166,10 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
 
 def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None) -> Law:
     requests, context = scenario.batch, scenario.mean_context
-    return scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
+    found = scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
+    if not scenario.cost.jitters:
+        return found
+    return replace(found, relation=f"idealised: links take their mean, jitter included (without jitter: {found.relation})")
 
 
 def simulated_baseline(scenario: Scenario) -> Outcome:
@@ -184,14 +187,13 @@ def baseline(scenario: Scenario) -> Law:
 def _scheduler(
     scenario: Scenario,
     acceptance: Acceptance,
+    cost: Cost,
     log: Callable[[Iteration], object] | None = None,
     finished: Callable[[Request], object] | None = None,
 ) -> Scheduler:
     source = ClosedLoop(scenario.requests, scenario.seed)
     policy, memory = scenario.serving.policy, scenario.memory()
-    return Scheduler(
-        scenario.schedule, acceptance, scenario.exit, source, scenario.cost, policy, memory, log=log, finished=finished
-    )
+    return Scheduler(scenario.schedule, acceptance, scenario.exit, source, cost, policy, memory, log=log, finished=finished)
 
 
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
@@ -218,6 +220,8 @@ def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
         yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"
     if requests > 1:
         yield "the law is about steps; what admissions of other requests cost in between is left out of it"
+    if scenario.cost.jitters:
+        yield "links jitter: drawn for every transfer in the simulation, at its mean in law and replay"
     if scenario.durations and requests > 1:
         yield f"stated durations are taken for the whole batch of {requests}, whatever its size"
     if trace is None:
@@ -240,7 +244,11 @@ def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 
 def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
-    """Where recordings are used more than once."""
+    """Where a recording was re-scaled, and where recordings are used more than once."""
+    if mean := scenario.acceptance.rescale:
+        before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
+        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
+        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts stay as recorded"
     count, recordings = scenario.requests.count, len(replay.order)
     if count > recordings:
         yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from simulator import run
 from simulator.acceptance import Acceptance
 from simulator.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
+from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import ChainStrategy, Kind, Strategy
 from simulator.strategies.vanilla_sd import VanillaSD
@@ -28,6 +29,22 @@ SIZES = range(1, 65)
 SIMULATED = (1, 2, 4, 8, 16, 32, 64, 128)
 TURNS = 4
 """Simulated requests for each place of the batch, or as many as the scenario has where that is more."""
+
+
+class AtBatch(Protocol):
+    """A batch size, the rows that verify it, and what it is worth."""
+
+    @property
+    def batch(self) -> int:
+        """Requests that decode together."""
+
+    @property
+    def verify_rows(self) -> int:
+        """Rows of the target's pass."""
+
+    @property
+    def speedup(self) -> float:
+        """Over autoregressive decoding of the same batch, by law."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +71,21 @@ class BatchPoint:
     exposed_draft_ms: float | None = None
     relative_draft_overhead: float | None = None
     """Exposed draft time over the draft time of vanilla speculative decoding (MSD-11)."""
+    drafted_trees_ms: float | None = None
+    """Passes of the target where nobody has a re-sampled tree (Lyanna)."""
+    fused_trees_ms: float | None = None
+    """The same where everybody has one, in one pass (LYA-7)."""
+    apart_trees_ms: float | None = None
+    """The same in two passes."""
     simulated_requests: int = 0
     simulated_tokens_per_s: float | None = None
     simulated_vanilla_tokens_per_s: float | None = None
     simulated_baseline_tokens_per_s: float | None = None
+
+    @property
+    def law_tokens_per_s(self) -> float:
+        """By law, of all requests together; prefills are left out."""
+        return self.batch / self.law_tpot_ms * 1e3
 
     @property
     def speedup(self) -> float:
@@ -89,13 +117,13 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     acceptance = loaded.acceptance()
     points = []
     for size in sizes:
-        scenario = _at(loaded.scenario, size)
+        scenario = at_size(loaded.scenario, size)
         if scenario.kv_tokens is None or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens:
             points.append(_point(run.tuned(_loaded(loaded, scenario)).scenario, acceptance, size in simulate_at))
     return points
 
 
-def crossover(points: Iterable[BatchPoint]) -> tuple[int | None, int | None]:
+def crossover(points: Iterable[AtBatch]) -> tuple[int | None, int | None]:
     """The first swept size at which autoregressive decoding is faster by law, and the one from which on it always is.
 
     They differ where a tile that fills up brings the strategy back. None where it never happens.
@@ -106,7 +134,7 @@ def crossover(points: Iterable[BatchPoint]) -> tuple[int | None, int | None]:
     return first, next((size for size, behind in slower if behind and size > ahead), None)
 
 
-def tile_edges(loaded: Loaded, points: Iterable[BatchPoint]) -> list[int]:
+def tile_edges(loaded: Loaded, points: Iterable[AtBatch]) -> list[int]:
     """Swept sizes at which the rows of a verification first need another tile of the target's matrix products."""
     target = loaded.scenario.target
     if target is None:
@@ -125,13 +153,13 @@ def tile_edges(loaded: Loaded, points: Iterable[BatchPoint]) -> list[int]:
 
 def summary(loaded: Loaded, points: list[BatchPoint]) -> dict[str, Any]:
     """The study as plain data."""
-    speedups = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup")
+    derived = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s")
     return {
         "scenario": loaded.scenario.name,
         "strategy": loaded.scenario.strategy.name,
         "crossover": dict(zip(("first", "for_good"), crossover(points), strict=True)),
         "tile_edges": tile_edges(loaded, points),
-        "batches": [asdict(point) | {name: getattr(point, name) for name in speedups} for point in points],
+        "batches": [asdict(point) | {name: getattr(point, name) for name in derived} for point in points],
     }
 
 
@@ -139,7 +167,8 @@ def _loaded(loaded: Loaded, scenario: Scenario) -> Loaded:
     return Loaded(scenario, loaded.trace, loaded.document)
 
 
-def _at(scenario: Scenario, size: int) -> Scenario:
+def at_size(scenario: Scenario, size: int) -> Scenario:
+    """The same for so many requests at a time, and enough of them for ``TURNS`` on every place."""
     requests = scenario.requests
     return scenario.replace(
         requests=requests.model_copy(update={"concurrency": size, "count": max(requests.count, TURNS * size)})
@@ -152,7 +181,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
-    drafted = parts["draft"].wall_s if "draft" in parts else 0.0
+    drafted = sum(parts[name].wall_s for name in strategy.draft_parts if name in parts)
     vanilla = _vanilla(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
     exposed = strategy.derived(cost, step).get("exposed_draft_ms")
@@ -177,8 +206,22 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         exposed_draft_ms=exposed,
         relative_draft_overhead=overhead,
         simulated_requests=scenario.requests.count if simulated else 0,
+        **_trees(scenario),
         **runs,
     )
+
+
+def _trees(scenario: Scenario) -> dict[str, float]:
+    """What verifying re-sampled trees costs, fused and apart; nothing where none are sampled."""
+    own, size = scenario.schedule, scenario.batch
+    if not isinstance(own, Lyanna) or not own.resample:
+        return {}
+    found = {}
+    for name, fusion, resampled in (("drafted", True, 0), ("fused", True, size), ("apart", False, size)):
+        strategy = own.model_copy(update={"fusion": fusion})
+        t = strategy.durations(scenario.cost, strategy.step(strategy.kind_of(size, resampled), scenario.mean_context))
+        found[f"{name}_trees_ms"] = (t.verify + t.verify_resampled) * 1e3
+    return found
 
 
 def _vanilla(scenario: Scenario) -> Scenario | None:

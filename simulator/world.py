@@ -1,8 +1,9 @@
 """World, Lane, Span: the engine room. Knows time and who is busy; knows nothing of models.
 
 A lane does one thing at a time. ``start`` books it from now, or from when it is free, and gives an
-event to wait for; the lane writes the span down itself. Lanes that share a memory slow each other
-down while both are busy.
+event to wait for; the lane writes the span down itself. Who knows the order of all that is to come
+books it ahead with ``book``, and takes it back with ``retract``. Lanes that share a memory slow each
+other down while both are busy.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from heapq import heappush
+from operator import sub
 from typing import NamedTuple
 
 from simpy import Environment, Event
@@ -107,16 +109,33 @@ class Lane:
             if label:
                 self.spans.append((begin, until, label))
 
+    def book(self, begin: float, end: float, label: str) -> None:
+        """Book ahead, behind all other bookings; nobody is told."""
+        self.free_at = end
+        self.spans.append((begin, end, label))
+
+    def retract(self) -> None:
+        """Take back every booking that has not begun."""
+        now, spans = self.environment._now, self.spans
+        while spans and spans[-1][0] >= now:
+            spans.pop()
+        self.free_at = max(spans[-1][1] if spans else now, now)
+
     def forget(self) -> None:
         """Keep the first ``room`` spans, and behind them what has not ended and may yet be cut short."""
-        now, tail = self.environment._now, self.spans[self.room :]
-        self.spans[self.room :] = [span for span in tail if span[1] > now]
-        self.forgotten_s += sum(end - begin for begin, end, _ in tail if end <= now)
+        now, spans, ended = self.environment._now, self.spans, len(self.spans)
+        while ended > self.room and spans[ended - 1][1] > now:
+            ended -= 1
+        if ended > self.room:
+            begins, ends, _ = zip(*spans[self.room : ended], strict=True)
+            self.forgotten_s += sum(map(sub, ends, begins))
+            del spans[self.room : ended]
 
     @property
     def busy_s(self) -> float:
-        """Seconds of all bookings, those to come included."""
-        return self.forgotten_s + sum(end - begin for begin, end, _ in self.spans)
+        """Seconds of all bookings until now."""
+        now = self.environment._now
+        return self.forgotten_s + sum(min(end, now) - begin for begin, end, _ in self.spans if begin < now)
 
     def cancel(self) -> None:
         """Cut the newest booking short: the lane is free from now, or from where the booking would have begun.

@@ -1,31 +1,53 @@
-"""A pipeline whose stages and links block on their own: tiny worlds with all their spans, and the recursion."""
+"""A pipeline whose stages and links block on their own: tiny worlds with all spans, and any run beside plain processes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simpy import Event
+from plain_line import PlainLine
+from simpy import Environment, Event
 
 from simulator.flow_line import FlowLine
 from simulator.flow_line import Level as OnLine
-from simulator.pipeline_laws import Level, Passage, PipelineTimes, TandemRecursion
+from simulator.pipeline_laws import PipelineTimes
 from simulator.world import World
 
 
-def played(times: PipelineTimes, passages: Sequence[Passage]) -> tuple[list[float], World]:
-    """When each token is known everywhere, on the event engine."""
-    world, known = World(), []
+class Level(NamedTuple):
+    """What one level takes: a time for each stage, and one for each link between them."""
+
+    compute: Sequence[float]
+    carry: Sequence[float]
+
+
+class Passage(NamedTuple):
+    """How a token comes: pipeline steps since the one before it, and the levels that enter in them."""
+
+    steps: int
+    entering: Sequence[Level]
+
+
+def played(times: PipelineTimes, passages: Sequence[Passage], keep: int | None = None) -> tuple[list[float], World]:
+    """When each token is known everywhere, on the event engine; of the spans, so many of each lane are kept."""
+    world, known = World(keep), list[float]()
     stages = [world.lane(f"stage {i + 1}") for i in range(len(times.stages))]
     links = [world.lane(f"link {i + 1}") for i in range(len(times.links))]
-    line = FlowLine(stages, links, world.lane("draft"), times.prune, times.token, times.draft, times.asynchronous)
+    line = FlowLine(stages, links, world.lane("draft"), times.prune, times.token, times.asynchronous)
 
     def request() -> Iterator[Event]:
         for steps, entering in passages:
-            yield line.advance(steps - 1, [OnLine(*level) for level in entering])
+            yield line.advance(steps - 1, [OnLine(*level, times.draft) for level in entering])
             known.append(world.now)
+            if not len(known) % 256:
+                world.forget()
 
     world.environment.process(request())
     world.environment.run()
@@ -114,9 +136,57 @@ def runs(draw: st.DrawFn) -> tuple[PipelineTimes, list[Passage]]:
     return times, [Passage(count, draw(st.lists(level, min_size=count, max_size=count))) for count in steps]
 
 
+def bookings(world: World) -> list[tuple[int, float, float]]:
+    """What the stages and links did, by part: stage 1, link 1, stage 2, ..."""
+    lanes = [lane for lane in world.lanes.values() if lane.name != "draft"]
+    place = {lane.name: 2 * int(lane.name.split()[1]) - (lane.name[0] == "s") - 1 for lane in lanes}
+    return [
+        (place[lane.name], begin, end)
+        for lane in lanes
+        for begin, end, label in lane.spans
+        if label != "prune" and end > begin and begin < world.now
+    ]
+
+
 @settings(deadline=None)
 @given(runs())
-def test_engine_and_recursion_agree_on_any_times_and_any_gaps(run: tuple[PipelineTimes, list[Passage]]) -> None:
+def test_booked_ahead_it_is_the_line_of_processes_and_resources(run: tuple[PipelineTimes, list[Passage]]) -> None:
+    """Any times, any gaps, with and without pruning, draft and overlap: every token, and every span of every part."""
     times, passages = run
-    known, _ = played(times, passages)
-    assert known == pytest.approx(list(TandemRecursion(times).exits(passages)), rel=1e-9)
+    known, world = played(times, passages)
+    plain = PlainLine(times)
+    assert known == pytest.approx(plain.run(passages), rel=1e-12)
+    found, expected = sorted(bookings(world)), sorted(span for span in plain.spans if span[1] < world.now)
+    assert [part for part, _, _ in found] == [part for part, _, _ in expected]
+    assert np.array(found) == pytest.approx(np.array(expected), rel=1e-9)
+    for lane in world.lanes.values():
+        assert all(before[1] <= after[0] for before, after in pairwise(lane.spans))
+
+
+def test_a_prune_follows_every_level_that_began() -> None:
+    """Stages 10, 20, pruning 3: the miss at 36 cuts stage 2 and finds stage 1 idle; both prune once."""
+    times = PipelineTimes((10.0, 20.0), prune=3.0)
+    _, world = played(times, constant(times, [2, 2]))
+    assert spans(world, "stage 1")[3:6] == [(16, 26, "compute"), (26, 29, "prune"), (33, 36, "prune")]
+    assert spans(world, "stage 2")[:2] == [(13, 33, "compute"), (33, 36, "prune")]
+
+
+def test_a_level_through_eight_stages_costs_no_more_than_forty_timeouts() -> None:
+    """Paired with bare timeouts of the event engine, so that a busy machine slows both; 13 on a quiet one."""
+    times, count, ratios = PipelineTimes((10.0,) * 8, (1.0,) * 7, prune=2.0, draft=5.0), 2_000, []
+    passages = constant(times, [8] + [1] * count)
+    for _ in range(5):
+        environment = Environment()
+
+        def bare(environment: Environment) -> Iterator[Event]:
+            for _ in range(count):
+                yield environment.timeout(1.0)
+
+        environment.process(bare(environment))
+        begin = time.process_time()
+        environment.run()
+        timeouts = time.process_time() - begin
+        begin = time.process_time()
+        played(times, passages, keep=0)
+        ratios.append((time.process_time() - begin) / timeouts)
+    assert median(ratios) < 40

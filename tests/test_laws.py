@@ -11,16 +11,20 @@ from hypothesis import strategies as st
 
 from simulator.acceptance import Cycle, Odds, Rates
 from simulator.cost import Phase, Rows
-from simulator.drafters import StreamingDrafter
+from simulator.drafters import DraftPass, StreamingDrafter
 from simulator.given import Given, GivenCost
+from simulator.schema import NonNegative
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
 from simulator.strategies.protocol import Kind, Lanes, Law
+from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.token_tree import TokenTree
 from simulator.windows import FixedWindow, GoodputWindow, OffAbove, WindowTable
 from simulator.world import World
 
@@ -52,6 +56,21 @@ any_strategy = st.one_of(
         bonus_on_full_accept=st.booleans(),
         drafter=st.builds(StreamingDrafter, streams=st.integers(1, 3)),
         adaptive=adaptives,
+    ),
+    st.builds(
+        TreeSD,
+        tree=st.builds(TokenTree, branching=st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)),
+        passes=st.lists(st.builds(DraftPass, rows=st.just((2, 3))), max_size=2).map(tuple),
+        host_ms=st.builds(NonNegative, value=milliseconds),
+        bonus_on_full_accept=st.booleans(),
+    ),
+    st.builds(
+        Lyanna,
+        depth=st.integers(2, 6),
+        threshold=st.integers(0, 3),
+        resample=st.booleans(),
+        fusion=st.booleans(),
+        host_ms=st.builds(NonNegative, value=milliseconds),
     ),
 )
 
@@ -87,8 +106,8 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 
 def test_all_strategies_are_exercised_here() -> None:
-    in_test_specpipe = {"specpipe", "specpipe_tandem", "pipeline"}
-    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd"} | in_test_specpipe
+    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "duodecoding"}
+    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd"} | elsewhere
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
@@ -99,6 +118,8 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     """Two runs of different length differ by whole cycles of steady steps; the first step, whose window
     is always at hand, drops out.
     """
+    if strategy.prompts_apart:
+        policy = {"chunked_prefill": "prefill_first", "unified_budget": "fixed_batch"}.get(policy, policy)
     acceptance = Cycle((accepted,), (off_exit,))
     cost = GivenCost(durations, strategy.window_steps)
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100)

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from test_flow_line import pipelines
+from test_flow_line import pipelines, seconds
 from test_tree_replay import trace_of
 
 from simulator.acceptance import Acceptance, Cycle, Rates, Replay
+from simulator.catalogue import Catalogue, shown
 from simulator.cli import main
 from simulator.draft_tree import Beam
 from simulator.given import Given, GivenCost
@@ -221,6 +222,25 @@ def test_the_law_of_tandem_is_the_mean_over_passages(times: PipelineTimes, hit: 
     assert (law.relation == "exact") == times.keeps_pace
 
 
+@settings(deadline=None)
+@given(
+    st.lists(seconds, min_size=2, max_size=6),
+    st.floats(0.0, 9.0),
+    st.lists(st.booleans(), min_size=1, max_size=12),
+    st.booleans(),
+)
+def test_by_stage_and_by_step_agree_where_they_must(stages: list[float], prune: float, hits: list[bool], late: bool) -> None:
+    """Stages that do not decrease along the pipe: token by token. Stages in any order that miss nothing: from the first on."""
+    rising = PipelineTimes(tuple(sorted(stages)), prune=prune)
+    by_step, _, _ = play(rising, drawn(rising, hits), len(hits) + 1, late=late)
+    by_stage, _, _ = played(tandem(rising, late=late), rising, drawn(rising, hits), len(hits) + 1, 1)
+    assert arrivals(by_stage) == pytest.approx(arrivals(by_step), rel=1e-9)
+    times = PipelineTimes(tuple(stages), prune=prune)
+    by_step, _, _ = play(times, drawn(times, [True]), 9, late=late)
+    by_stage, _, _ = played(tandem(times, late=late), times, drawn(times, [True]), 9, 1)
+    assert np.diff(arrivals(by_stage)) == pytest.approx(np.diff(arrivals(by_step)), rel=1e-9)
+
+
 def test_a_recorded_gap_in_tandem() -> None:
     """As recorded above, stages 10, 20, 10: tokens at 40, 60; the level between is dropped there, the next one moves up."""
     trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)
@@ -242,7 +262,10 @@ FAULTS = [
     ("strategy: specpipe\ndurations: {target_ms: 30, draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:1:1: strategy: specpipe runs on the stages of a pipeline; set durations.stages_ms"),
     ("strategy: specpipe\ndurations: {stages_ms: [30, 30], links_ms: [1, 1], draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:2:1: durations: links_ms: 2 stages_ms have one link less between them, got 2"),
     (SCENARIO + "serving: {policy: {name: chunked_prefill}}\n", "serving.policy: specpipe takes prompts in passes of their own; choose fixed_batch or prefill_first"),
-    (SCENARIO + "acceptance: {rate: null, trace: ./x.npz, stand_in: true}\n", "strategy.width: ./x.npz holds no tree of width 64 and branching 16 over 8 stages; it holds: 4 x 2 over 3 stages"),
+    (SCENARIO + "acceptance: {rate: null, trace: ./x.npz, stand_in: true}\n", "strategy.width: ./x.npz holds no tree over 8 stages, only over 3; cut the target so, or state a rate"),
+    (SCENARIO + "strategy: {width: 48}\n", "x.yaml:2:12: strategy.width: {trace} holds no tree of width 48 and branching 16 over 8 stages; it holds: 1 x 16, 2 x 16,"),
+    ("like: specpipe_llama_3_1_70b_4xl40\ntarget: {pipeline: {stages: [{layers: 16}, {layers: 16}, {layers: 16}, {layers: 16}, {layers: 16}]}}\n", "holds no tree over 5 stages, only over 4, 8, 16; cut the target so, or state a rate"),
+    (SCENARIO + "target: {device: null}\n", "x.yaml:2:10: target.device: expected a mapping, got None"),
 ]  # fmt: skip
 
 
@@ -253,7 +276,8 @@ def test_one_line_that_helps(text: str, expected: str, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["run", "./x.yaml"])
     assert result.exit_code == 2
-    assert expected.replace("./x.npz", "x.npz") in result.stderr
+    shipped = shown(Catalogue().names("trace")["six_flavours_greedy"])
+    assert expected.replace("./x.npz", "x.npz").replace("{trace}", shipped) in result.stderr
 
 
 def test_a_report_says_that_gaps_make_tokens_late(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from test_tree_replay import trace_of
 
 from simulator.cli import main
+from simulator.report.trees import sentences
 from simulator.scenario import load
-from simulator.sweep_tree import tree_sweep
+from simulator.sweep_tree import tree_study, tree_sweep
 
 TEXT = """\
 strategy: {name: specpipe, width: 2, branching: 2, prune_ms: 1}
@@ -49,11 +52,21 @@ def test_every_recorded_tree_beside_eq_1(tmp_path: Path) -> None:
     assert (narrow.behind_ms, wide.behind_ms) == pytest.approx((20 / 6, 0))
     assert (narrow.ties, wide.ties) == (False, True)
     assert wide.step_ms == pytest.approx(11)
+    assert (narrow.steps, wide.steps) == pytest.approx((11 / 6, 9 / 6))
+    assert narrow.mean_step_ms * narrow.steps == pytest.approx(narrow.tpot_ms)
+
+
+def test_a_late_miss_costs_its_token_one_step_more(tmp_path: Path) -> None:
+    """Narrow: misses behind which a token follows are two; each adds a step of 11 ms to 53 + 63."""
+    narrow, _ = tree_sweep(load(recorded(tmp_path), ["strategy.late=true"]))
+    late = 1 + 2
+    assert narrow.steps == pytest.approx((11 + late) / 6)
+    assert narrow.tpot_ms == pytest.approx((53 + 63 + late * 11) / 6)
 
 
 def test_the_command_prints_what_the_sweep_found(tmp_path: Path) -> None:
     name = recorded(tmp_path)
-    found = json.loads(CliRunner().invoke(main, ["trees", name, "--json"]).stdout)
+    (found,) = json.loads(CliRunner().invoke(main, ["trees", name, "--json"]).stdout)["studies"]
     assert [tree["width"] for tree in found["trees"]] == [1, 2]
     shown = CliRunner().invoke(main, ["trees", name]).stdout
     assert "best" in shown
@@ -64,6 +77,51 @@ def test_a_scenario_without_recorded_trees_is_told_so() -> None:
     result = CliRunner().invoke(main, ["trees", "pipeline_llama_3_1_70b_8x3090"])
     assert result.exit_code == 2
     assert "expected a scenario of specpipe with a trace that holds trees over 8 stages" in result.stderr
+
+
+def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None:
+    """RTX 3090: tiles of 32, 64, 128 rows; a stage of 10 layers passes the last one and its LM head at the second."""
+    study = tree_study(load("specpipe_llama_3_1_70b_8x3090"))
+    levels = study.levels
+    assert levels.tiles == (32, 64, 128)
+    assert levels.hidden_rows == 32
+    jumps = {int(rows) + 2 for rows in np.flatnonzero(np.diff(levels.body_ms) > 1.0)}
+    assert jumps == {33, 65}
+    assert set(levels.step_ms[:32]) == {levels.step_ms[0]}
+    assert levels.step_ms[63] == pytest.approx(study.find(64, 16).step_ms)  # type: ignore[union-attr]
+
+
+def test_the_interval_of_the_optimum_ends_where_trees_are_told_apart() -> None:
+    below, above = tree_study(load("specpipe_llama_3_1_70b_8x3090")).interval
+    assert (below.width, above.width) == (16, 64)  # type: ignore[union-attr]
+    four = tree_study(load("specpipe_llama_3_1_70b_4xl40"))
+    assert (four.interval[0].width, four.interval[1]) == (16, None)  # type: ignore[union-attr]
+    assert "up to the widest recorded" in next(sentences(four))
+
+
+def test_only_the_3090_leaves_the_width_of_the_paper() -> None:
+    """With the kernels of an L40, 64 rows hide behind the last stage; with those of a 3090 only 32 do."""
+    study = tree_study(load("specpipe_llama_3_1_70b_8xl40"))
+    assert {point.width for point in study.points if point.ties} == {64}
+    assert {point.branching for point in study.points if point.ties} == {4, 8, 16, 32}
+    assert study.levels.hidden_rows == 64
+    said = " ".join(sentences(tree_study(load("specpipe_llama_3_1_70b_8x3090"))))
+    assert "The paper's tree, w = 64 and k = 16, is slower by" in said
+    assert "hides behind the last stage" in said
+
+
+def test_a_page_holds_the_picture_every_tree_and_its_command(tmp_path: Path) -> None:
+    page = tmp_path / "trees.md"
+    name = recorded(tmp_path)
+    done = CliRunner().invoke(main, ["trees", name, name, "--set", "strategy.prune_ms=2", "--out", str(page)])
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    assert text.count("\n| 2 | 2 | 83.3 % |") == 2
+    assert f"--set strategy.prune_ms=2 --out {page}" in text
+    words = "".join(ElementTree.parse(tmp_path / "trees.svg").getroot().itertext())  # noqa: S314 (our own)
+    assert "end of a token tile" not in words
+    assert "k = 2" in words
+    assert CliRunner().invoke(main, ["trees", name, "--out", str(tmp_path / "no" / "x.svg")]).exit_code == 2
 
 
 def test_what_the_shipped_recording_says_about_width_and_branching() -> None:

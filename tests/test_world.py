@@ -56,6 +56,26 @@ def test_cancel_truncates_a_running_booking() -> None:
     assert [span for span in spans if span.lane == "b"] == [Span("b", 2, 5, "flushed"), Span("b", 5, 6, "next")]
 
 
+def test_what_is_booked_ahead_can_be_taken_back_before_it_begins() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        lane = world.lane("a")
+        for begin in (0, 4, 8):
+            lane.book(begin, begin + 3, "ahead")
+        yield world.lane("b").start(5, "other")
+        lane.retract()
+        yield lane.start(1, "behind what has begun")
+        lane.retract()
+        yield lane.start(1, "at once")
+
+    spans = play(world, process())
+    assert [span for span in spans if span.lane == "a"] == [
+        *(Span("a", 0, 3, "ahead"), Span("a", 4, 7, "ahead")),
+        *(Span("a", 7, 8, "behind what has begun"), Span("a", 8, 9, "at once")),
+    ]
+
+
 def test_cancel_removes_a_booking_that_has_not_begun_and_leaves_an_ended_one() -> None:
     world = World()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import yaml
 
-from simulator.report import batches
+from simulator.report import batches, memory
 from simulator.report.facts import (
     choices,
     columns,
@@ -40,11 +40,12 @@ def report_markdown(result: Result, sweep: Sequence[SweepPoint]) -> str:
     """The whole report; figures by relative path, sweep figure only where there is a sweep."""
     scenario = result.scenario
     sections = (
-        [f"# {scenario.name}: {scenario.strategy.name}", *([scenario.about] if scenario.about else [])],
+        [f"# {scenario.name}: {scenario.method_name}", *([scenario.about] if scenario.about else [])],
         [f"**{headline(result)}**", conditions(result)],
         _answers(result),
         _time(result),
         _batches(result),
+        _memory(result),
         _fallback(result),
         _window(result, sweep),
         _accepted(result),
@@ -66,7 +67,7 @@ def _answers(result: Result) -> Iterator[str]:
         ("time per token against the simulation", *(percent((c.tpot_ms / found[-1].tpot_ms - 1) * 100) for c in found)),
     ]
     yield "## Law, replay and simulation"
-    yield _table(("", *(column.origin for column in found)), rows)
+    yield table(("", *(column.origin for column in found)), rows)
     yield (
         "Law: step over tokens, at the mean context. Replay and simulation: mean over requests of "
         "(E2E − TTFT)/(tokens − 1). The law with replayed means is told the acceptance and the step kinds that the "
@@ -94,7 +95,7 @@ def _time(result: Result) -> Iterator[str]:
                     held = [seconds for lane, seconds in phase.busy.items() if lane.endswith(f" {use}")]
                     row.append(number(sum(held) * 1e3) if held else "–")
             rows.append(row)
-    yield _table(("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split)), rows)
+    yield table(("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split)), rows)
     origin = "Origin: the cost model at the mean context" if split else "Origin: stated in the scenario, with no split"
     origin += "; draft and suffix run side by side" if any("suffix" in parts for parts in result.phases.values()) else ""
     left = max(0, len(kinds) - KINDS_SHOWN)
@@ -104,14 +105,14 @@ def _time(result: Result) -> Iterator[str]:
         + f" Rarer step kinds left out here: {left}." * (left > 0)
     )
     shares = [(name, share(law), share(run)) for name, law, run in step_kinds(result)][: 2 * KINDS_SHOWN]
-    yield _table(("step kind", "share by law (marginal rates)", "share in the simulation"), shares)
+    yield table(("step kind", "share by law (marginal rates)", "share in the simulation"), shares)
     busy = [(lane, share(fraction)) for lane, fraction in result.busy.items()]
-    yield _table(("lane", "busy share of the whole run (simulation)"), busy)
+    yield table(("lane", "busy share of the whole run (simulation)"), busy)
 
 
 def _batches(result: Result) -> Iterator[str]:
     yield "## Requests and batches"
-    yield _table(batches.HEAD, batches.times(result.simulated.serving))
+    yield table(batches.HEAD, batches.times(result.simulated.serving))
     yield "\n".join(f"- {sentence}." for sentence in batches.sentences(result))
     policy = type(result.scenario.serving.policy)
     rule = (policy.__doc__ or "").partition("\n")[0]
@@ -142,7 +143,7 @@ def _fallback(result: Result) -> Iterator[str]:
         )
         for rate in result.fallback
     ]
-    yield _table(("exit depth", "κ", "1 − Ω, all positions", "fallback per position", "fallback per step"), rows)
+    yield table(("exit depth", "κ", "1 − Ω, all positions", "fallback per position", "fallback per step"), rows)
 
 
 def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
@@ -164,6 +165,13 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
             f"The stated draft_ms of {number(given.draft_ms)} ms is for γ = {result.scenario.schedule.window}; other windows "
             "are taken in proportion to their internal draft steps, and the stated target time as the same for all."
         )
+
+
+def _memory(result: Result) -> Iterator[str]:
+    if stages := list(memory.stage_rows(result.scenario)):
+        yield "## Memory of the stages"
+        yield table(memory.HEAD, stages)
+        yield memory.caption(result.scenario)
 
 
 def _accepted(result: Result) -> Iterator[str]:
@@ -193,7 +201,7 @@ def _provenance(result: Result) -> Iterator[str]:
     yield f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + "."
     ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
     rows = [(e["confidence"], f"`{e['parameter']}`", f"{e['value']:g}", e["source"]) for e in ranked]
-    yield _table(("confidence", "parameter", "value", "source"), rows)
+    yield table(("confidence", "parameter", "value", "source"), rows)
 
 
 def _scenario(result: Result) -> Iterator[str]:
@@ -204,7 +212,9 @@ def _scenario(result: Result) -> Iterator[str]:
     yield "</details>"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+
     def line(cells: Iterable[object]) -> str:
         return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 

@@ -12,6 +12,7 @@ from simulator.report import figures
 from simulator.report.facts import regime
 from simulator.report.markdown import ACCEPTED, REPORT, SWEEP, TIMELINE, TRACE, report_markdown
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
+from simulator.report.timeline_figures import pipeline_timeline
 from simulator.run import Result
 from simulator.schema import BadInput, Fault
 from simulator.sweep_window import SweepPoint
@@ -82,6 +83,7 @@ def _files(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[tuple[str, s
     if result.simulated.accepted:
         yield ACCEPTED, figures.accepted_lengths(result.simulated, result.odds)
     caption = f"{result.scenario.schedule.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
-    steps = 3 + result.scenario.stages
-    yield TIMELINE, timeline_svg(result.spans, steady_window(result.spans, steps), caption)
+    staged = result.scenario.schedule.staged
+    window = steady_window(result.spans, 3 + result.scenario.stages)
+    yield TIMELINE, (pipeline_timeline if staged else timeline_svg)(result.spans, window, caption)
     yield TRACE, json.dumps(chrome_trace(result.spans), separators=(",", ":")) + "\n"

@@ -46,7 +46,7 @@ class SpecPipeTandem(SpecPipe):
     alone: ClassVar[bool] = True
 
     def line(self, cost: Cost, lanes: Lanes) -> FlowLine:
-        """Empty; how long the draft takes for a level is set with each step."""
+        """Empty."""
         prune, token = self.prune_ms.value * 1e-3, cost.token()
         return FlowLine(lanes.stages, lanes.links, lanes.draft, prune, token, asynchronous=self.asynchronous)
 
@@ -92,10 +92,9 @@ class SpecPipeTandem(SpecPipe):
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
         """Levels enter; the line tells when the next token is known."""
-        line, levels = lanes.line, [Level(times.stages, times.links) for times in durations.levels]
+        line, levels = lanes.line, [Level(times.stages, times.links, times.draft) for times in durations.levels]
         if line is None:
             raise TypeError("a pipeline in tandem needs a line")
-        line.entrance.draft_s = durations.levels[-1].draft
         if kind.active > self.stages:
             yield line.advance(0, levels[:1])
             del levels[0]

@@ -1,0 +1,180 @@
+"""Fits: what is free in the scenarios of a paper, which published values decide it, and what came out.
+
+``scenarios/papers/PAPER/parameters.yaml`` names every free parameter and the cells that decide it, before anything is
+fitted; ``fitted.yaml`` beside it is written by ``specsim calibrate PAPER`` and read by everybody else.
+
+A parameter sets one key of the scenarios that it applies to. Where several set the same key their terms are added, on
+its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays between 0 and 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import exp
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from simulator.catalogue import shipped, shown
+from simulator.published import PAPERS, Cell
+from simulator.run import run, summary
+from simulator.scenario import load
+from simulator.schema import BadInput, Fault, Frozen, read, validate
+
+Columns = Mapping[str, tuple[str, ...]]
+"""Column of ``cells.csv`` -> the values of it that are meant."""
+Values = Mapping[str, Mapping[str, float]]
+"""Parameter -> group -> its term."""
+SCALES: Mapping[str, Callable[[float], float]] = {
+    "plain": float,
+    "log": exp,
+    "logit": lambda term: 1.0 / (1.0 + exp(-term)),
+}
+DEFAULT = "all"
+"""Group of a parameter that has one value for every cell."""
+
+
+class Parameter(Frozen):
+    """One free quantity: the ``key`` it sets, the cells it applies to, and those that decide it.
+
+    ``per`` gives it a term of its own for every combination of these columns; each counts as a free parameter.
+    ``start``, ``least`` and ``most`` are on its scale.
+    """
+
+    key: str
+    why: str
+    scale: Literal["plain", "log", "logit"] = "plain"
+    start: float
+    least: float
+    most: float
+    per: tuple[str, ...] = ()
+    where: Columns = Field(default_factory=dict)
+    decided_by: Columns = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _sane(self) -> Parameter:
+        if not self.least <= self.start <= self.most:
+            raise ValueError(f"start {self.start:g} is not between least {self.least:g} and most {self.most:g}")
+        unknown = sorted({*self.where, *self.decided_by, *self.per} - set(Cell.model_fields))
+        if unknown:
+            raise ValueError(f"'{unknown[0]}' is no column of cells.csv")
+        return self
+
+    def applies(self, cell: Cell) -> bool:
+        """Whether it sets its key in the scenario of this cell."""
+        return _among(cell, self.where)
+
+    def decides(self, cell: Cell) -> bool:
+        """Whether it is fitted to this cell."""
+        return cell.role == "calibrate" and cell.mapped and self.applies(cell) and _among(cell, self.decided_by)
+
+    def group(self, cell: Cell) -> str:
+        """Which of its terms a cell uses."""
+        return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
+
+
+class Parameters(Frozen):
+    """Every free parameter of a paper, by name."""
+
+    about: str = ""
+    parameters: Mapping[str, Parameter]
+
+
+class Fitted(Frozen):
+    """What a fit came to."""
+
+    command: str
+    terms: dict[str, dict[str, float]]
+
+
+def _among(cell: Cell, columns: Columns) -> bool:
+    return all(str(getattr(cell, column)) in wanted for column, wanted in columns.items())
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The cells of a paper with the scenarios, the free parameters and the fit that go with them."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    parameters: Mapping[str, Parameter]
+    fitted: Values
+    folder: Path
+
+    @staticmethod
+    def of(name: str, cells: tuple[Cell, ...], root: Path | None = None) -> Paper:
+        """As it stands in the catalogue; without the files nothing is free."""
+        folder = (root or shipped()) / PAPERS / name
+        declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
+        parameters = validate(Parameters, read(declared, shown(declared))).parameters if declared.exists() else {}
+        values = validate(Fitted, read(fitted, shown(fitted))).terms if fitted.exists() else {}
+        return Paper(name, cells, parameters, values, folder)
+
+    def with_role(self, *roles: str) -> list[Cell]:
+        """Mapped cells of these roles, in the paper's order."""
+        return [cell for cell in self.cells if cell.role in roles and cell.mapped]
+
+    @property
+    def free(self) -> int:
+        """Free parameters: terms that cells of the paper use."""
+        return len(self.terms())
+
+    def terms(self) -> dict[tuple[str, str], Parameter]:
+        """Every term that a mapped cell uses, by parameter and group."""
+        used = {}
+        for cell in self.with_role("calibrate", "predict", "check", "report"):
+            for name, one in self.parameters.items():
+                if one.applies(cell):
+                    used[name, one.group(cell)] = one
+        return used
+
+    def overrides(self, cell: Cell, values: Values | None = None) -> list[str]:
+        """What the fit sets in a cell's scenario; BadInput where a term has not been fitted."""
+        values = self.fitted if values is None else values
+        found: dict[str, tuple[str, float]] = {}
+        for name, one in self.parameters.items():
+            if one.applies(cell):
+                group = one.group(cell)
+                if group not in values.get(name, {}):
+                    message = f"has no value for '{group}'; run specsim calibrate {self.name}"
+                    raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
+                found[one.key] = one.scale, found.get(one.key, ("", 0.0))[1] + values[name][group]
+        return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in found.items()]
+
+    def question(self, cell: Cell, values: Values | None = None) -> Question:
+        """What has to be run for a cell, as its row and the fit set it."""
+        fitted = self.overrides(cell, values)
+        own = Run(str(self.folder / f"{cell.scenario}.yaml"), (*cell.assignments, *fitted))
+        if not cell.against:
+            return Question(own, cell.metric)
+        hardware = tuple(one for one in fitted if one.startswith("target."))
+        return Question(own, cell.metric, Run(str(self.folder / f"{cell.against}.yaml"), hardware))
+
+
+class Run(NamedTuple):
+    """A scenario file and what is set in it."""
+
+    scenario: str
+    overrides: tuple[str, ...]
+
+    def measured(self, metric: str) -> float:
+        """A number out of what ``specsim run --json`` prints, by its dotted path."""
+        found: Any = summary(run(load(self.scenario, self.overrides)))
+        for part in metric.split("."):
+            found = found[int(part) if isinstance(found, list) else part]
+        return float(found)
+
+
+class Question(NamedTuple):
+    """A metric of a run, or how many times that of another run ``against`` it is this one's."""
+
+    run: Run
+    metric: str
+    against: Run | None = None
+
+    def answer(self) -> float:
+        """What the simulation says."""
+        own = self.run.measured(self.metric)
+        return self.against.measured(self.metric) / own if self.against else own

@@ -1,0 +1,80 @@
+"""Timeline of a pipeline as Figure 12 of SpecPipe has it: a row for each device, zoomed out and zoomed in.
+
+Compute, pruning and transmission in colours of their own; a link is drawn below in the row of the stage that sends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from textwrap import fill
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path as MatplotlibPath
+
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.report.timeline import OPENING, family
+from simulator.world import Span
+
+COLOURS = {"draft level": GREEN, "compute": BLUE, "prune": ORANGE, "transmit": VERMILLION}
+"""In the order in which they are laid over each other."""
+FAR = 6
+"""How many times longer the stretch is that the zoomed-out panel shows."""
+THIN = 0.3
+"""Height of a transmission in the row of its stage."""
+HAIR = 1 / 500
+"""Of a panel's width: nothing is drawn narrower."""
+
+
+def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:
+    """Two panels as SVG text; ``window_s``: begin and end of the lower one in seconds, which the upper one shades."""
+    begin, end = window_s
+    first = min((span.start_s for span in spans if span.label not in OPENING), default=begin)
+    far = max(first, begin - (FAR - 1) / 2 * (end - begin))
+    rows = len(devices(spans))
+    with mpl.rc_context(LOOK):
+        figure = Figure(figsize=(WIDTH_IN * 1.2, 1.6 + 2 * 0.26 * rows), layout="constrained")
+        figure.suptitle(fill(caption, 110), size=8, x=0.01, ha="left")
+        out, close = figure.subplots(2, 1)
+        out.axvspan(begin * 1e3, end * 1e3, color=SHADE, lw=0, zorder=0)
+        drawn = draw(out, spans, (far, far + FAR * (end - begin)))
+        drawn |= draw(close, spans, window_s)
+        out.set_title(
+            "zoomed out, shaded what is zoomed in below; nothing is drawn thinner than a hair", size=8, loc="left", color=GREY
+        )
+        close.set_xlabel("time (ms)")
+        handles = [Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in drawn]
+        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        return re.sub(r"(\d\.\d\d)\d+", r"\1", svg(figure))  # a hundredth of a point is finer than anybody sees
+
+
+def devices(spans: Iterable[Span]) -> list[str]:
+    """Rows from the top: the draft's device, then the stages in order."""
+    lanes = {span.lane for span in spans}
+    stages = sorted((lane for lane in lanes if family(lane) == "stage"), key=lambda lane: int(lane.split()[1]))
+    return [*(["draft"] if "draft" in lanes else []), *stages]
+
+
+def draw(axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: Sequence[str] = ()) -> set[str]:
+    """What the devices of ``rows`` (all of them where none is named) do from one second to another; the labels that occur."""
+    begin, end = window_s
+    names = list(rows) or devices(spans)
+    held: dict[str, list[MatplotlibPath]] = {}
+    for span in spans:
+        device = f"stage {span.lane.split()[1]}" if family(span.lane) == "link" else span.lane
+        if device in names and span.label in COLOURS and span.start_s < end and span.end_s > begin:
+            left, low = max(span.start_s, begin) * 1e3, names.index(device) + 0.4
+            right = max(min(span.end_s, end) * 1e3, left + HAIR * (end - begin) * 1e3)
+            high = low - (THIN if span.label == "transmit" else 0.8)
+            corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
+            held.setdefault(span.label, []).append(MatplotlibPath(corners, closed=True))
+    for label in (label for label in COLOURS if label in held):
+        axes.add_patch(PathPatch(MatplotlibPath.make_compound_path(*held[label]), color=COLOURS[label], lw=0))
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(begin * 1e3, end * 1e3)
+    axes.tick_params(axis="y", length=0)
+    return set(held)

@@ -1,0 +1,101 @@
+"""A paper of round numbers: what is free is found from calibrated cells, and predicts the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import log
+from pathlib import Path
+
+import pytest
+
+from simulator.fits import Paper, Question
+from simulator.fitting import calibrate
+from simulator.published import PAPERS, Cell, cells
+from simulator.schema import BadInput
+from simulator.validation import Errors, likeness, predictions
+
+SCENARIO = """
+strategy: {name: vanilla_sd, gamma: 4}
+durations: {target_ms: 1, draft_step_ms: 1}
+acceptance: {always: 4}
+requests: {count: 1, prompt_tokens: 1, output_tokens: 101}
+"""
+PARAMETERS = """
+parameters:
+  pass:
+    {key: durations.target_ms, why: host cost, scale: log, start: 2, least: 0, most: 5,
+     where: {method: [SD]}, decided_by: {task: [chat]}}
+  draft:
+    {key: durations.draft_step_ms, why: size, start: 1, least: 0.01, most: 9, per: [model], decided_by: {task: [chat, code]}}
+  draft_on_code: {key: durations.draft_step_ms, why: longer, start: 0, least: 0, most: 9, where: {task: [code]}}
+"""
+CELLS = """
+cell,source,model,task,method,quantity,published,role,scenario,overrides,metric
+a,T1,small,chat,SD,tpot,8,calibrate,sd,,simulated.step_ms
+b,T1,large,chat,SD,tpot,12,calibrate,sd,,simulated.step_ms
+c,T1,small,code,SD,tpot,16,calibrate,sd,,simulated.step_ms
+d,T1,large,code,SD,tpot,25,predict,sd,,simulated.step_ms
+e,T1,large,code,SD,tpot,10,predict,sd,strategy.gamma=2,simulated.step_ms
+f,T1,large,poem,SD,tpot,10,report,,,
+"""
+
+
+@pytest.fixture
+def paper(tmp_path: Path) -> Paper:
+    folder = tmp_path / PAPERS / "round"
+    folder.mkdir(parents=True)
+    for name, text in (("sd.yaml", SCENARIO), ("parameters.yaml", PARAMETERS), ("cells.csv", CELLS)):
+        (folder / name).write_text(text.lstrip())
+    return Paper.of("round", cells(tmp_path)["round"], tmp_path)
+
+
+def answer(questions: Iterable[Question]) -> Sequence[float]:
+    return [question.answer() for question in questions]
+
+
+TERMS = {"pass": {"all": log(4)}, "draft": {"small": 1.0, "large": 2.0}, "draft_on_code": {"all": 2.0}}
+
+
+def test_terms_of_one_key_add_up_on_their_scale(paper: Paper) -> None:
+    by_name = {one.cell: one for one in paper.cells}
+    assert paper.free == 4
+    small_code = paper.question(by_name["c"], TERMS)
+    assert small_code.run.overrides == ("durations.target_ms=4.0", "durations.draft_step_ms=3.0")
+    assert small_code.answer() == pytest.approx(4 * 3 + 4)
+
+
+def test_calibrated_cells_decide_and_predicted_ones_do_not(paper: Paper) -> None:
+    found = calibrate(paper, answer)
+    assert set(found.residuals) == {"a", "b", "c"}
+    asked = {one.cell: paper.question(one, found.terms).answer() for one in paper.cells if one.mapped}
+    assert asked["a"] == pytest.approx(8, rel=1e-3)
+    assert asked["b"] == pytest.approx(12, rel=1e-3)
+    assert asked["c"] == pytest.approx(16, rel=1e-3)
+    steps = found.terms["draft"]
+    assert steps["large"] - steps["small"] == pytest.approx(1.0, rel=1e-2)
+
+
+def test_predictions_stand_beside_a_guess(paper: Paper) -> None:
+    fitted = Paper(paper.name, paper.cells, paper.parameters, TERMS, paper.folder)
+    found = predictions(fitted, answer, ("predict",))
+    assert [(one.cell.cell, one.run) for one in found] == [("d", pytest.approx(20)), ("e", pytest.approx(12))]
+    assert [one.error for one in found] == [pytest.approx(-0.2), pytest.approx(0.2)]
+    assert found[0].likeness == pytest.approx((12 * 16) ** 0.5)
+    errors = Errors.of([one.error for one in found])
+    assert (errors.count, errors.mape, errors.bias, errors.within_10) == (2, pytest.approx(0.2), pytest.approx(0), 0)
+
+
+def test_what_was_not_fitted_is_said(paper: Paper) -> None:
+    with pytest.raises(BadInput, match="no value for 'small'; run specsim calibrate round"):
+        paper.question(paper.cells[0], {"pass": {"all": 1.0}})
+
+
+def test_a_parameter_that_nothing_decides_is_refused(paper: Paper) -> None:
+    lonely = Paper(paper.name, paper.cells[2:], paper.parameters, {}, paper.folder)
+    with pytest.raises(ValueError, match="no cell decides parameter 'pass' for 'all'"):
+        calibrate(lonely, answer)
+
+
+def test_a_guess_needs_something_calibrated() -> None:
+    alone = Cell(cell="x", source="T1", quantity="tpot", published="3", role="predict")
+    assert likeness(alone, [alone]) is None

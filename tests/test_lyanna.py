@@ -1,0 +1,339 @@
+"""Lyanna in tiny worlds with the complete timeline, its expected tokens, tiles, memory, and what it cannot answer."""
+
+from __future__ import annotations
+
+import json
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from simulator import run
+from simulator.acceptance import Chain, Cursor, Cycle, Rates, Replay
+from simulator.cli import main
+from simulator.cost import Device, HardwareCost, Placement
+from simulator.given import Given, GivenCost
+from simulator.model import ModelSpec
+from simulator.resampling import RatedTrees, RecordedTrees, better_of, stationary
+from simulator.scenario import load
+from simulator.schema import BadInput, NonNegative
+from simulator.serving.policies import FixedBatch
+from simulator.serving.requests import ClosedLoop, Requests
+from simulator.serving.scheduler import Scheduler
+from simulator.strategies.lyanna import Lyanna
+from simulator.strategies.protocol import Kind, Lanes
+from simulator.sweep_batch import batch_sweep
+from simulator.traces import Trace
+from simulator.world import World
+
+TABLE_1 = (0.91, 0.80, 0.70)
+STATED = Given(target_ms=10, draft_step_ms=1, draft_head_ms=2, prefill_ms=7)
+TIMES = {"level_us": NonNegative(value=500), "host_ms": NonNegative(value=3)}
+
+
+def play(strategy: Lyanna, acceptance: Any, requests: Requests, cost: Any = None) -> tuple[Scheduler, World]:
+    world = World()
+    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
+    loop = Scheduler(strategy, acceptance, None, ClosedLoop(requests), cost or GivenCost(STATED, 3), FixedBatch())
+    world.environment.process(loop.run(world, lanes))
+    world.environment.run()
+    loop.check()
+    return loop, world
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
+    """The first window keeps one token and leaves one level; the second keeps three, beside a re-sampled tree."""
+    strategy = Lyanna(fusion=fusion, **TIMES)
+    loop, world = play(strategy, Cycle((1, 3)), Requests(count=1, output_tokens=7))
+    expected = [
+        ("target", 0, 8, "prefill"),  # 7 of the target, 1 of the layer
+        ("target", 8, 11, "draft layers"),
+        ("target", 11, 13, "LM head"),
+        ("target", 13, 14.5, "sample trees"),
+        ("rendezvous", 14.5, 17.5, "host"),
+        ("target", 17.5, 27.5, "verify"),
+        ("target", 27.5, 30.5, "draft layers"),
+        ("target", 30.5, 32.5, "LM head"),
+        ("target", 32.5, 35, "sample trees"),  # two levels more
+        ("rendezvous", 35, 38, "host"),
+        ("target", 38, 48, "verify"),
+    ]
+    if not fusion:
+        expected.append(("target", 48, 58, "verify re-sampled trees"))
+    found = [(span.lane, span.start_s * 1e3, span.end_s * 1e3, span.label) for span in world.spans]
+    assert [one[::3] for one in found] == [one[::3] for one in expected]
+    assert [time for one in found for time in one[1:3]] == pytest.approx([time for one in expected for time in one[1:3]])
+    assert dict(loop.tally.steps) == {Kind("step", 1): 1, Kind("resampled", 1, resampled=1): 1}
+    assert loop.tally.verified_rows == 13 + 17 + (0 if fusion else 1), "a pass of its own has a root of its own"
+
+
+def test_a_batch_in_which_some_have_a_resampled_tree() -> None:
+    """Contexts 100, 200 and 300, of which the second one's last window left two levels: 17 rows behind 200 tokens."""
+    strategy = Lyanna()
+    states = [strategy.open(Cycle((kept,)).cursor(0, None), context) for kept, context in ((3, 100), (0, 200), (3, 300))]
+    assert strategy.compose(states).kind == Kind("step", 3)
+    settled = strategy.settle(states)
+    assert [one.choice for one in settled][:2] == ["a drafted tree alone", "one re-sampled from 2 levels beside it"]
+    step = strategy.compose(states)
+    assert step.kind == Kind("resampled", 3, resampled=1)
+    assert (step.rows.tokens, step.rows.kv_tokens) == (13 + 17 + 13, 104 + 201 + 304 + 43)
+    apart = Lyanna(fusion=False).compose(states)
+    assert [(rows.tokens, rows.sequences, rows.kv_tokens) for rows in apart.loads] == [(39, 3, 648), (5, 1, 206)]
+
+
+# ---- expected tokens
+
+
+def synthetic(rates: tuple[float, ...], positions: int, seed: int) -> Trace:
+    """One recording of independent starts: row 0 drafted, row 1 + a from what level a leaves."""
+    random = np.random.default_rng(seed)
+    rows = [
+        np.cumprod(random.random((len(rates) - n, positions)) < np.array(rates[n:])[:, None], axis=0).sum(0) for n in range(3)
+    ]
+    nothing = np.zeros(positions, dtype=np.uint16)
+    header = {"flavours": ["x"], "temperature": 0.0, "exit_layers": [], "vocabulary": 10, "models": {}, "format": 1}
+    return Trace(
+        header=header,
+        offsets=np.array([0, positions]),
+        flavour=np.zeros(1, dtype=np.uint8),
+        token=nothing,
+        draft_rank=nothing,
+        p=nothing.astype(np.float16),
+        q=nothing.astype(np.float16),
+        exit_rank=np.zeros((0, positions), dtype=np.uint16),
+        extra={"lyanna_tree.run": np.array(rows, dtype=np.uint8)},
+    )
+
+
+def standard_error(kept: NDArray[np.int64], batches: int = 100) -> float:
+    """Of a mean of steps that depend on each other: from the means of stretches of them."""
+    return float(kept.reshape(batches, -1).mean(1).std(ddof=1) / sqrt(batches))
+
+
+def accepted_by(cursor: Cursor, steps: int) -> NDArray[np.int64]:
+    judge, window = cursor.judge, Chain(3)
+    return np.array([judge(window).accepted for _ in range(steps)])
+
+
+@pytest.mark.parametrize("resample", [True, False])
+@pytest.mark.parametrize("steps", [20_000, pytest.param(1_000_000, marks=pytest.mark.full)])
+def test_expected_tokens_are_those_of_a_replay(steps: int, resample: bool) -> None:
+    """LYA-8, and its extension to re-sampled trees, against replays within 4 standard errors."""
+    least = Lyanna(resample=resample).least
+    rated = RatedTrees(Rates(TABLE_1, seed=5), 3, least)
+    recorded = RecordedTrees(Replay(synthetic(TABLE_1, steps * 4, seed=7)), least)
+    expected = rated.odds(3, None).mean_accepted
+    if not resample:
+        assert expected == pytest.approx(2.1476)
+    for source in (rated, recorded):
+        kept = accepted_by(source.cursor(0, None), steps)
+        assert abs(kept.mean() - expected) < 4 * standard_error(kept)
+    assert recorded.odds(3, None).mean_accepted == pytest.approx(expected, abs=4 * standard_error(kept))
+
+
+def test_what_resampling_can_bring_at_most() -> None:
+    """With the rates of Table 1: always right, the shorter trees would still add no more than 2 % to the tokens of a step."""
+    levels = range(1, 4)
+    drafted = Rates(TABLE_1).odds(3, None).accepted
+    best = [better_of(drafted, np.eye(4)[3 - level]) for level in levels]
+    shares = stationary(np.array([*best, drafted]))
+    tokens = [1 + float(np.arange(4) @ one) for one in (shares, drafted)]
+    assert tokens[1] == pytest.approx(3.1476)
+    assert 1.01 < tokens[0] / tokens[1] < 1.02
+    assert RatedTrees(Rates(TABLE_1), 3, 1).odds(3, None).committed() < tokens[0]
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6), st.integers(0, 4))
+def test_resampling_never_keeps_less(rates: list[float], threshold: int) -> None:
+    depth = len(rates)
+    strategy = Lyanna(depth=depth, budget=1, threshold=threshold)
+    odds = RatedTrees(Rates(tuple(rates)), depth, strategy.least).odds(depth, None)
+    assert odds.accepted.sum() == pytest.approx(1.0)
+    assert odds.mean_accepted >= Rates(tuple(rates)).odds(depth, None).mean_accepted - 1e-9
+    shares = strategy.kinds(lambda _: odds, 5)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    resampled = sum(kind.resampled * share for kind, share in shares.items()) / 5
+    assert resampled == pytest.approx(sum(odds.accepted[kept] for kept in range(depth) if depth - kept - 1 > threshold))
+
+
+def test_the_binomial_law_of_a_batch_meets_its_simulation() -> None:
+    strategy = Lyanna(fusion=False, **TIMES)
+    acceptance = strategy.reads(Rates((0.5, 0.6, 0.7), seed=3))
+    law = strategy.law(GivenCost(STATED, 3), lambda gamma: acceptance.odds(gamma, None), 4, 100)
+    loop, _ = play(strategy, acceptance, Requests(concurrency=4, count=40, output_tokens=2_000))
+    tally = loop.tally
+    assert tally.step_seconds / sum(tally.steps.values()) == pytest.approx(law.step_s, rel=0.01)
+    assert tally.committed / tally.request_steps == pytest.approx(law.tokens_per_step, rel=0.01)
+
+
+def test_a_token_without_a_tree_leaves_nothing() -> None:
+    """As when a request is recomputed: the next step has no re-sampled tree."""
+    trace = synthetic(TABLE_1, 40, seed=1)
+    trace.extra["lyanna_tree.run"][:] = [[0] * 40, [2] * 40, [1] * 40]
+    for source in (RecordedTrees(Replay(trace), 1), RatedTrees(Rates((0.0, 1.0, 1.0)), 3, 1)):
+        cursor = source.cursor(0, None)
+        assert [cursor.judge(Chain(3)).accepted for _ in range(3)] == [0, 2, 0]
+        assert cursor.judge(Chain(0)).committed == 1
+        assert cursor.judge(Chain(3)).accepted == 0
+
+
+# ---- tiles and memory
+
+
+def tiled(tile: int) -> HardwareCost:
+    """A device that computes in tiles of rows and moves bytes at once; heads so narrow that attention is nothing."""
+    free = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1}
+    device = Device.model_validate(
+        {
+            "kind": "gpu",
+            "memory_gb": 1,
+            "memory_bandwidth_gb_s": 1e12,
+            "peak_tflops": 1,
+            "matmul": {"default": free | {"tile_tokens": [tile]}},
+            "attention": free,
+            "small_operations": free,
+        }
+    )
+    engine = {
+        "host_us_per_layer": 0,
+        "host_us_per_pass": 0,
+        "small_operations_ratio": 1,
+        "kv_traffic_ratio": 1,
+        "sampling_us": 0,
+    }
+    shape = {"num_hidden_layers": 4, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 1}
+    model = ModelSpec(hidden_size=10_000, intermediate_size=10_000, vocab_size=10_000, **shape)
+    return HardwareCost(Placement.model_validate({"model": model, "device": device, "engine": engine}))
+
+
+def test_fused_verification_is_free_in_a_tile_and_costs_a_tile_beyond() -> None:
+    """Four requests with 13 rows each fill 52 of 64; three re-sampled trees of 4 fit beside them, the fourth does not."""
+    cost, fused, apart = tiled(64), Lyanna(), Lyanna(fusion=False)
+    rows = [fused.step(fused.kind_of(4, n), 10).rows.tokens for n in range(5)]
+    assert rows == [52, 56, 60, 64, 68]
+    passes = [fused.durations(cost, fused.step(fused.kind_of(4, n), 10)).verify for n in range(5)]
+    tile = passes[0]
+    assert passes == pytest.approx([tile, tile, tile, tile, 2 * tile], rel=1e-5)
+    for n in range(1, 5):
+        t = apart.durations(cost, apart.step(apart.kind_of(4, n), 10))
+        assert (t.verify, t.verify_resampled) == pytest.approx((tile, tile), rel=1e-5)
+
+
+def test_table_and_layer_count_against_the_device() -> None:
+    """0.24e9 weights of the layer, as EAGLE's; a dense table for 32,000 tokens, hot tokens above 40,000."""
+    scenario = load("lyanna_llama_2_7b_h800").scenario
+    assert scenario.target
+    model = scenario.target.model
+    (group,) = scenario.device_groups
+    assert scenario.strategy.extra_weights(model) == pytest.approx(0.236e9, rel=1e-3)
+    assert group.roles[0].weights_gb == pytest.approx(2 * (6.74 + 0.236) + 32_000**2 / 1e9, rel=2e-3)
+    for size, table in ((32_000, 32_000**2), (40_000, 40_000**2), (40_001, 32_000**2), (128_256, 32_000**2)):
+        assert Lyanna().table_bytes(model.model_copy(update={"vocab_size": size})) == table
+    assert Lyanna(token_info=False).table_bytes(model) == 0
+    assert Lyanna().lookahead == 17
+    assert Lyanna(resample=False).lookahead == 13
+
+
+def test_the_batch_study_shows_what_fusion_costs(tmp_path: Path) -> None:
+    """Seven requests: 91 rows, 119 with a re-sampled tree each, both in two tiles of 64; eight: 104 and 136, a tile more."""
+    seven, eight = batch_sweep(load("lyanna_llama_2_7b_h800"), (7, 8), ())
+    ratios = [point.fused_trees_ms / point.drafted_trees_ms for point in (seven, eight)]  # type: ignore[operator]
+    assert ratios[0] < 1.03
+    assert ratios[1] > 1.1
+    for point in (seven, eight):
+        assert point.apart_trees_ms > 1.7 * point.fused_trees_ms  # type: ignore[operator]
+    assert batch_sweep(load("lyanna_llama_2_7b_h800_no_resampling"), (7,), ())[0].fused_trees_ms is None
+    picture = tmp_path / "study.svg"
+    options = ["--sizes", "1-3", "--simulate", "1", "--set", "requests.count=2", "--out", str(picture)]
+    done = CliRunner().invoke(main, ["batches", "lyanna_llama_2_7b_h800", *options])
+    assert done.exit_code == 0, done.output
+    assert "drafted trees alone" in picture.read_text()
+
+
+def test_two_scenarios_in_one_picture_say_where_their_acceptance_comes_from(tmp_path: Path) -> None:
+    picture, names = tmp_path / "both.svg", ["lyanna_llama_2_7b_h800", "lyanna_llama_2_7b_h800_no_fusion"]
+    options = ["--sizes", "1-2", "--simulate", "2", "--set", "requests.count=2", "--out", str(picture), "--json"]
+    done = CliRunner().invoke(main, ["batches", *names, *options])
+    assert done.exit_code == 0, done.output
+    studies = json.loads(done.stdout)["studies"]
+    assert [study["scenario"] for study in studies] == names
+    one, two = studies[0]["batches"]
+    assert two["law_tokens_per_s"] == pytest.approx(2e3 / two["law_tpot_ms"])
+    assert one["law_tokens_per_s"] < two["law_tokens_per_s"]
+    assert "acceptance stand-in" in picture.read_text()
+    assert "acceptance published" in picture.read_text()
+
+
+# ---- on recordings, and what they cannot answer
+
+
+def test_a_recorded_run_stays_close_to_its_law() -> None:
+    """Law: steps follow each other as counted over all starts; decoding visits starts unevenly."""
+    loaded = load("lyanna_llama_2_7b_h800", ["requests.count=60", "requests.output_tokens=191"])
+    acceptance = loaded.acceptance()
+    law = run.law(loaded.scenario, acceptance)
+    simulated = run.simulate(loaded.scenario, acceptance)[0]
+    replayed = run.replay(loaded.scenario, acceptance)
+    assert replayed.tpot_s == pytest.approx(simulated.tpot_s, rel=1e-9)
+    assert simulated.tokens_per_step == pytest.approx(law.tokens_per_step, rel=0.04)
+    assert simulated.step_s == pytest.approx(law.step_s, rel=0.02)
+    assert {kind.name for kind in simulated.kinds} == {"step", "resampled"}
+
+
+def test_a_hidden_chain_drafts_in_less_time_than_a_token_chain() -> None:
+    """LYA-1 on an H800: one LM head and narrow layers instead of one LM head a level. The paper prints 60.9 % for its own."""
+    scenario = load("lyanna_llama_2_7b_h800").scenario
+
+    def drafting(strategy: Lyanna) -> float:
+        phases = strategy.phases(scenario.cost, strategy.step(strategy.kind_of(1, 0), 400))
+        return sum(phases[name].wall_s for name in ("layers", "head", "sample"))
+
+    tokens = drafting(Lyanna(chain="tokens", token_info=False, resample=False))
+    assert 0.15 < 1 - drafting(Lyanna()) / tokens < 0.5
+
+
+def test_a_run_says_what_was_published_and_what_was_sampled_again(tmp_path: Path) -> None:
+    options = ["--set", "requests.count=4", "--set", "requests.output_tokens=40", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(main, ["run", "lyanna_llama_2_7b_h800_no_token_info", *options])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "stated rates (published; source: Lyanna Table 1, without token info)" in said
+    assert "drafting a window takes" in said
+    assert "one re-sampled from 2 levels beside it" in said
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        (["strategy.token_info=false"], "holds no trees without it; state the rates of Lyanna's Table 1"),
+        (["strategy.first_token=false"], "holds no trees without it"),
+        (["strategy.budget=16"], "holds trees of budget 12, got 16"),
+        (["strategy.depth=4"], "holds trees of depth 3, got 4"),
+        (["acceptance.drafter=eagle"], "or acceptance.drafter asks for others"),
+        (["strategy.budget=37"], "budget 37 is more than the 36 nodes of a tree 3 deep"),
+        (["strategy.chain=tokens"], "set strategy.token_info=false and strategy.resample=false"),
+        (["strategy.branching=32001"], "a node has 32,000 children at most"),
+        (["serving.policy={name: chunked_prefill}"], "takes prompts in passes of their own"),
+    ],
+)
+def test_what_cannot_be_is_refused(overrides: list[str], fault: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        load("lyanna_llama_2_7b_h800", overrides)
+    assert fault in str(refused.value)
+
+
+def test_it_needs_no_draft_model_and_says_when_it_needs_durations() -> None:
+    stated = ["target=null", "acceptance={always: 2}", "durations={target_ms: 10}"]
+    with pytest.raises(BadInput, match="lyanna needs draft_ms"):
+        load("lyanna_llama_2_7b_h800", stated)
+    loaded = load("lyanna_llama_2_7b_h800", [*stated[:2], "durations={target_ms: 10, draft_step_ms: 1, draft_head_ms: 2}"])
+    law = run.law(loaded.scenario, loaded.acceptance())
+    assert law.step_s * 1e3 == pytest.approx(3 + 2 + 3 * 0.05 + 1.5 + 10)
+    assert law.tokens_per_step == 3.0

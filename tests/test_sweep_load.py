@@ -1,0 +1,97 @@
+"""Scenarios under the same load: a pipeline with round numbers, crossings, the shipped study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli import main
+from simulator.report.figures import short_names
+from simulator.report.load import sentences
+from simulator.scenario import load
+from simulator.sweep_load import LoadPoint, crossing, load_sweep
+
+TEXT = """\
+strategy: {name: pipeline}
+durations: {stages_ms: [10, 10]}
+acceptance: {rate: 0}
+requests: {output_tokens: 11, count: 16}
+serving: {policy: {name: prefill_first}}
+"""
+
+
+def pair(folder: Path) -> tuple[str, str]:
+    """The plain pipeline, and the same with two requests at a time at most."""
+    (folder / "batched.yaml").write_text(TEXT)
+    (folder / "two.yaml").write_text(TEXT.replace("prefill_first", "prefill_first, max_requests: 2"))
+    return str(folder / "batched.yaml"), str(folder / "two.yaml")
+
+
+def test_two_stages_hold_two_batches(tmp_path: Path) -> None:
+    """A token takes 20 ms, 10 of them in steps: 11 tokens in 200 ms for each of 1, 2 or 4 clients; with two places 4 wait.
+
+    Requests of a batch begin together; the second batch is 10 ms behind, once.
+    """
+    batched, two = load_sweep([load(name) for name in pair(tmp_path)], (1, 2, 4)).values()
+    assert [point.clients for point in batched] == [1, 2, 4]
+    for point in (*batched, *two):
+        assert point.tbt_ms == pytest.approx(20.0, abs=0.13)
+        assert point.tbt_p50_ms == pytest.approx(20.0, rel=5e-3)
+        assert point.tbt_p99_ms <= 30.0
+        assert point.preemptions == 0
+    assert batched[0].tokens_per_s == pytest.approx(55)
+    assert [point.tokens_per_s for point in batched[1:]] == pytest.approx([110, 220], rel=0.02)
+    assert [point.tokens_per_s for point in two] == pytest.approx([55, 110, 110], rel=0.02)
+
+
+def curve(*tokens_per_s: float) -> list[LoadPoint]:
+    return [LoadPoint("x", 2**index, rate, 1e3 / rate, 1.0, 1.0, 0) for index, rate in enumerate(tokens_per_s)]
+
+
+def test_a_crossing_is_for_good() -> None:
+    assert crossing(curve(5, 5, 5, 5), curve(1, 9, 4, 6)) == 8
+    assert crossing(curve(5, 5, 5), curve(1, 9, 9)) == 2
+    assert crossing(curve(5, 5), curve(9, 5)) is None
+    assert crossing(curve(5, 5), curve(9, 9)) == 1
+
+
+def test_the_first_scenario_is_what_others_are_compared_with() -> None:
+    (said,) = sentences({"a": curve(10, 20, 40), "b": curve(20, 30, 30)})
+    assert said == (
+        "b against a: fewer tokens per second from 4 clients on, more with 1, 2. From two clients on its throughput is 0.75 to "
+        "1.50 times as high, and tokens follow each other 0.75 to 1.50 times as fast."
+    )
+    (ahead,) = sentences({"a": curve(10, 20), "b": curve(20, 30)})
+    assert "b against a: more tokens per second with 1, 2 clients. From" in ahead
+    assert short_names(["specpipe_db_llama_8x3090", "specpipe_llama_8x3090"]) == ["db_llama", "llama"]
+    assert short_names(["a_b"]) == ["a_b"]
+
+
+def test_the_command_draws_and_tells(tmp_path: Path) -> None:
+    page = tmp_path / "load.md"
+    result = CliRunner().invoke(
+        main, ["compare", *pair(tmp_path), "--sizes", "1,4", "--out", str(page)], catch_exceptions=False
+    )
+    assert "two against batched: fewer tokens per second from 4 clients on" in " ".join(result.stdout.split())
+    assert page.read_text().count("| 4 |") == 2
+    assert "--sizes 1,4 --out" in page.read_text()
+    words = "".join(ElementTree.parse(tmp_path / "load.svg").getroot().itertext())  # noqa: S314 (our own)
+    assert "tokens per second, all requests" in words
+    found = json.loads(CliRunner().invoke(main, ["compare", pair(tmp_path)[0], "--sizes", "2", "--json"]).stdout)
+    assert [point["clients"] for point in found["batched"]] == [2]
+
+
+def test_plain_specpipe_loses_to_dynamic_batching() -> None:
+    """SpecPipe sec. 4.4: one request at a time is fastest alone, and batches bring more tokens from some size on."""
+    names = ("pipeline_llama_3_1_70b_8x3090", "specpipe_one_at_a_time_llama_3_1_70b_8x3090")
+    batched, alone = load_sweep(
+        [load(name, ["requests.count=16", "requests.output_tokens=60"]) for name in names], (1, 8)
+    ).values()
+    assert alone[0].tokens_per_s > 2 * batched[0].tokens_per_s
+    assert alone[1].tokens_per_s < batched[1].tokens_per_s
+    assert alone[1].tbt_ms < 0.5 * batched[1].tbt_ms
+    assert alone[1].tbt_p99_ms > 2 * alone[1].tbt_p50_ms, "a miss is the tail"
