@@ -152,10 +152,15 @@ class Passage(NamedTuple):
 
     steps: int
     """Pipeline steps since the token before it: 1 with every level in place, ``stages`` after a miss."""
-    entered: list[int]
-    """Rows that entered the first stage in each of these steps."""
+    rows: list[int]
+    """Rows at each stage, the first one first, in the last of these steps; 0 where there is nothing."""
     hit: bool
     """The token was in the tree."""
+
+    def at(self, step: int) -> list[int]:
+        """Rows at each stage in one of the steps, from 0: nothing is pruned in between, so they only move on."""
+        ahead = self.steps - 1 - step
+        return self.rows[ahead:] + [0] * ahead
 
 
 class PipelineTree:
@@ -175,21 +180,28 @@ class PipelineTree:
     def verify(self, token: int) -> Passage:
         """Let steps pass until the root's row is out and says ``token``; cut the tree to it."""
         last = self.entry[0] + self.beam.stages - 1
-        entered = []
         for _ in range(self.step, last):
-            entered.append(len(self.tree.bottom))
             self._grow()
         steps, self.step = last - self.step, last
+        rows = self._rows_in_flight()
         root, self.above = self.tree.child(token), int(self.tree.key[0])
         if root is None:
             key = int(self.drafter.read(self.tree.key[:1], np.array([token]))[0])
             self.tree, self.entry = DraftTree.single(token, key), [last + 1]
-            return Passage(steps, entered, hit=False)
+            return Passage(steps, rows, hit=False)
         self.tree = self.tree.prune(root)
         self.entry = self.entry[1 : 2 + int(self.tree.level[-1])]
         if self.entry[-1] <= last:
             self._grow()
-        return Passage(steps, entered, hit=True)
+        return Passage(steps, rows, hit=True)
+
+    def _rows_in_flight(self) -> list[int]:
+        """Nodes at each stage in the present step; the level grown in it has yet to enter."""
+        rows = [0] * self.beam.stages
+        for entry, nodes in zip(self.entry, np.bincount(self.tree.level).tolist(), strict=True):
+            if entry <= self.step:
+                rows[self.step - entry] = nodes
+        return rows
 
     def _grow(self) -> None:
         """One more level, entering the pipeline a step after the deepest one; after a gap, in the next step."""

@@ -54,32 +54,18 @@ class StepTables:
 def token_seconds(tables: StepTables, steps: Ints, rows: Ints, hit: NDArray[np.bool_], late: bool = False) -> Floats:
     """(tokens,) time from each token to the next, for passages in a row.
 
-    ``steps``: (tokens,), ``rows``: (most steps, tokens), ``hit``: (tokens,), as a trace records them for one tree. The
-    first passage must fill the pipeline (ValueError): what is in flight before it is not known.
+    ``steps``: (tokens,), ``rows``: (stages or more, tokens), ``hit``: (tokens,), as a trace records them for one tree.
     """
     stages = len(tables.stages)
-    if steps[0] != stages:
-        raise ValueError(f"the first of these tokens comes after {steps[0]} steps; one that fills {stages} stages is needed")
-    within = np.arange(len(rows))[:, None] < steps
-    entered = rows.T[within.T].astype(np.int64)
-    first = np.concatenate(([0], np.cumsum(steps)[:-1]))
-    turn = np.arange(len(entered)) - np.repeat(first, steps)
-    active = stages - np.repeat(steps, steps) + turn + 1
-    loads = _behind(entered, stages)
-    index = np.arange(stages)[:, None]
-    loads = np.where(index < active - 1, loads, (index == active - 1).astype(np.int64))
-    waits = np.add.reduceat(tables.step(loads, turn == 0), first)
+    held = rows[:stages]
+    token = np.repeat(np.arange(len(steps)), steps)
+    first = np.cumsum(steps) - steps
+    turn = np.arange(len(token)) - first[token]
+    moved = np.concatenate((held, np.zeros_like(held)))
+    loads = moved[np.arange(stages)[:, None] + (steps[token] - 1 - turn), token]
+    waits: Floats = np.add.reduceat(tables.step(loads, turn == 0), first)
     if late:
-        stale = first[1:][~hit[:-1]] - 1
-        levels = _behind(entered, stages)[:, stale]
-        vain = np.concatenate((levels[:1], levels[:-1]))
-        waits[1:][~hit[:-1]] += tables.step(vain, np.ones(len(stale), dtype=bool))
+        missed = np.flatnonzero(~hit[:-1])
+        vain = np.concatenate((held[:1, missed], held[:-1, missed]))
+        waits[missed + 1] += tables.step(vain, np.ones(len(missed), dtype=bool))
     return waits
-
-
-def _behind(entered: Ints, stages: int) -> Ints:
-    """(stages, steps): what entered so many steps ago."""
-    found = np.zeros((stages, len(entered)), dtype=np.int64)
-    for stage in range(stages):
-        found[stage, stage:] = entered[: len(entered) - stage]
-    return found

@@ -98,6 +98,8 @@ class PipelineNumbers:
     """Pipeline steps per token; 1 with every level in place."""
     rows_per_step: float
     """Mean rows that enter the first stage."""
+    rows_in_flight: float
+    """Mean rows at all stages together when a token leaves the last one."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,8 @@ def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
     index, positions = recorded_beams(trace).index(beam), replay.positions()
     steps, hit, rows = (trace.extra[f"beam.{name}"][index][..., positions] for name in ("steps", "hit", "rows"))
     every = int(steps.sum())
-    return PipelineNumbers(*beam, float(hit.mean()), every / len(positions), float(rows.sum()) / every)
+    entered = int(rows[np.arange(len(rows))[:, None] < steps].sum())
+    return PipelineNumbers(*beam, float(hit.mean()), every / len(positions), entered / every, float(rows.sum(0).mean()))
 
 
 def walk(run: Sequence[int], gamma: int) -> list[int]:

@@ -33,7 +33,8 @@ Further drafters stand beside the first one, under names with a dot (``Trace.ext
 ``beam.steps``        (trees, positions): pipeline steps from the token before to this one, for each of the dynamic
                       trees of the header's ``beams`` (:class:`~simulator.draft_tree.PipelineTree`)
 ``beam.hit``          (trees, positions): whether the token was in the tree
-``beam.rows``         (trees, most steps, positions): rows that entered the first stage in each of these steps
+``beam.rows``         (trees, most stages, positions): rows at each stage in the last of these steps, after pruning; in
+                      the steps before they are one stage further back each (:class:`~simulator.draft_tree.Passage`)
 ====================  ==========================================================================================
 
 Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.

@@ -215,14 +215,15 @@ class PipelineReplay:
             raise ValueError(f"{beam} is not recorded; {', '.join(map(str, recorded)) or 'no tree is'}")
         index = recorded.index(beam)
         self.recording = Recording(trace, recording)
-        self.steps, self.hit, self.rows = (self.recording.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
+        steps, hit, rows = (self.recording.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
+        held = rows[: beam.stages].T.tolist()
+        self.passages = [Passage(*one) for one in zip(steps.tolist(), held, hit.astype(bool).tolist(), strict=True)]
 
     def judge(self) -> Passage:
         """The next token out of the pipeline; behind the end, the first one again."""
-        here = self.recording.position
-        steps = int(self.steps[here])
+        passage = self.passages[self.recording.position]
         self.recording.move(1)
-        return Passage(steps, [int(rows) for rows in self.rows[:steps, here]], bool(self.hit[here]))
+        return passage
 
 
 class RecordedPassages:
@@ -250,7 +251,8 @@ class RecordedPassages:
 class DrawnPassages:
     """Acceptance for a pipeline tree from stated verdicts: a token is in the tree where a window of one is kept.
 
-    After a miss a tree grows into an empty pipeline; no refill is partial.
+    After a miss a tree grows into an empty pipeline; no refill is partial. Nothing is known of the branches that a token
+    leaves, so that every level but that of the token keeps all its rows: no fewer than any tree would.
     """
 
     def __init__(self, verdicts: Acceptance, beam: Beam) -> None:
@@ -266,11 +268,12 @@ class DrawnPassages:
 
     def _passages(self, cursor: Cursor) -> Iterator[Passage]:
         width, branching, stages = self.beam
-        depth, steps = 0, stages
+        depth, steps, rows = 0, stages, list[int]()
         while True:
             entered = [min(width, branching ** min(depth + step, width.bit_length())) for step in range(steps)]
+            rows = [*reversed(entered), *rows][:stages]
             hit = cursor.judge(Chain(1)).accepted == 1
-            yield Passage(steps, entered, hit)
+            yield Passage(steps, [*rows[:-1], 1], hit)
             depth, steps = (depth + steps, 1) if hit else (0, stages)
 
 

@@ -116,7 +116,7 @@ def choices(context: tuple[int, ...]) -> list[tuple[int, float]]:
 def staged(text: list[int], beam: Beam) -> list[Passage]:
     """The same pipeline as plain lists: paths in stages, one step after the other."""
     stages: list[list[tuple[int, ...]]] = [[()], *([] for _ in range(beam.stages - 1))]
-    done, passages, entered = 1, list[Passage](), list[int]()
+    done, passages, steps = 1, list[Passage](), 0
 
     def next_level() -> list[tuple[int, ...]]:
         bottom = next(level for level in stages if level)
@@ -130,13 +130,13 @@ def staged(text: list[int], beam: Beam) -> list[Passage]:
         return [path for path in scored if path in best]
 
     while done < len(text):
-        entered.append(len(stages[0]))
+        steps += 1
         level = next_level()
         if () in stages[-1]:
             token, done = text[done], done + 1
             hit = any((token,) in each for each in (*stages, level))
-            passages.append(Passage(len(entered), entered, hit))
-            entered = []
+            passages.append(Passage(steps, [len(each) for each in stages], hit))
+            steps = 0
             stages = [[path[1:] for path in each if path[:1] == (token,)] for each in stages]
             level = [path[1:] for path in level if path[:1] == (token,)] if hit else [()]
             level = level or next_level()
@@ -172,9 +172,9 @@ def test_steps_lie_between_one_and_the_stages(seed: int, width: int, stages: int
     text = drawn_text(seed, 15)
     tree = PipelineTree(text[0], 0, Invented((text[0],)), Beam(width, 4, stages))
     passages = [tree.verify(token) for token in text[1:]]
-    assert all(1 <= passage.steps <= stages and len(passage.entered) == passage.steps for passage in passages)
+    assert all(1 <= passage.steps <= stages == len(passage.rows) and passage.rows[-1] == 1 for passage in passages)
     assert all(after.steps == stages for before, after in pairwise(passages) if not before.hit)
-    assert max(max(passage.entered) for passage in passages) <= max(width, 1)
+    assert max(max(passage.rows) for passage in passages) <= max(width, 1)
 
 
 def test_a_perfect_draft_gives_a_token_a_step() -> None:
@@ -182,4 +182,4 @@ def test_a_perfect_draft_gives_a_token_a_step() -> None:
     for _ in range(10):
         text.append(choices(tuple(text))[0][0])
     tree = PipelineTree(text[0], 0, Invented((0,)), Beam(width=1, branching=1, stages=4))
-    assert [tree.verify(token) for token in text[1:]] == [Passage(4, [1] * 4, True), *[Passage(1, [1], True)] * 9]
+    assert [tree.verify(token) for token in text[1:]] == [Passage(4, [1] * 4, True), *[Passage(1, [1] * 4, True)] * 9]

@@ -106,7 +106,7 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 
 def test_all_strategies_are_exercised_here() -> None:
-    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "duodecoding"}
+    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "pipeline_tree", "duodecoding"}
     assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd"} | elsewhere
 
 

@@ -59,7 +59,7 @@ def test_a_wider_tree_holds_more_of_the_text(found: Statistics) -> None:
 
 
 def test_passages_add_up(trace: Trace) -> None:
-    """A miss empties the pipeline; a token takes at most all stages; every step has a level entering."""
+    """A miss empties the pipeline; a token takes at most all stages, the last one alone; every step has a level entering."""
     inside = np.ones(trace.positions, dtype=bool)
     inside[trace.offsets[:-1]] = False
     behind = inside.copy()
@@ -71,8 +71,22 @@ def test_passages_add_up(trace: Trace) -> None:
         assert (steps[index, trace.offsets[:-1] + 1] == beam.stages).all()
         after_miss = behind & ~np.roll(hit[index], 1).astype(bool)
         assert (steps[index, after_miss] == beam.stages).all()
-        assert ((rows[index] > 0).sum(0) == steps[index]).all()
+        stage = np.arange(len(rows[index]))[:, None]
+        assert (rows[index, beam.stages - 1, inside] == 1).all()
+        assert (rows[index][np.broadcast_to((stage < steps[index]) & inside, rows[index].shape)] > 0).all()
+        assert not rows[index, beam.stages :].any()
         assert rows[index].max() <= max(beam.width, 1)
+
+
+def test_levels_lose_rows_on_their_way(trace: Trace) -> None:
+    """Behind a hit a level has moved on by as many stages as steps have passed, and has no more rows than before."""
+    behind = np.ones(trace.positions, dtype=bool)
+    behind[np.concatenate((trace.offsets[:-1], trace.offsets[:-1] + 1))] = False
+    for index, beam in enumerate(recorded_beams(trace)):
+        steps, hit, rows = (trace.extra[f"beam.{name}"][index] for name in ("steps", "hit", "rows"))
+        for moved in range(1, beam.stages):
+            here = np.flatnonzero(behind & np.roll(hit, 1).astype(bool) & (steps == moved))
+            assert (rows[moved : beam.stages, here] <= rows[: beam.stages - moved, here - 1]).all()
 
 
 def test_a_tree_keeps_a_first_token_among_its_choices_only(trace: Trace) -> None:

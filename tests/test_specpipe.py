@@ -16,6 +16,7 @@ from test_tree_replay import trace_of
 from simulator.acceptance import Acceptance, Cycle, Rates, Replay
 from simulator.catalogue import Catalogue, shown
 from simulator.cli import main
+from simulator.cost import Phase, Rows
 from simulator.draft_tree import Beam
 from simulator.given import Given, GivenCost
 from simulator.pipeline_laws import PipelineTimes, equal_stages, hit_shares
@@ -132,19 +133,22 @@ def test_independent_hits_meet_eq_2() -> None:
 BEAM: dict[str, Any] = {
     "beam_steps": [[0, 3, 1, 2, 3]],
     "beam_hit": [[0, 1, 1, 0, 1]],
-    "beam_rows": [[[0, 1, 4, 4, 1], [0, 2, 0, 3, 2], [0, 4, 0, 0, 4]]],
+    "beam_rows": [[[0, 4, 4, 3, 4], [0, 2, 3, 4, 2], [0, 1, 1, 1, 1]]],
 }
 
 
 def test_recorded_passages_with_a_gap() -> None:
-    """Three stages of 10 s: after a token in place comes one two steps later, for which stages 1 and 2 go on."""
+    """Three stages of 10 s: after a token in place comes one two steps later, for which stages 1 and 2 go on.
+
+    Levels lose rows on their way: the third one, of 4, has 3 at stage 2; the fourth has one there, as its token is next.
+    """
     trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)
     times = PipelineTimes((10.0, 10.0, 10.0))
     log, _, world = play(times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 4, width=4, branching=2)
     assert arrivals(log) == [30, 40, 60, 90]
     stage_3 = [(s.start_s, s.end_s) for s in world.spans if s.lane == "stage 3"]
     assert stage_3 == [(20, 30), (30, 40), (50, 60), (80, 90)]
-    assert [one.rows for one in log] == [(1,), (3,), (7,), (9,), (5,), (8,), (1,), (3,), (7,)]
+    assert [one.rows for one in log] == [(1,), (3,), (7,), (8,), (5,), (8,), (1,), (3,), (7,)]
     assert RecordedPassages(Replay(trace), Beam(4, 2, 3)).odds(1, None).accepted[1] == 0.75
 
 
@@ -169,6 +173,34 @@ def test_two_requests_share_each_step_and_a_miss_stalls_one() -> None:
         *((75, 10, (1,)), (85, 10, (0,)), (95, 10, (0,)), (105, 10, (1,))),
     ]
     assert (loop.tally.accepted[1], loop.tally.accepted[0]) == (3, 3)
+
+
+def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
+    """A second a row. One tree grows 1, 2, 4 and has 4, 3, 1 in flight a step later; the other one, 1, 1, 2, is lost.
+
+    Three stages hold 2 0 0, 3 2 0, 6 3 2 rows, then 5 3 1, for the lost tree begins again; at the end it is alone.
+    """
+
+    class OneSecondARow(GivenCost):
+        def stage(self, index: int, rows: Rows) -> Phase:
+            return Phase(float(rows.tokens), {})
+
+    trace = trace_of(
+        [0] * 6,
+        offsets=(0, 3, 6),
+        header={"beams": [{"width": 4, "branching": 2, "stages": 3}]},
+        beam_steps=[[0, 3, 1, 0, 3, 3]],
+        beam_hit=[[0, 1, 1, 0, 0, 1]],
+        beam_rows=[[[0, 4, 4, 0, 2, 3], [0, 2, 3, 0, 1, 2], [0, 1, 1, 0, 1, 1]]],
+    )
+    times = PipelineTimes((10.0, 10.0, 10.0))
+    strategy = specpipe(times, width=4, branching=2, packing_ratio=Positive(value=1.0))
+    log, _, _ = played(
+        strategy, times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 2, 2, OneSecondARow(cost_of(times).given)
+    )
+    assert [one.duration_s for one in log] == [2, 3, 6, 5, 2, 3]
+    assert [sum(one.rows) for one in log] == [2, 5, 11, 9, 3, 6]
+    assert [sum(one.tokens) for one in log] == [0, 0, 2, 1, 0, 1]
 
 
 def plain(times: PipelineTimes, requests: int) -> Strategy:
@@ -249,6 +281,25 @@ def test_a_recorded_gap_in_tandem() -> None:
     assert arrivals(log) == [40, 60, 90, 130]
     second = [(s.start_s, s.end_s) for s in world.spans if s.lane == "stage 2"]
     assert second[:6] == [(10, 30), (30, 50), (50, 60), (60, 80), (80, 90), (100, 120)]
+
+
+def test_levels_enter_a_tandem_with_the_rows_they_will_have() -> None:
+    """The same passages: levels of 1, 2, 4, then 4, then 4 and 3; in step the fourth has one row at stage 2.
+
+    The third dies at stage 2 and the sixth at stage 1; both go on with what they had until they are dropped. So does
+    the last one, behind which the recording begins again with an empty pipeline.
+    """
+    trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)
+    strategy = tandem(PipelineTimes((10.0, 20.0, 10.0)), width=4, branching=2)
+    state = strategy.open(RecordedPassages(Replay(trace), Beam(4, 2, 3)).cursor(0, None), 7)
+    steps = [strategy.compose([state]) for _ in range(4)]
+    assert [[rows.tokens for rows in step.loads] for step in steps] == [
+        [*(1, 1, 1), *(2, 2, 1), *(4, 3, 1)],
+        [4, 1, 1],
+        [*(4, 4, 1), *(3, 3, 1)],
+        [*(1, 1, 1), *(2, 2, 1), *(4, 4, 1)],
+    ]
+    assert [step.rows.tokens for step in steps] == [7, 4, 7, 7]
 
 
 SCENARIO = "like: specpipe_llama_3_1_70b_8x3090\n"

@@ -100,13 +100,13 @@ def test_a_pipeline_passes_tokens_as_recorded() -> None:
         header={"beams": [{"width": 4, "branching": 2, "stages": 3}]},
         beam_steps=[[0, 3, 1]],
         beam_hit=[[0, 1, 0]],
-        beam_rows=[[[0, 1, 4], [0, 2, 0], [0, 4, 0]]],
+        beam_rows=[[[0, 4, 4], [0, 2, 3], [0, 1, 1]]],
     )
     replay = PipelineReplay(trace, 0, beam)
     assert [replay.judge() for _ in range(3)] == [
-        Passage(3, [1, 2, 4], True),
-        Passage(1, [4], False),
-        Passage(3, [1, 2, 4], True),
+        Passage(3, [4, 2, 1], True),
+        Passage(1, [4, 3, 1], False),
+        Passage(3, [4, 2, 1], True),
     ]
     with pytest.raises(ValueError, match=r"Beam\(width=8"):
         PipelineReplay(trace, 0, Beam(8, 2, 3))

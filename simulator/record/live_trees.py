@@ -242,7 +242,7 @@ def pipeline(target: Network, draft: Network, prompt: list[int], tokens: int, be
     text = [*prompt, choice(target, prompt)]
     root = Node(text[-1], None, 0.0)
     stages: list[list[Node]] = [[root], *([] for _ in range(beam.stages - 1))]
-    passages, entered = list[Passage](), list[int]()
+    passages, steps = list[Passage](), 0
 
     def grown() -> list[Node]:
         bottom = next(level for level in stages if level)
@@ -258,15 +258,15 @@ def pipeline(target: Network, draft: Network, prompt: list[int], tokens: int, be
         return [node for node in children if node in chosen]
 
     while len(text) - len(prompt) < tokens:
-        entered.append(len(stages[0]))
+        steps += 1
         level = grown()
         if root in stages[-1]:
             token = choice(target, text)
             text.append(token)
             child = next((node for each in stages for node in each if node.parent is root and node.token == token), None)
             child = child or next((node for node in level if node.parent is root and node.token == token), None)
-            passages.append(Passage(len(entered), entered, child is not None))
-            entered, root = [], child or Node(token, None, 0.0)
+            passages.append(Passage(steps, [len(each) for each in stages], child is not None))
+            steps, root = 0, child or Node(token, None, 0.0)
             stages = [[node for node in each if node.below(root)] for each in stages]
             level = [node for node in level if node.below(root)] if child else [root]
             level = level or grown()

@@ -139,8 +139,8 @@ def competing(family: Family, text: Tensor, states: list[Tensor], temperature: f
 def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
     """How every token of one request comes out of a pipeline that is fed with each of the dynamic trees.
 
-    ``beam.steps`` and ``beam.hit``: (trees, positions); ``beam.rows``: (trees, most steps, positions), the rows that
-    entered the first stage in each of a token's steps, then zeros.
+    ``beam.steps`` and ``beam.hit``: (trees, positions); ``beam.rows``: (trees, most stages, positions), the rows at each
+    stage in the step in which a token leaves the last one, zeros behind the last stage.
     """
     if not recorded:
         return {}
@@ -155,7 +155,7 @@ def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
         for position, token in enumerate(written[1:], start=1):
             passage = tree.verify(token)
             steps[index, position], hit[index, position] = passage.steps, passage.hit
-            rows[index, : passage.steps, position] = passage.entered
+            rows[index, : beam.stages, position] = passage.rows
     return {"beam.steps": steps, "beam.hit": hit, "beam.rows": rows}
 
 

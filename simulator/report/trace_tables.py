@@ -153,10 +153,11 @@ def _drafters(found: Statistics) -> Table:
 
 
 def _pipelines(found: Statistics) -> Table:
-    table = new_table("width", "children", "stages", "in the tree", "steps a token", "rows a step")
+    table = new_table("width", "children", "stages", "in the tree", "steps a token", "rows a step", "in flight")
     for one in found.pipelines:
         sizes = str(one.width), str(one.branching), str(one.stages)
-        table.add_row(*sizes, share(one.hit_rate), number(one.steps_per_token), number(one.rows_per_step))
+        means = one.steps_per_token, one.rows_per_step, one.rows_in_flight
+        table.add_row(*sizes, share(one.hit_rate), *map(number, means))
     return table
 
 

@@ -85,7 +85,8 @@ class Step(NamedTuple):
     prompts: Rows = NO_ROWS
     """Chunks of prompts; they travel in the target's pass, and in a pass of their own through the draft."""
     loads: tuple[Rows, ...] = ()
-    """Rows at each stage of a pipeline, or of each pass of the target where a step has several."""
+    """Rows at each stage of a pipeline, of one level after the other where they enter in tandem; or of each pass of the
+    target where a step has several."""
 
 
 UNLIMITED = 1 << 30

@@ -14,9 +14,8 @@ the tree every step commits one. A token outside the tree enters alone and comes
 ahead of it stand still; where pruning left a gap of k levels, the next one comes k steps later. ``late`` notices a miss
 one step later, after a step in vain, as Eq. (1) and (2) count it (K28).
 
-Rows: the level whose token is due has one left; those behind it have as many as entered, since what pruning
-leaves of each is not recorded. That is too many rather than too few. Levels that die as a whole are dropped no
-sooner than they must be.
+Every level is pruned at every step, so that it has fewer rows at each stage it reaches, and one when its token is due:
+a recording holds how many (``beam.rows``). Where hits are only stated, levels keep the rows that they entered with.
 
 Several requests share each step (SpecPipe-DB, SP-13): their levels are packed without padding, each has a tree of its
 own, and a miss empties the pipeline of its own levels only. ``packing_ratio`` multiplies what the stages take when
@@ -36,7 +35,7 @@ from pydantic import Field
 
 from simulator.acceptance import Acceptance, Cursor, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.draft_tree import Beam
+from simulator.draft_tree import Beam, Passage
 from simulator.model import ModelSpec
 from simulator.schema import NonNegative, Positive
 from simulator.strategies.protocol import ABSENT, Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
@@ -67,12 +66,12 @@ class Durations(NamedTuple):
 class InPipeline(State):
     """A request whose levels are on their way."""
 
+    passage: Passage | None = None
+    """How the next token comes, or the last one came; None while the pipeline holds nothing of it."""
+    left: int = 0
+    """Steps until it is out, this one not counted."""
     levels: list[int] = field(default_factory=list)
-    """Rows at each stage, 0 where there is nothing."""
-    entering: list[int] = field(default_factory=list)
-    """Rows that still enter before the next token is out."""
-    hit: bool = True
-    """The last token was in the tree."""
+    """Rows at each stage in this step, 0 where there is nothing."""
     begun: bool = False
     """This step is the first since a token was verified."""
     stale: bool = False
@@ -81,7 +80,7 @@ class InPipeline(State):
     @property
     def due(self) -> bool:
         """A token leaves the last stage in this step."""
-        return not (self.entering or self.stale)
+        return not (self.left or self.stale)
 
 
 class SpecPipe(Strategy):
@@ -158,7 +157,11 @@ class SpecPipe(Strategy):
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
         """The pipeline holds nothing of it yet."""
-        return InPipeline(cursor, context, levels=[0] * self.stages)
+        return InPipeline(cursor, context)
+
+    def level(self, rows: int) -> list[int]:
+        """Rows at each stage where nothing is pruned but the level whose token is due."""
+        return [rows] * (self.stages - 1) + [1]
 
     def grown(self, levels: int) -> list[int]:
         """Rows of so many levels that follow each other into an empty pipeline: a tree grown from one row."""
@@ -188,30 +191,24 @@ class SpecPipe(Strategy):
 
     def _move(self, state: InPipeline) -> None:
         """One pipeline step of one request."""
-        state.begun = not state.entering
-        if state.begun:
-            state.stale = self.late and not state.hit and not state.stale
+        passage = state.passage
+        state.begun = not state.left
+        if passage is None or state.begun:
+            state.stale = self.late and passage is not None and not (passage.hit or state.stale)
             if state.stale:
                 state.levels = [state.levels[0], *state.levels[:-1]]
                 return
-            self._next_passage(state)
-        state.levels = [state.entering.pop(0), *state.levels[:-1]]
+            passage = state.passage = self.next_passage(state.cursor, empty=passage is None)
+            state.left = passage.steps
+        state.left -= 1
+        state.levels = passage.at(passage.steps - 1 - state.left)
 
-    def _next_passage(self, state: InPipeline) -> None:
-        """How the next token comes; what lies between its row and the end of the pipeline is dropped."""
-        if self.relaxed:
-            steps, entered, state.hit = 1, [self.width], True
-        else:
-            steps, entered, state.hit = state.cursor.passage()  # type: ignore[attr-defined]  # of a source that has trees
-        if steps < self.stages and not any(state.levels):
-            steps, entered = self.stages, self.grown(self.stages)
-        row = self.stages - steps
-        state.entering = list(entered)
-        state.levels = [*state.levels[:row], *([0] * steps)]
-        if row:
-            state.levels[row - 1] = 1
-        else:
-            state.entering[0] = 1
+    def next_passage(self, cursor: Cursor, empty: bool = False) -> Passage:
+        """How the next token comes; through an empty pipeline, after as many steps as there are stages."""
+        passage = Passage(1, self.level(self.width), True) if self.relaxed else cursor.passage()  # type: ignore[attr-defined]
+        if empty and passage.steps < self.stages:
+            return Passage(self.stages, [*reversed(self.grown(self.stages))], passage.hit)
+        return passage
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """A token for each request whose row has left the last stage."""
@@ -221,7 +218,8 @@ class SpecPipe(Strategy):
         if not isinstance(state, InPipeline) or not state.due:
             return ABSENT
         state.context += 1
-        return Progress(1, 1, int(state.hit), 1, missed=not state.hit)
+        hit = state.passage is not None and state.passage.hit
+        return Progress(1, 1, int(hit), 1, missed=not hit)
 
     # ---- the time
 

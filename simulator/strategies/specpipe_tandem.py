@@ -12,16 +12,20 @@
 With a miss noticed a step late this is Eq. (1) as printed. Every stage and every link blocks on its own
 (:mod:`simulator.flow_line`): a miss cuts short whatever is in flight, a gap lets what is behind it move up. No more than m
 levels are in flight, so that each enters knowing what it would know in step; where that is too few to cover all links, the
-law is a lower bound. Levels take at every stage but the last what their rows at entry take. One request at a time.
+law is a lower bound. Rows at a stage are those that a level has there in step; the branch that a verified token left for
+dead goes on with what it had until the level is dropped. One request at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple
 
+from simulator.acceptance import Cursor
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.draft_tree import Passage
 from simulator.flow_line import FlowLine, Level
 from simulator.pipeline_laws import PipelineTimes, hit_shares
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, State, Step, Timeline
@@ -34,6 +38,14 @@ class Durations(NamedTuple):
     pace: float
     latency: float
     levels: tuple[PipelineTimes, ...]
+
+
+@dataclass(slots=True)
+class InTandem(InPipeline):
+    """A request whose levels enter with the rows that they will have at each stage."""
+
+    ahead: deque[Passage] = field(default_factory=deque)
+    """The next passages; the first of them is under way."""
 
 
 class SpecPipeTandem(SpecPipe):
@@ -50,40 +62,62 @@ class SpecPipeTandem(SpecPipe):
         prune, token = self.prune_ms.value * 1e-3, cost.token()
         return FlowLine(lanes.stages, lanes.links, lanes.draft, prune, token, asynchronous=self.asynchronous)
 
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """The pipeline holds nothing of it yet."""
+        return InTandem(cursor, context)
+
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """All levels that enter until the next token is out."""
+        """All levels that enter until the next token is out, one after the other in ``loads``: rows at each stage."""
         (state,) = states
-        if not isinstance(state, InPipeline):
+        if not isinstance(state, InTandem):
             raise TypeError(f"{type(state).__name__} is no request in a pipeline")
-        vain = [self.width] if self.late and not state.hit else []
-        state.entering = []
-        self._next_passage(state)
-        entering = [*vain, *state.entering]
-        state.entering, state.levels = [], [1] * self.stages
-        state.proposed = sum(entering) - 1
-        loads = tuple(Rows.decode(rows, state.context) for rows in entering)
-        return Step(self.kind_of(1, 0, len(entering), 1), sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
+        vain = [self.level(self.width)] if self.late and state.passage and not state.passage.hit else []
+        self._look_ahead(state)
+        entering = [*vain, *self._entering(state)]
+        state.passage = state.ahead.popleft()
+        state.proposed = sum(level[0] for level in entering) - 1
+        loads = tuple(Rows.decode(rows, state.context) for level in entering for rows in level)
+        verified = sum(loads[:: self.stages], start=NO_ROWS)
+        return Step(self.kind_of(1, 0, len(entering), 1), verified, 0, NO_ROWS, loads)
+
+    def _look_ahead(self, state: InTandem) -> None:
+        """Passages until the levels that enter now have left."""
+        if state.passage is None:
+            state.ahead.append(self.next_passage(state.cursor, empty=True))
+        steps = sum(passage.steps for passage in state.ahead)
+        while not state.ahead or steps - state.ahead[0].steps < self.stages - 1:
+            state.ahead.append(self.next_passage(state.cursor))
+            steps += state.ahead[-1].steps
+
+    def _entering(self, state: InTandem) -> Iterator[list[int]]:
+        """Rows by stage of each level that enters in the passage under way; one at the last stage."""
+        in_step = [passage.at(step) for passage in state.ahead for step in range(passage.steps)]
+        for entry in range(state.ahead[0].steps):
+            rows = [in_step[entry][0]]
+            for stage in range(1, self.stages - 1):
+                rows.append(in_step[entry + stage][stage] or rows[-1])
+            yield [*rows, 1][-self.stages :]
 
     def durations(self, cost: Cost, step: Step) -> Durations:  # type: ignore[override]
         """What each level takes at every stage and on every link."""
-        levels = tuple(self.times(cost, rows) for rows in step.loads)
+        m = cost.stages
+        levels = tuple(self.times(cost, step.loads[first : first + m]) for first in range(0, len(step.loads), m))
         return Durations(levels[0].pace, levels[0].latency, levels)
 
-    def times(self, cost: Cost, rows: Rows) -> PipelineTimes:
-        """The pipeline as a level of ``rows`` meets it; at the last stage one row is left of it."""
-        last, row = cost.stages - 1, Rows.decode(1, rows.kv_tokens - rows.tokens)
+    def times(self, cost: Cost, level: Sequence[Rows]) -> PipelineTimes:
+        """The pipeline as a level with these rows at each stage meets it."""
         return PipelineTimes(
-            stages=(*(cost.stage(index, rows).wall_s for index in range(last)), cost.stage(last, row).wall_s),
-            links=tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)),
+            stages=tuple(cost.stage(index, rows).wall_s for index, rows in enumerate(level)),
+            links=tuple(cost.carry(index, rows.tokens) for index, rows in enumerate(level[1:])),
             prune=self.prune_ms.value * 1e-3,
             token=cost.token(),
-            draft=cost.draft(rows).wall_s,
+            draft=cost.draft(level[0]).wall_s,
             asynchronous=self.asynchronous,
         )
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Of the first level that enters: all stages, all links, what comes before, and the draft beside them."""
-        times = self.times(cost, step.loads[0])
+        times = self.times(cost, step.loads[: self.stages])
         return {
             "exchange": Phase(times.token + times.prune, {}),
             "compute": Phase(max(times.stages), {"target compute": sum(times.stages)}),
@@ -116,8 +150,9 @@ class SpecPipeTandem(SpecPipe):
         """A full level after a hit, a tree that grows after a miss."""
         late = kind.active > self.stages
         grown = self.grown(kind.active - late) if kind.active >= self.stages else [self.width] * kind.active
-        loads = tuple(Rows.decode(rows, context) for rows in [self.width] * late + grown)
-        return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
+        levels = [self.level(rows) for rows in [self.width] * late + grown]
+        loads = tuple(Rows.decode(rows, context) for level in levels for rows in level)
+        return Step(kind, sum(loads[:: self.stages], start=NO_ROWS), 0, NO_ROWS, loads)
 
     def law(
         self,
@@ -130,9 +165,9 @@ class SpecPipeTandem(SpecPipe):
     ) -> Law:
         """As every law, with its relation to the process for full levels."""
         found = super().law(cost, odds, requests, context, kinds, one_lane)
-        full = self.times(cost, Rows.decode(self.width, context))
+        full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])
         shares = {min(kind.active, self.stages): share for kind, share in found.kinds.items()}
         relation = full.relation("tandem", shares)
-        if relation == "exact" and full.stages != self.times(cost, Rows.decode(1, context)).stages:
+        if relation == "exact" and full.stages != self.times(cost, [Rows.decode(1, context)] * self.stages).stages:
             relation = "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"
         return replace(found, relation=relation)

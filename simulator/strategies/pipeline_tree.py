@@ -1,0 +1,144 @@
+"""SpecInfer over a pipeline: a draft grows a tree level by level, then one pass takes all of it through the stages.
+
+    draft       |=1=|=2=|..|=d=|           |=1=|=2=|...
+    target      |
+      stage 1                  |=A=|                   the root and all nodes of a tree
+      stage 2                      |=A=|
+      stage 3                          |=A=|           what is kept is known at the draft after T_token
+
+    T_step = max{T_draft + L, g M},   T_draft = sum of the levels' passes,   L = sum t_i + sum T_link + T_token
+    M = the longest of T_draft, t_i and T_link,   g = batches in flight
+
+One request leaves all devices but one idle, and the tree is drafted while all stages wait (SpecPipe, sec. 4). Several are
+shared out as in ``pipeline``; then batches draft while others are verified, and the draft is one more stage. Each pass of
+the draft reads the level before, the first one the root. The tree is static: ``branching[l]`` children below every node
+of level l, <1,1,3,1,1,1,1,1> with 20 nodes in the paper (SP-11).
+
+What a tree keeps comes from recorded ranks of the draft; with stated rates, the rate at a position is the chance that
+the token is among the children there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from simulator.acceptance import Acceptance, Replay
+from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.model import ModelSpec
+from simulator.strategies.pipeline import Pipelined
+from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.traces import Trace
+from simulator.tree_replay import ranks_ahead, static_tree_run, tree_of
+
+
+class Durations(NamedTuple):
+    """Seconds; for the whole tree, by stage and by link, and for a token from the last stage back to the draft."""
+
+    draft: float
+    stages: tuple[float, ...]
+    links: tuple[float, ...]
+    token: float
+
+
+class PipelineTree(Pipelined):
+    """A static tree for every pass through the stages."""
+
+    name: Literal["pipeline_tree"] = "pipeline_tree"  # type: ignore[assignment]  # a strategy of its own
+    named: ClassVar[type[Durations]] = Durations  # type: ignore[assignment]  # with durations of its own
+    equation: ClassVar[str] = "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)"
+
+    branching: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Nodes of each level, the root not counted (SP-11)."""
+        return tuple(accumulate(self.branching, mul))
+
+    @property
+    def window(self) -> int:
+        """Levels: the most that a step can keep."""
+        return len(self.branching)
+
+    @property
+    def window_steps(self) -> int:
+        """One pass of the draft for each level."""
+        return len(self.branching)
+
+    @property
+    def lookahead(self) -> int:
+        """The cache takes the root and every node before it is cut to the path."""
+        return 1 + sum(self.levels)
+
+    def reads(self, verdicts: Acceptance) -> Acceptance:
+        """What the tree keeps from each start of a recording; stated rates as they are."""
+        if not isinstance(verdicts, Replay):
+            return verdicts
+        ranks = ranks_ahead(verdicts.trace, "draft", self.window)
+        return verdicts.by_start(static_tree_run(ranks, tree_of(self.branching)), self.window)
+
+    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
+        """Ranks say what any static tree keeps; windows by start do not."""
+        return None if trace.run is None else ("branching", "holds no ranks of a draft, which a tree needs")
+
+    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
+        """A node has no more children than there are tokens."""
+        widest, size = max(self.branching), target.vocab_size
+        message = f"a node has {size:,} children at most, one for each token; got {widest:,}"
+        return ("branching", message) if widest > size else None
+
+    # ---- the batch
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Every request of the batch has its tree verified."""
+        for state in states:
+            state.proposed = self.window
+        context = sum(state.context for state in states)
+        return self._step(Kind("step", len(states), prompts=prompts.sequences), context)._replace(prompts=prompts)
+
+    def step(self, kind: Kind, context: int) -> Step:
+        """All requests at ``context``."""
+        return self._step(kind, kind.verifying * context)
+
+    def _step(self, kind: Kind, context: int) -> Step:
+        return Step(kind, Rows.decode(self.lookahead, context, kind.verifying))
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """The longest path that agrees, and a token of the target's own."""
+        return Strategy.settle(self, states)
+
+    # ---- the time
+
+    def durations(self, cost: Cost, step: Step) -> Durations:  # type: ignore[override]
+        """Levels one after the other, then the same rows at every stage and on every link."""
+        return Durations(self._draft(cost, step).wall_s, *super().durations(cost, step))
+
+    def _draft(self, cost: Cost, step: Step) -> Phase:
+        """Prompts, then a pass over each level but the deepest, the root before it."""
+        requests = step.kind.verifying
+        cached = step.rows.kv_tokens - step.rows.tokens
+        chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
+        return together(*chunks, *(cost.draft(Rows.decode(rows, cached, requests)) for rows in (1, *self.levels[:-1])))
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """The draft, all stages, and all that is carried."""
+        return {"draft": self._draft(cost, step), **super().phases(cost, step)}
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
+        """Draft, then stage by stage; each may be held up by the batch before."""
+        yield lanes.draft.start(durations.draft, "draft tree")
+        yield from super().timeline(lanes, durations, kind)  # type: ignore[arg-type]  # with the same stages and links
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> float:  # type: ignore[override]
+        """``max{T_draft + L, g M}``."""
+        t = durations
+        through = t.draft + sum(t.stages) + sum(t.links) + t.token
+        return max(through, self.in_flight * max(t.draft, *t.stages, *t.links))
+
+    def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
+        """Batches of one size, the larger one where they cannot be equal."""
+        return {Kind("step", -(-requests // self.in_flight)): 1.0}
