@@ -230,7 +230,7 @@ def test_links_between_our_pages_lead_somewhere(page: str) -> None:
 
 def test_what_is_kept_of_reports_is_listed_with_a_command_over_scenarios_that_exist() -> None:
     listed = (REPORTS / "README.md").read_text()
-    kept = [path for folder in ("batches", "pipelines") for path in (REPORTS / folder).iterdir()]
+    kept = [path for folder in ("batches", "pipelines") for path in (REPORTS / folder).glob("[!.]*")]
     assert [path.name for path in kept if f"`{path.parent.name}/{path.stem}." not in listed] == []
     commands = re.findall(r"specsim (?:run|batches|trees|network|compare)((?: [a-z]\w+)+)", listed)
     assert {name for names in commands for name in names.split()} <= set(Catalogue().names("scenario"))
