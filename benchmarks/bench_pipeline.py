@@ -1,8 +1,15 @@
-"""How quickly a pipeline full of a draft tree is simulated: tokens per CPU second, and E of the engine.
+"""How quickly a pipeline full of a draft tree is simulated, on recorded hits: SpecPipe, Llama-3.1-70B on eight RTX 3090.
 
-E = fewest possible events of a token / (time of a token / time of one bare SimPy timeout), as in bench_engine: with eight
-stages and seven links that block on their own, fifteen for every token. Both times are taken turn by turn in one
-process; the median counts. Goals: 60,000 tokens a second by stage, 500,000 by step, E >= 0.7.
+By stage (``specpipe_tandem``) and by step (``specpipe``) only the timeline runs, as in bench_engine: acceptance,
+pricing and the books of requests are left out. All times are taken turn by turn in one process; medians count.
+
+E = bookings of a token / (time of a token / time of one bare SimPy timeout). A booking is one stretch of a stage that
+computes or of a link that carries, as found in the spans: an engine that lets each stage and link block on its own has
+to end each of them, by an event if it knows nothing ahead. Events that are really scheduled: one a token by stage, one
+a step by step. The replay looks all steps up at once. The live tree is grown by a draft that is a table of random
+choices, and its step includes asking it: one level appended, or one appended and the tree pruned.
+
+Goals: 60,000 tokens a second by stage with E >= 0.7, 500,000 by step in the replay.
 """
 
 from __future__ import annotations
@@ -10,23 +17,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 from simpy import Environment, Event
 
-from simulator.flow_line import FlowLine, Level
-from simulator.pipeline_laws import PipelineTimes
+from simulator.draft_tree import Beam, Floats, Ints, PipelineTree
 from simulator.pipeline_replay import StepTables, token_seconds
+from simulator.scenario import load
+from simulator.serving.scheduler import TURNS
+from simulator.strategies.protocol import Kind, Lanes
+from simulator.strategies.specpipe import SpecPipe
+from simulator.strategies.specpipe_tandem import SpecPipeTandem
+from simulator.tree_replay import recorded_beams
 from simulator.world import World
 
-STAGES, TOKENS, ROUNDS = 8, 20_000, 7
-HIT = np.random.default_rng(1).random(TOKENS) < 0.99
-STEPS = np.where(np.concatenate(([False], HIT[:-1])), 1, STAGES)
-ROWS = np.full((STAGES, TOKENS), 64)
-TABLES = StepTables(np.full((STAGES, 65), 0.05), np.full((STAGES - 1, 65), 0.001), np.zeros(65), 0.005)
-TIMES = PipelineTimes((0.05,) * STAGES, (0.001,) * (STAGES - 1), prune=0.005)
+TOKENS, ROUNDS = 20_000, 7
+LOADED = load("specpipe_llama_3_1_70b_8x3090")
+COST, CONTEXT, BEAM = LOADED.scenario.cost, LOADED.scenario.mean_context, Beam(64, 16, 8)
+Steps = list[tuple[Any, Kind]]
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -46,37 +57,119 @@ def bare() -> None:
     environment.run()
 
 
-def by_stage() -> None:
-    world = World(0)
-    stages = [world.lane(f"stage {number}") for number in range(STAGES)]
-    links = [world.lane(f"link {number}") for number in range(STAGES - 1)]
-    line = FlowLine(stages, links, world.lane("draft"), TIMES.prune)
+def priced(strategy: SpecPipe) -> Steps:
+    """Durations and kind of every step of ``TOKENS`` recorded tokens, one request after another."""
+    acceptance, prices, steps, request, tokens = LOADED.acceptance(), {}, Steps(), 0, 0
+    output = LOADED.scenario.requests.output_tokens
+    while tokens < TOKENS:
+        state, mine = strategy.open(acceptance.cursor(request, None), CONTEXT), 0
+        while mine < output and tokens < TOKENS:
+            step = strategy.compose([state])
+            if step not in prices:
+                prices[step] = strategy.durations(COST, step)
+            steps.append((prices[step], step.kind))
+            state.context = CONTEXT
+            done = strategy.settle([state])[0].verified
+            mine, tokens = mine + done, tokens + done
+        request += 1
+    return steps
+
+
+def on_events(strategy: SpecPipe, steps: Steps, spans: int | None = 0) -> World:
+    """Let all steps pass; spans are written and forgotten as in a run, unless ``spans`` is None."""
+    world = World(spans)
+    lanes = Lanes(
+        world.lane("target"),
+        world.lane("draft"),
+        world.lane("rendezvous"),
+        tuple(world.lane(f"stage {number}") for number in range(BEAM.stages)),
+        tuple(world.lane(f"link {number}") for number in range(BEAM.stages - 1)),
+    )
+    lanes = lanes._replace(line=strategy.line(COST, lanes))
 
     def request() -> Iterator[Event]:
-        for steps in STEPS.tolist():
-            yield line.advance(steps - 1, [Level(TIMES.stages, TIMES.links) for _ in range(steps)])
+        for turn, (durations, kind) in enumerate(steps):
+            yield from strategy.timeline(lanes, durations, kind)
+            if not turn % TURNS:
+                world.forget()
 
     world.environment.process(request())
     world.environment.run()
+    return world
 
 
-def by_step() -> None:
-    for _ in range(10):
-        token_seconds(TABLES, STEPS, ROWS, HIT)
+def bookings(strategy: SpecPipe, steps: Steps) -> float:
+    """Stretches of computing and carrying that began, for each token."""
+    world = on_events(strategy, steps, None)
+    spans = (span for lane in world.lanes.values() for span in lane.spans)
+    return sum(label in {"compute", "transmit"} and begin < world.now for begin, _, label in spans) / TOKENS
+
+
+class Choices:
+    """A draft whose choices are looked up in a table by a hash of the path."""
+
+    def __init__(self, nodes: int = 1 << 14) -> None:
+        random = np.random.default_rng(1)
+        self.tokens = random.random((nodes, 64)).argsort(axis=1)[:, : BEAM.branching]
+        odds = random.dirichlet(np.full(BEAM.branching, 0.1), nodes) + 1e-9
+        self.chance = -np.sort(-np.log(odds), axis=1)
+
+    def read(self, parents: Ints, tokens: Ints) -> Ints:
+        return (parents * 31 + tokens * 17 + 7) % len(self.tokens)
+
+    def children(self, keys: Ints, count: int) -> tuple[Ints, Floats]:
+        return self.tokens[keys, :count], self.chance[keys, :count]
+
+
+def text(choices: Choices, tokens: int) -> list[int]:
+    """What the target says: mostly the draft's first choices, one token in 33 none of its 16."""
+    random, key, said = np.random.default_rng(2), np.array(0), []
+    for rank in np.where(random.random(tokens) < 0.97, np.minimum(random.geometric(0.85, tokens) - 1, 15), -1):
+        said.append(int(choices.tokens[key, rank]) if rank >= 0 else 64)
+        key = choices.read(key, np.array(said[-1]))
+    return said
+
+
+def live_tree(choices: Choices, said: list[int]) -> int:
+    """Pipeline steps of a tree of 64 nodes a level over eight stages, grown and pruned as a text is verified."""
+    tree = PipelineTree(0, 0, choices, BEAM)
+    return sum(tree.verify(token).steps for token in said)
+
+
+def replay() -> tuple[int, Callable[[], object]]:
+    """Tokens of the recorded tree, all recordings as one, and the vectorised replay of them."""
+    strategy, trace = SpecPipe(stages=BEAM.stages), LOADED.acceptance().replay.trace  # type: ignore[attr-defined]
+    index = recorded_beams(trace).index(BEAM)
+    steps, hit, rows = (trace.extra[f"beam.{name}"][index].astype(np.int64) for name in ("steps", "hit", "rows"))
+    told = steps > 0
+    tables = StepTables.of(strategy, COST, CONTEXT)
+    return int(told.sum()), lambda: token_seconds(tables, steps[told], rows[:, told], hit[told].astype(bool))
 
 
 def main() -> None:
-    rounds = [(cpu_seconds(bare), cpu_seconds(by_stage), cpu_seconds(by_step) / 10) for _ in range(ROUNDS)]
-    events = 2 * STAGES - 1
-    table = Table(
-        "simulation", "tokens per CPU s", "goal", "E", "goal of E", title="Pipeline of 8 stages, P = 0.99, one process"
-    )
-    stage = median(row[1] for row in rounds)
-    efficiency = events / median(row[1] / row[0] for row in rounds)
-    table.add_row("by stage: every stage and link blocks", f"{TOKENS / stage:,.0f}", "60,000", f"{efficiency:.2f}", "0.7")
-    table.add_row("by step, vectorised", f"{TOKENS / median(row[2] for row in rounds):,.0f}", "500,000", "", "")
-    table.add_row("a bare timeout", f"{TOKENS / median(row[0] for row in rounds):,.0f}", "", "", "")
-    Console(width=100).print(table)
+    tandem, barrier, choices = SpecPipeTandem(stages=BEAM.stages), SpecPipe(stages=BEAM.stages), Choices()
+    by_stage, by_step, said = priced(tandem), priced(barrier), text(choices, 2_000)
+    replayed, vectorised = replay()
+    works: dict[str, tuple[Callable[[], object], float, str, float | None]] = {
+        "by stage: each blocks on its own": (lambda: on_events(tandem, by_stage), TOKENS, "60,000", bookings(tandem, by_stage)),
+        "by step, on events": (lambda: on_events(barrier, by_step), TOKENS, "", bookings(barrier, by_step)),
+        "by step, vectorised replay": (vectorised, replayed, "500,000", None),
+        "the tree itself, live, w = 64": (lambda: live_tree(choices, said), len(said), "", None),
+        "a bare timeout": (bare, TOKENS, "", None),
+    }
+    rounds = [{name: cpu_seconds(work) / tokens for name, (work, tokens, _, _) in works.items()} for _ in range(ROUNDS)]
+    title = f"A pipeline of 8 stages, w = 64, {len(by_step) / TOKENS:.2f} steps a token, one process"
+    table = Table("simulation", "tokens per CPU s", "goal", "in bare timeouts", "bookings", "E", "goal of E", title=title)
+    for name, (_, _, goal, booked) in works.items():
+        seconds, ratio = (
+            median(one[name] / one[per] if per else one[name] for one in rounds) for per in ("", "a bare timeout")
+        )
+        efficiency = ("", "", "") if booked is None else (f"{booked:.1f}", f"{booked / ratio:.2f}", "0.7")
+        table.add_row(name, f"{1 / seconds:,.0f}", goal, f"{ratio:.2f}", *efficiency)
+    Console(width=120).print(table)
+    steps = live_tree(choices, said)
+    live = median(one["the tree itself, live, w = 64"] for one in rounds) * len(said) / steps
+    print(f"the tree itself: {1e6 * live:.0f} us a pipeline step, {steps / len(said):.2f} steps a token")
 
 
 if __name__ == "__main__":

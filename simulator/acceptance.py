@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -61,12 +61,14 @@ class Odds:
 
     ``accepted[r] = P(A = r)``; ``off_exit[r] = P(A = r and the next token is off the exit)``;
     ``off_path = P(A = gamma and the verdict is off the path)``. ``source`` says where they come from.
+    ``unmatched`` is the share of steps in which look-up finds nothing to propose; the rest is about the others.
     """
 
     accepted: NDArray[np.float64]
     off_exit: NDArray[np.float64]
     off_path: float
     source: str
+    unmatched: float = 0.0
 
     @property
     def mean_accepted(self) -> float:
@@ -198,6 +200,12 @@ class Replay:
         self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
         self._lanes: dict[tuple[int, Exit | None], _Lane] = {}
 
+    def over(self, trace: Trace, seed: int = 0) -> Replay:
+        """The same requests in the same order from another trace of the same text."""
+        found = copy(self)
+        found.trace, found.accepted, found._lanes = trace, trace.accepted(seed), {}
+        return found
+
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """A cursor over the recording dealt to this request."""
         recording = self.order[request % len(self.order)]
@@ -221,13 +229,6 @@ class Replay:
             return np.full(len(accepted), np.iinfo(np.int64).max)
         here = np.arange(len(accepted))
         return np.asarray(stops[np.searchsorted(stops, here)] - here, dtype=np.int64)
-
-    def by_start(self, run: NDArray[np.int64], window: int) -> Replay:
-        """The same requests in the same order, where ``run`` (positions,) says what is kept of a window that starts there."""
-        other = copy(self)
-        other.trace = replace(self.trace, header={**self.trace.header, "window": window}, run=run.astype(np.uint16))
-        other._lanes = {}
-        return other
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Odds as if every position were independent, from the rates over *all* recorded positions.

@@ -20,6 +20,7 @@ FOLDERS = {
     "engine": ("hardware_profiles/engines", ".yaml"),
     "model": ("scenarios/models", ".yaml"),
     "trace": ("scenarios/traces", ".npz"),
+    "method": ("scenarios/methods", ".yaml"),
     "scenario": ("scenarios", ".yaml"),
 }
 """Kind of thing -> folder and file ending."""
@@ -89,22 +90,48 @@ class Catalogue:
 
     def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
         document = read(path, shown(path))
-        if isinstance(document.data.get("strategy"), str):
-            document.data["strategy"] = {"name": document.data["strategy"]}
+        self._find_strategy(document)
         like = document.data.pop("like", None)
         if like is not None:
             other = self.path("scenario", str(like), document, ("like",))
             if other in (*seen, path):
                 raise BadInput([document.fault(("like",), f"comes back to {shown(other)}")])
             base = self._scenario(other, (*seen, path))
+            if "method" in document.data:
+                del base.data["strategy"]
+            if document.get(("strategy", "name")):
+                base.data.pop("method", None)
             base.merge(document)
             document = base
         document.data["name"] = path.stem
         self.expand(document)
         return document
 
+    def _find_strategy(self, document: Document) -> None:
+        """``strategy: NAME``: a strategy with its defaults, or the strategy that a method's file states, with its facts."""
+        name = document.data.get("strategy")
+        if not isinstance(name, str):
+            return
+        document.data.pop("method", None)
+        if name in strategy_names():
+            document.data["strategy"] = {"name": name}
+            return
+        where, mention = ("strategy",), document.place(("strategy",))
+        known = [*self.names("method"), *strategy_names()]
+        if "/" not in name and name not in self.names("method"):
+            raise BadInput([document.fault(where, f"there is no strategy or method '{name}'{did_you_mean(name, known)}")])
+        path = self.path("method", name, document, where)
+        facts = read(path, shown(path))
+        strategy = facts.data.pop("strategy", {})
+        inner = {place[1:]: at for place, at in facts.places.items() if place[:1] == where}
+        document.graft(where, Document(strategy, inner))
+        facts.data.setdefault("name", path.stem)
+        document.graft(("method",), facts)
+        document.mentions[where] = mention
+
     def expand(self, document: Document) -> None:
         """Put the files that a document refers to in the place of their names."""
+        self._find_strategy(document)
         for where, kind in list(_references(document.data)):
             name = document.get(where)
             path = self.path(kind, name, document, where)
@@ -124,6 +151,17 @@ def _references(data: dict[str, object] | list[object], path: Path_ = ()) -> Ite
             yield from _references(value, (*path, key))
         elif key in REFERENCES and isinstance(value, str):
             yield (*path, key), REFERENCES[key]
+
+
+def strategy_files() -> list[Path]:
+    """The file of every strategy."""
+    folder = Path(__file__).parent / "strategies"
+    return [path for path in sorted(folder.glob("*.py")) if path.stem not in ("__init__", "protocol")]
+
+
+def strategy_names() -> list[str]:
+    """Every strategy, by its file's name."""
+    return [path.stem for path in strategy_files()]
 
 
 def shown(path: Path) -> str:

@@ -11,16 +11,20 @@ import click
 
 from simulator import __version__
 from simulator.cli_batch import batches
+from simulator.cli_budget import budget
+from simulator.cli_calibrate import calibrate
 from simulator.cli_compare import compare
+from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
 
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
 
-KINDS = ("scenario", "strategy", "device", "link", "engine", "model", "trace")
+KINDS = ("scenario", "strategy", "method", "device", "link", "engine", "model", "trace")
+PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
 
 
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +35,11 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("scenario")(command)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    lazy={"measure": "simulator.record.budget_cli:measure"},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="specsim")
 def main() -> None:
     """Which way of speculative decoding pays, on which hardware, with which settings.
@@ -45,6 +53,10 @@ main.add_command(batches)
 main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
+main.add_command(budget)
+main.add_command(methods)
+main.add_command(crossovers)
+main.add_command(calibrate)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:
@@ -54,13 +66,17 @@ def _catalogue(own: tuple[Path, ...]) -> Catalogue:
 
 
 @main.command("list")
-@click.argument("kind", type=click.Choice(KINDS), required=False)
+@click.argument("kind", type=click.Choice((*KINDS, *PLURALS)), required=False, metavar="[KIND]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @catalogue_option
 def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Names of scenarios, strategies, devices, links, engines, models and traces."""
+    """Names of scenarios, strategies, methods, devices, links, engines, models and traces; of methods, their features."""
     from simulator.overview import describe
 
+    kind = PLURALS.get(kind or "", kind)
+    if kind == "method":
+        _list_methods(as_json, own)
+        return
     with faults_as_lines():
         found = {one: describe(one, _catalogue(own)) for one in ((kind,) if kind else KINDS)}
     if as_json:
@@ -71,6 +87,22 @@ def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
         click.secho(f"{one} ({len(names)})", bold=True)
         for name, about in names.items():
             click.echo(f"  {name:<{width}}{_shorten(about, 98 - width)}")
+
+
+def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from simulator.method_table import features
+    from simulator.report.methods import print_features
+
+    with faults_as_lines():
+        found = dict(features(_catalogue(own)))
+    if as_json:
+        click.echo(json.dumps({"method": {name: asdict(one) for name, one in found.items()}}, indent=2))
+    else:
+        print_features(found, Console())
 
 
 def _shorten(text: str, width: int) -> str:
@@ -163,7 +195,7 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
 
 
 @main.command()
-@click.argument("kind", type=click.Choice(("scenario", "device", "link", "engine", "model")), default="scenario")
+@click.argument("kind", type=click.Choice(("scenario", "device", "link", "engine", "model", "method")), default="scenario")
 def schema(kind: str) -> None:
     """JSON Schema of a kind of file, for editors."""
     from simulator.overview import json_schema

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
 
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
-
-
-class Sizes(click.ParamType[list[int]]):
-    """``1,2,4-8``: sizes and ranges of sizes."""
-
-    name = "sizes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        """Ascending batch sizes."""
-        if isinstance(value, list):
-            return value
-        found: set[int] = set()
-        for part in str(value).split(","):
-            size = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
-            if not size:
-                self.fail(f"expected sizes like 1,2,4-8, got '{value}'", param, ctx)
-            found |= set(range(int(size[1]), int(size[2] or size[1]) + 1))
-        if not found or min(found) < 1 or max(found) > 4_096:
-            self.fail(f"expected sizes from 1 to 4,096, got '{value}'", param, ctx)
-        return sorted(found)
+from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option
 
 
 @click.command()
-@click.argument("scenario")
+@click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")
 @overrides_option
 @seed_option
 @click.option("--sizes", type=Sizes(), default="1-64", show_default=True, help="Batch sizes for the law.")
@@ -43,7 +22,7 @@ class Sizes(click.ParamType[list[int]]):
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 @catalogue_option
 def batches(
-    scenario: str,
+    scenarios: tuple[str, ...],
     overrides: tuple[str, ...],
     seed: int | None,
     sizes: list[int],
@@ -52,7 +31,10 @@ def batches(
     as_json: bool,
     own: tuple[Path, ...],
 ) -> None:
-    """What speculation is worth in a batch of 1, 2, 3, ... requests: speed-up, passes, exposed draft time."""
+    """What speculation is worth in a batch of 1, 2, 3, ... requests: speed-up, passes, exposed draft time.
+
+    The picture of several scenarios has their tokens per second, beside those of the first.
+    """
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
@@ -62,18 +44,24 @@ def batches(
     from simulator.sweep_batch import batch_sweep, summary, tile_edges
 
     with faults_as_lines(), Console(stderr=True).status("reading") as status:
-        loaded = load(scenario, overrides, Catalogue(own), seed)
+        every = [load(scenario, overrides, Catalogue(own), seed) for scenario in scenarios]
         with whole_file(out) as file:
             status.update("sweeping the batch")
-            points = batch_sweep(loaded, sizes, simulated)
+            studies = [batch_sweep(loaded, sizes, simulated) for loaded in every]
             if file:
-                from simulator.report.batch_figures import batch_study
+                from simulator.report.batch_figures import batch_study, throughput
 
-                file.write(batch_study(points, loaded.scenario.strategy.name, tile_edges(loaded, points)))
-    found = summary(loaded, points)
+                if len(every) == 1:
+                    edges = tile_edges(every[0], studies[0])
+                    file.write(batch_study(studies[0], every[0].scenario.strategy.name, edges))
+                else:
+                    scenarios_and_points = zip((loaded.scenario for loaded in every), studies, strict=True)
+                    file.write(throughput(list(scenarios_and_points)))
+    found = [summary(loaded, points) for loaded, points in zip(every, studies, strict=True)]
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(found[0] if len(found) == 1 else {"studies": found}, indent=2))
     else:
-        print_batches(found, Console())
+        for one in found:
+            print_batches(one, Console())
         if out:
             click.echo(f"figure: {out}")

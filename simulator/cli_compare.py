@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from simulator.cli_batch import Sizes
-from simulator.cli_options import Asked, faults_as_lines, study_options
+from simulator.cli_options import Asked, Sizes, faults_as_lines, study_options
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -115,3 +116,23 @@ class LazyGroup(click.Group):
         module, _, attribute = self.lazy[name].partition(":")
         found: click.Command = getattr(importlib.import_module(module), attribute)
         return found
+
+
+class Sizes(click.ParamType[list[int]]):
+    """``1,2,4-8``: sizes and ranges of sizes."""
+
+    name = "sizes"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Ascending batch sizes."""
+        if isinstance(value, list):
+            return value
+        found: set[int] = set()
+        for part in str(value).split(","):
+            size = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+            if not size:
+                self.fail(f"expected sizes like 1,2,4-8, got '{value}'", param, ctx)
+            found |= set(range(int(size[1]), int(size[2] or size[1]) + 1))
+        if not found or min(found) < 1 or max(found) > 4_096:
+            self.fail(f"expected sizes from 1 to 4,096, got '{value}'", param, ctx)
+        return sorted(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,53 @@ def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
 
 
 @trace.command()
+@click.argument("names", nargs=-1, required=True)
+@reading_options
+@click.option(
+    "--window", "windows", type=click.IntRange(2, 64), multiple=True, help="Draft tokens; repeatable [default: 3, 5, 8]."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for a page and its figure.")
+def iid(
+    names: tuple[str, ...],
+    flavours: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+    own: tuple[Path, ...],
+    windows: tuple[int, ...],
+    out: Path | None,
+) -> None:
+    """How wrong the i.i.d. formula is, fitted to one draft token and asked about more.
+
+    All drafters of a trace, or one with NAME:DRAFTER; a trace with one drafter also by kind of text.
+    """
+    from rich.console import Console
+
+    from simulator.independence import WINDOWS, every_drafter
+    from simulator.report.independence import FIGURE, PAGE, figure, page, print_independence
+
+    with faults_as_lines():
+        found = []
+        for name in names:
+            path, opened = _open(name, own)
+            label = name if ":" in name else path.stem
+            found += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
+        text = {PAGE: page(found, _iid_command(names, flavours, windows, seed)), FIGURE: figure(found)} if out else {}
+        written = [_write(out / file, content) for file, content in text.items()] if out else []
+    if as_json:
+        data = [{**one._asdict(), "errors": [error._asdict() for error in one.errors]} for one in found]
+        click.echo(json.dumps({"traces": data, "written": written}, indent=2))
+        return
+    print_independence(found, Console())
+    click.echo("".join(f"written: {path}\n" for path in written), nl=False)
+
+
+def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tuple[int, ...], seed: int) -> str:
+    options = [("--flavour", flavour) for flavour in flavours] + [("--window", str(gamma)) for gamma in windows]
+    options += [("--seed", str(seed))] if seed else []
+    return shlex.join(["specsim", "trace", "iid", *names, *(word for option in options for word in option)])
+
+
+@trace.command()
 @click.argument("source", metavar="IN")
 @click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="What IN is.")
 @click.option("--window", type=click.IntRange(1), help="Draft tokens per window of the record, where it does not say.")
@@ -155,11 +203,11 @@ def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json
 
     Bursts stay where they are; `derived_from` in the header says how it was done.
     """
-    from simulator import converters
+    from simulator.rescale import rescale as rescaled
 
     with faults_as_lines():
         path, found = _open(source, own)
-        _save(_placed(source, lambda: converters.rescale(found, mean, window, seed, path.stem)), out, as_json)
+        _save(_placed(source, lambda: rescaled(found, mean, window, seed, path.stem)), out, as_json)
 
 
 def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:

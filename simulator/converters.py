@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from simulator.acceptance import Replay
+from simulator.rescale import check_length
 from simulator.schema import BadInput, Fault
-from simulator.trace_statistics import independent, replayed_mean
+from simulator.trace_statistics import independent
 from simulator.traces import CONVERTED, Trace
 
 Row = Mapping[str, Any]
@@ -193,73 +191,8 @@ def rate_from_length(length: float, window: int) -> dict[str, float]:
     Solves rate + rate^2 + ... + rate^window = length - 1. Other windows follow the i.i.d. formula, which
     errs where acceptance comes in bursts.
     """
-    _check_length(length, window)
+    check_length(length, window)
     return {"rate": float(brentq(lambda rate: independent(rate, window) - (length - 1.0), 0.0, 1.0, xtol=1e-12))}
-
-
-def _check_length(length: float, window: int) -> None:
-    if not 1.0 < length < window + 1.0:
-        message = f"a mean accepted length of {length:g} cannot be: at window {window} it lies between 1 and {window + 1}"
-        raise BadInput([Fault(("", 0, 0), "", message)])
-
-
-# ---- another mean, the same bursts
-
-
-def rescale(trace: Trace, length: float, window: int, seed: int = 0, name: str = "") -> Trace:
-    """A recorded trace with acceptance easier or harder, so that ``window`` yields ``length`` tokens a step.
-
-    ``length`` counts correction or bonus. Every position has a score, and the positions above one threshold
-    are accepted, so that what was easy stays easy and bursts stay where they are. Sampled: q/p over the
-    position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
-    draft's probability of the emitted token, first choices before all others, so that the threshold at which
-    those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair,
-    not those of the published one. Exits stay as recorded; ranks say 0 for accepted and at least 1 for
-    rejected. ``name`` says in the header what was re-scaled.
-    """
-    _check_length(length, window)
-    if trace.run is not None or not len(trace.q):
-        raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
-    score = scores(trace, seed)
-    ordered = np.sort(score)
-
-    def at(share: float) -> Trace:
-        threshold = ordered[min(int((1.0 - share) * len(ordered)), len(ordered) - 1)]
-        return _decided(trace, score >= threshold if share > 0.0 else np.zeros(len(score), dtype=bool))
-
-    def surplus(share: float) -> float:
-        return replayed_mean(Replay(at(share)), window) + 1.0 - length
-
-    found = at(brentq(surplus, 0.0, 1.0, xtol=0.1 / len(score)))
-    reached = replayed_mean(Replay(found), window) + 1.0
-    kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
-    derived = {
-        "trace": name,
-        "how": f"accepted where {kind} exceeds a threshold",
-        "window": window,
-        "mean_length_asked_tokens": length,
-        "mean_length_tokens": round(reached, 4),
-        "seed": seed,
-        "mean_length_recorded_tokens": round(replayed_mean(Replay(trace, seed=seed), window) + 1.0, 4),
-    }
-    how = "derived, not recorded: its mean at one window was set, its bursts are those of the recorded pair"
-    return replace(found, header={**found.header, "derived_from": derived, "replay": how})
-
-
-def scores(trace: Trace, seed: int) -> NDArray[np.float64]:
-    """How easily each position is accepted, see :func:`rescale`."""
-    q = trace.q.astype(np.float64)
-    if not trace.temperature:
-        return q + np.equal(trace.draft_rank, 0)
-    uniform = np.random.default_rng(seed).random(len(q))
-    return q / np.maximum(trace.p.astype(np.float64), 1e-12) / np.maximum(uniform, 1e-12)
-
-
-def _decided(trace: Trace, accepted: NDArray[np.bool_]) -> Trace:
-    """The trace with its decisions replaced; p and q no longer tell them and are left out."""
-    ranks = np.where(accepted, 0, np.maximum(trace.draft_rank, 1)).astype(np.uint16)
-    empty = np.empty(0, dtype=np.float16)
-    return replace(trace, header={**trace.header, "format": CONVERTED}, draft_rank=ranks, p=empty, q=empty)
 
 
 # ---- files

@@ -107,6 +107,9 @@ class Cost(Protocol):
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
         """Sampling and token-channel transfer at the early exit or after the final verification."""
 
+    def copy(self, tokens: int) -> float:
+        """Seconds to copy the draft's cache of so many tokens within its memory."""
+
     @property
     def stages(self) -> int:
         """Stages of the target's pipeline; 0 without one."""
@@ -369,7 +372,7 @@ class PassTimes:
         product = square_time(place, rows.tokens)
         device = head.layers * self.layer(rows, attention_time(place, rows), experts=False) + head.squares * product
         if rows.logit_rows:
-            own = model.model_copy(update={"vocab_size": head.vocabulary or model.vocab_size})
+            own = model.model_copy(update={"vocab_size": head.width(model)})
             device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)
         engine = place.engine
         host = (engine.host_us_per_layer.value * head.layers + engine.host_us_per_pass.value) * 1e-6
@@ -476,6 +479,11 @@ class HardwareCost:
         flops = 2.0 * logit_rows * adapter / place.tensor_parallel
         exit_head = device.seconds(device.matmul_for(place.weights), size, flops, logit_rows) + head_time(place, logit_rows)
         return Phase(exit_head + carried, {"target compute": exit_head})
+
+    def copy(self, tokens: int) -> float:
+        """Every byte of it read and written once."""
+        place = self.draft_place
+        return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value if place else 0.0
 
     def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
         key = (role, rows, first, last)

@@ -19,9 +19,10 @@ Floats = NDArray[np.float64]
 class DraftTree:
     """Nodes in breadth-first order, the root first; every array has one entry or row a node.
 
-    ``mask[i, j]``: j is i or an ancestor of i. ``chance`` is the natural logarithm of the draft's probability
-    given the parent, ``reach`` its sum from below the first root on, ``level`` counts from the root, and
-    ``key`` is what the drafter knows the node by; -1 until it has read it.
+    ``chance`` is the natural logarithm of the draft's probability given the parent, ``reach`` its sum from below the
+    first root on, ``level`` counts from the root, and ``key`` is what the drafter knows the node by; -1 until it has
+    read it. ``path[i, l]``, (nodes, levels), is the node on level l on the way from the root to i, itself included; -1
+    below.
     """
 
     tokens: Ints
@@ -29,76 +30,86 @@ class DraftTree:
     reach: Floats
     level: Ints
     key: Ints
-    mask: NDArray[np.bool_]
+    path: Ints
 
     @staticmethod
     def single(token: int, key: int = -1) -> DraftTree:
         """A root alone."""
         zero = np.zeros(1)
-        return DraftTree(np.array([token]), zero, zero, np.zeros(1, int), np.array([key]), np.ones((1, 1), dtype=bool))
+        return DraftTree(np.array([token]), zero, zero, np.zeros(1, int), np.array([key]), np.zeros((1, 1), int))
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
+    def mask(self) -> NDArray[np.bool_]:
+        """(nodes, nodes): j is i or an ancestor of i, as the attention mask of a pass over the tree (SP-4)."""
+        mask = np.zeros((len(self), len(self) + 1), dtype=bool)
+        mask[np.arange(len(self))[:, None], self.path] = True
+        return mask[:, :-1]
+
+    @property
     def bottom(self) -> Ints:
         """Indices of the deepest level."""
-        return np.flatnonzero(self.level == self.level[-1])
+        return np.arange(self.level.searchsorted(self.level[-1]), len(self))
 
     def append(self, tokens: Ints, chance: Floats, parents: Ints) -> DraftTree:
         """One more level below the deepest, sorted by the order of the parents (SP-4)."""
+        old, new, levels = len(self), len(tokens), self.path.shape[1]
+        if not new:
+            return self
         order = np.argsort(parents, kind="stable")
         tokens, chance, parents = tokens[order], chance[order], parents[order]
-        old, new = len(self), len(tokens)
-        mask = np.zeros((old + new, old + new), dtype=bool)
-        mask[:old, :old] = self.mask
-        mask[old:, :old] = self.mask[parents]
-        mask[np.arange(old, old + new), np.arange(old, old + new)] = True
+        path = np.full((old + new, levels + 1), -1)
+        path[:old, :levels] = self.path
+        path[old:, :levels] = self.path[parents]
+        path[old:, levels] = np.arange(old, old + new)
         return DraftTree(
             np.concatenate((self.tokens, tokens)),
             np.concatenate((self.chance, chance)),
             np.concatenate((self.reach, self.reach[parents] + chance)),
-            np.concatenate((self.level, np.full(new, self.level[-1] + 1))),
+            np.concatenate((self.level, np.full(new, levels))),
             np.concatenate((self.key, np.full(new, -1))),
-            mask,
+            path,
         )
 
     def subtree(self, root: int) -> Ints:
         """Indices that stay when ``root`` becomes the root: its column of the mask (SP-5)."""
-        return np.flatnonzero(self.mask[:, root])
+        return np.flatnonzero(self.path[:, self.level[root]] == root)
 
     def cached(self, root: int) -> Ints:
-        """Indices whose keys and values stay in the cache: its row, the path, or its column (SP-6)."""
-        return np.flatnonzero(self.mask[:, root] | self.mask[root])
+        """Indices whose keys and values stay in the cache: its row of the mask, the path, or its column (SP-6)."""
+        return np.union1d(self.path[root, : self.level[root]], self.subtree(root))
 
     def prune(self, root: int) -> DraftTree:
         """The tree below ``root``. Reach keeps the common factor, which ranks nobody differently (SP-5)."""
-        kept = self.subtree(root)
+        kept, level = self.subtree(root), self.level[root]
+        depth = self.level[kept[-1]] + 1
+        renumbered = np.full(len(self) + 1, -1)
+        renumbered[kept] = np.arange(len(kept))
         return DraftTree(
             self.tokens[kept],
             self.chance[kept],
             self.reach[kept],
-            self.level[kept] - self.level[root],
+            self.level[kept] - level,
             self.key[kept],
-            self.mask[np.ix_(kept, kept)],
+            renumbered[self.path[kept, level:depth]],
         )
 
     def child(self, token: int) -> int | None:
         """Index of the root's child with this token."""
-        found = np.flatnonzero((self.level == 1) & (self.tokens == token))
+        found = ((self.level == 1) & (self.tokens == token)).nonzero()[0]
         return int(found[0]) if len(found) else None
 
     def keyed(self, nodes: Ints, keys: Ints) -> DraftTree:
         """The same tree, with what the drafter now knows ``nodes`` by."""
         key = self.key.copy()
         key[nodes] = keys
-        return DraftTree(self.tokens, self.chance, self.reach, self.level, key, self.mask)
+        return DraftTree(self.tokens, self.chance, self.reach, self.level, key, self.path)
 
     def parents(self, nodes: Ints) -> Ints:
-        """Index of the parent of each of ``nodes``, the root not among them: the last ancestor before the node."""
-        ancestors = self.mask[nodes].copy()
-        ancestors[np.arange(len(nodes)), nodes] = False
-        return np.asarray(len(self) - 1 - ancestors[:, ::-1].argmax(1), dtype=np.int64)
+        """Index of the parent of each of ``nodes``, the root not among them."""
+        return self.path[nodes, self.level[nodes] - 1]
 
 
 def widest(reach: Floats, chance: Floats, width: int) -> tuple[Ints, Ints]:

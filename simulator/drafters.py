@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.cost import Rows
-from simulator.schema import Frozen
+from simulator.model import DraftHead
+from simulator.schema import Confidence, Frozen
 
 
 def internal_steps(emitted: tuple[float, ...], gamma: int) -> int:
@@ -72,3 +73,27 @@ def branch_rows(drafter: AutoregressiveDrafter | StreamingDrafter, branches: int
     tokens = branches * drafter.tokens_per_branch
     context = kv_tokens // sequences if sequences else 0
     return Rows(tokens, tokens, sequences, kv_tokens, tokens * context)
+
+
+class DraftPass(Frozen):
+    """Passes with one set of weights, one after another, over ``rows`` of each request.
+
+    ``head`` computes beside the target, on its device; without one it is the draft model of the scenario. ``logits``:
+    the LM head runs. ``reused``: the weights are those of an entry before. A first pass over what was accepted is
+    stated as long as the longest path: batching engines pad it to that.
+    """
+
+    rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
+    head: DraftHead | None = None
+    logits: bool = True
+    reused: bool = False
+    source: str = "not stated"
+    confidence: Confidence = "assumed"
+
+    def batch(self, rows: int, requests: int, kv_tokens: int) -> Rows:
+        """One pass over ``rows`` of each of ``requests``, whose caches hold ``kv_tokens`` together.
+
+        Branches of a request share its cache: it is read once, and every row attends to all of it.
+        """
+        tokens = rows * requests
+        return Rows(tokens, tokens if self.logits else 0, requests, kv_tokens, rows * kv_tokens)

@@ -99,6 +99,10 @@ class GivenCost:
         """As stated; nothing unless it is."""
         return Phase((self.given.rv_ee_ms if at == "ee" else self.given.rv_fv_ms) * 1e-3, {})
 
+    def copy(self, tokens: int) -> float:
+        """Nothing; it is part of the stated draft."""
+        return 0.0
+
     @property
     def stages(self) -> int:
         """As many as were stated."""

@@ -160,15 +160,27 @@ class ModelSpec(Frozen):
 class DraftHead(Frozen):
     """What drafts beside the target, in the target's shapes: dense decoder ``layers``, h x h matrices, an LM head.
 
-    ``vocabulary`` is the width of an LM head of its own; without one it shares the target's. EAGLE: one layer and
-    ``squares`` 2 (features and embeddings, 2h to h); a Medusa head: ``squares`` 1 and a vocabulary of its own.
+    ``vocabulary`` is the width of an LM head of its own, ``lm_heads`` counts those of its own that are as wide as the
+    target's; without either it shares the target's. EAGLE: one layer and ``squares`` 2 (features and embeddings, 2h
+    to h); Medusa: a square and an LM head for each of its heads.
     """
 
     layers: int = Field(default=0, ge=0)
     squares: int = Field(default=0, ge=0)
     vocabulary: int | None = Field(default=None, gt=0)
+    lm_heads: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _one_width(self) -> DraftHead:
+        if self.vocabulary and self.lm_heads:
+            raise ValueError("expected vocabulary (one LM head of that width) or lm_heads (as wide as the target's), not both")
+        return self
+
+    def width(self, target: ModelSpec) -> int:
+        """Logits of one row."""
+        return self.vocabulary or max(1, self.lm_heads) * target.vocab_size
 
     def weights(self, target: ModelSpec) -> int:
         """Weights that it adds to the target's."""
-        own = (self.vocabulary or 0) * target.hidden_size
+        own = self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
         return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + own

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simulator.catalogue import FOLDERS, REFERENCES, Catalogue, shown
+from simulator.catalogue import FOLDERS, REFERENCES, Catalogue, shown, strategy_files
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
 from simulator.model import ModelSpec
@@ -25,16 +25,11 @@ class Details(NamedTuple):
 def describe(kind: str, catalogue: Catalogue) -> dict[str, str]:
     """Every name of a kind with a line about it; reads files, imports no numpy."""
     if kind == "strategy":
-        return {path.stem: _docstring(path).split("\n")[0] for path in _strategy_files()}
+        return {path.stem: _docstring(path).split("\n")[0] for path in strategy_files()}
     names = catalogue.names(kind)
     if kind == "trace":
         return {name: f"{path.stat().st_size:,} bytes" for name, path in names.items()}
     return {name: str(read(path, shown(path)).data.get("about", "")) for name, path in names.items()}
-
-
-def _strategy_files() -> list[Path]:
-    folder = Path(__file__).parent / "strategies"
-    return [path for path in sorted(folder.glob("*.py")) if path.stem not in ("__init__", "protocol")]
 
 
 def _docstring(path: Path) -> str:
@@ -43,7 +38,7 @@ def _docstring(path: Path) -> str:
 
 def details(name: str, catalogue: Catalogue) -> Details:
     """Everything about a name, whatever kind it is; raises :class:`BadInput` where there is none."""
-    for path in _strategy_files():
+    for path in strategy_files():
         if path.stem == name:
             return Details(
                 f"strategy {name}\n\n{_docstring(path)}\n", {"kind": "strategy", "name": name, "about": _docstring(path)}
@@ -52,7 +47,7 @@ def details(name: str, catalogue: Catalogue) -> Details:
         path_found = catalogue.names(kind).get(name)
         if path_found:
             return _trace_details(name, path_found) if kind == "trace" else _file_details(kind, name, path_found)
-    every = [known for kind in FOLDERS for known in catalogue.names(kind)] + [path.stem for path in _strategy_files()]
+    every = [known for kind in FOLDERS for known in catalogue.names(kind)] + [path.stem for path in strategy_files()]
     raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, every)}")])
 
 
@@ -107,6 +102,12 @@ def json_schema(kind: str) -> dict[str, Any]:
     """
     from simulator.scenario import Scenario
 
+    if kind == "method":
+        from simulator.method_table import MethodFile
+
+        found = MethodFile.model_json_schema()
+        found["required"] = [field for field in found["required"] if field != "name"]
+        return found
     if kind != "scenario":
         found = MODELS[kind].model_json_schema()
         found["required"] = [field for field in found.get("required", []) if field != "name"]

@@ -244,7 +244,11 @@ def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 
 def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
-    """Where recordings are used more than once."""
+    """Where a recording was re-scaled, and where recordings are used more than once."""
+    if mean := scenario.acceptance.rescale:
+        before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
+        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
+        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts stay as recorded"
     count, recordings = scenario.requests.count, len(replay.order)
     if count > recordings:
         yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"

@@ -18,6 +18,8 @@ from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, HardwareCost, Placement
 from simulator.given import Given, GivenCost
 from simulator.hardware import Link
+from simulator.method import Method
+from simulator.rescale import rescaled
 from simulator.schema import BadInput, Confidence, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
@@ -42,8 +44,18 @@ class CycleSpec(Frozen):
     off_exit: tuple[bool, ...] = Field(default=(False,), min_length=1)
 
 
+class Rescale(Frozen):
+    """A mean that a recording is moved to, correction or bonus included; its bursts stay (:mod:`simulator.rescale`)."""
+
+    tokens_per_step: float = Field(gt=1)
+    source: str = "not stated"
+    confidence: Confidence = "assumed"
+
+
 class AcceptanceSpec(Frozen):
     """Exactly one of: a recorded trace, a rate, rates by position, a constant, a cycle.
+
+    ``rescale`` moves a trace to another mean, such as one published for larger models.
 
     ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
     borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among those
@@ -53,6 +65,7 @@ class AcceptanceSpec(Frozen):
 
     trace: str | None = None
     stand_in: bool = False
+    rescale: Rescale | None = None
     flavours: tuple[str, ...] = ()
     drafter: str = "draft"
     rate: Share | None = None
@@ -69,6 +82,8 @@ class AcceptanceSpec(Frozen):
         if len(given) != 1:
             held = " and ".join(given) or "none"
             raise ValueError(f"expected exactly one of trace, rate, per_position, always, cycle; found {held}")
+        if self.rescale and self.trace is None:
+            raise ValueError("rescale is for a trace; other sources state their mean themselves")
         highest = max(self.per_position or (self.rate or 0.0,))
         if highest > self.overlap < 1.0:
             raise ValueError(
@@ -125,6 +140,7 @@ class Scenario(Frozen):
     name: str = Field(pattern=r"^[\w.-]*\w[\w.-]*$")
     about: str = ""
     strategy: AnyStrategy
+    method: Method | None = None
     target: Placement | None = None
     draft: Placement | None = None
     channel: Link | None = None
@@ -134,6 +150,11 @@ class Scenario(Frozen):
     requests: Requests = Requests()
     serving: Serving = Serving()
     seed: int = Field(default=0, ge=0)
+
+    @property
+    def method_name(self) -> str:
+        """What decodes: a method by its name, or a strategy."""
+        return self.method.name if self.method else self.strategy.name
 
     @property
     def layers(self) -> int | None:
@@ -221,7 +242,7 @@ class Scenario(Frozen):
                 size = part.weights_gb() + pipeline.runtime_gb.value
                 held[f"stage {number}", ""] = [Held(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
-            used = self.strategy.window and not self.strategy.single_model if role == "draft" else pipeline is None
+            used = self.strategy.needs_draft if role == "draft" else pipeline is None
             if place is not None and used:
                 beside = (self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model))
                 extra, table = beside if role == "target" else (0, 0)
@@ -240,7 +261,19 @@ class Loaded:
 
     def acceptance(self) -> Acceptance:
         """The source of verdicts that the scenario asks for, as its strategy reads it."""
-        return self.scenario.schedule.reads(self._verdicts())
+        return self._acceptance
+
+    @cached_property
+    def _acceptance(self) -> Acceptance:
+        scenario = self.scenario
+        found, wanted = scenario.schedule.reads(self._verdicts()), scenario.acceptance.rescale
+        if wanted is None:
+            return found
+        try:
+            return rescaled(found, wanted.tokens_per_step, scenario.schedule.window, scenario.seed)
+        except BadInput as error:
+            where = ("acceptance", "rescale", "tokens_per_step")
+            raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error
 
     def _verdicts(self) -> Acceptance:
         spec, seed = self.scenario.acceptance, self.scenario.seed
@@ -281,15 +314,17 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
     if faults:
         raise BadInput(faults)
     _check_memory(scenario, document)
-    trace = _trace(scenario, document, catalogue)
-    return Loaded(scenario, trace, document)
+    loaded = Loaded(scenario, _trace(scenario, document, catalogue), document)
+    if scenario.acceptance.rescale:
+        loaded.acceptance()  # now, while a fault still ends the reading
+    return loaded
 
 
 def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
     strategy = scenario.strategy
     if (scenario.durations is None) == (scenario.target is None):
         yield document.fault((), "expected either target (a model on hardware) or durations")
-    if scenario.durations is None and scenario.target and strategy.window and not (scenario.draft or strategy.single_model):
+    if scenario.durations is None and scenario.target and strategy.needs_draft and scenario.draft is None:
         yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
     yield from _wrong_stages(scenario, document)
     exit_layer = getattr(strategy, "exit_layer", None)
@@ -303,7 +338,7 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
     elif exit_layer and scenario.layers and round(exit_layer * scenario.layers) < 1:
         message = f"{exit_layer:g} of {scenario.layers} layers is less than one layer"
         yield document.fault(("strategy", "exit_layer"), message)
-    if scenario.target and scenario.draft and strategy.window:
+    if scenario.target and scenario.draft and strategy.needs_draft:
         sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
         if sizes[0] != sizes[1]:
             message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
@@ -313,6 +348,8 @@ def _faults(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if longest > strategy.gamma:
             message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
             yield document.fault(("strategy", "adaptive", "windows"), message)
+    if scenario.acceptance.trace is None and (found := strategy.unstated):
+        yield document.fault(("strategy", found[0]), found[1])
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 
@@ -339,9 +376,9 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
 
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    given = scenario.durations
-    if scenario.strategy.window and given and given.draft_ms is None and given.draft_step_ms is None:
-        yield document.fault(("durations",), f"{scenario.strategy.name} needs draft_ms (a window) or draft_step_ms")
+    given, strategy = scenario.durations, scenario.strategy
+    if given and strategy.window and strategy.window_steps and given.draft_ms is None and given.draft_step_ms is None:
+        yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
 
 
 def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:
@@ -384,6 +421,10 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: st
             f"{strategy.name} needs early exits, and {file} was recorded without; record it with --exits, or choose another"
         )
         yield document.fault(("acceptance", "trace"), message)
+    if getattr(strategy, "borrowed", False) and not scenario.acceptance.rescale:
+        name = scenario.method.name if scenario.method else strategy.name
+        message = f"{file} holds no drafting of {name}, only another's to borrow the bursts of; "
+        yield document.fault(("acceptance", "trace"), message + "set acceptance.rescale.tokens_per_step, or state a rate")
     if found := scenario.schedule.unrecorded(trace):
         drafter = scenario.acceptance.drafter
         known = f"drafter '{drafter}' of {file}" if drafter != "draft" else file
@@ -417,7 +458,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
 def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:
     """Where to change something, and what, when a role needs so many times the memory that it has."""
     if role.startswith("stage"):
-        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers"
+        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
     ranks = next((n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and times * place.tensor_parallel <= n), None)
     remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
     return (role, "tensor_parallel"), remedy

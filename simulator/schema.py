@@ -324,6 +324,7 @@ def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
     text = str(item["msg"]).removeprefix("Value error, ")
     text = text[0].lower() + text[1:]
     text = re.sub(r"^input should be", "expected", text)
+    text = re.sub(r" or instance of \w+", "", text)
     text = text.replace("a valid tuple", "a list").replace(
         "a valid dictionary or object to extract fields from", "a mapping of fields"
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from simulator import run
 from simulator.acceptance import Acceptance
@@ -29,6 +29,22 @@ SIZES = range(1, 65)
 SIMULATED = (1, 2, 4, 8, 16, 32, 64, 128)
 TURNS = 4
 """Simulated requests for each place of the batch, or as many as the scenario has where that is more."""
+
+
+class AtBatch(Protocol):
+    """A batch size, the rows that verify it, and what it is worth."""
+
+    @property
+    def batch(self) -> int:
+        """Requests that decode together."""
+
+    @property
+    def verify_rows(self) -> int:
+        """Rows of the target's pass."""
+
+    @property
+    def speedup(self) -> float:
+        """Over autoregressive decoding of the same batch, by law."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,11 @@ class BatchPoint:
     simulated_baseline_tokens_per_s: float | None = None
 
     @property
+    def law_tokens_per_s(self) -> float:
+        """By law, of all requests together; prefills are left out."""
+        return self.batch / self.law_tpot_ms * 1e3
+
+    @property
     def speedup(self) -> float:
         """By law: time per token of autoregressive decoding over the strategy's."""
         return self.baseline_tpot_ms / self.law_tpot_ms
@@ -102,7 +123,7 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     return points
 
 
-def crossover(points: Iterable[BatchPoint]) -> tuple[int | None, int | None]:
+def crossover(points: Iterable[AtBatch]) -> tuple[int | None, int | None]:
     """The first swept size at which autoregressive decoding is faster by law, and the one from which on it always is.
 
     They differ where a tile that fills up brings the strategy back. None where it never happens.
@@ -113,7 +134,7 @@ def crossover(points: Iterable[BatchPoint]) -> tuple[int | None, int | None]:
     return first, next((size for size, behind in slower if behind and size > ahead), None)
 
 
-def tile_edges(loaded: Loaded, points: Iterable[BatchPoint]) -> list[int]:
+def tile_edges(loaded: Loaded, points: Iterable[AtBatch]) -> list[int]:
     """Swept sizes at which the rows of a verification first need another tile of the target's matrix products."""
     target = loaded.scenario.target
     if target is None:
@@ -132,13 +153,13 @@ def tile_edges(loaded: Loaded, points: Iterable[BatchPoint]) -> list[int]:
 
 def summary(loaded: Loaded, points: list[BatchPoint]) -> dict[str, Any]:
     """The study as plain data."""
-    speedups = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup")
+    derived = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s")
     return {
         "scenario": loaded.scenario.name,
         "strategy": loaded.scenario.strategy.name,
         "crossover": dict(zip(("first", "for_good"), crossover(points), strict=True)),
         "tile_edges": tile_edges(loaded, points),
-        "batches": [asdict(point) | {name: getattr(point, name) for name in speedups} for point in points],
+        "batches": [asdict(point) | {name: getattr(point, name) for name in derived} for point in points],
     }
 
 
@@ -160,7 +181,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
-    drafted = sum(parts[name].wall_s for name in strategy.drafting if name in parts)
+    drafted = sum(parts[name].wall_s for name in strategy.draft_parts if name in parts)
     vanilla = _vanilla(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
     exposed = strategy.derived(cost, step).get("exposed_draft_ms")

@@ -63,10 +63,11 @@ def window_sweep(
     """
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
-    acceptance = loaded.acceptance()
     chosen = sorted(set(gammas_to_show(loaded) if gammas is None else gammas))
     simulated = chosen if simulate_at is None else simulate_at
-    return [_point(_at(loaded, gamma), acceptance, gamma in simulated) for gamma in chosen]
+    asked = {gamma: at_window(loaded, gamma) for gamma in chosen}
+    held = {gamma: one for gamma, one in asked.items() if not (one.trace and one.scenario.schedule.unrecorded(one.trace))}
+    return [_point(one.scenario, one.acceptance(), gamma in simulated) for gamma, one in held.items()]
 
 
 def gammas_to_show(loaded: Loaded, most: int = 40) -> range:
@@ -97,7 +98,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Sweep
         law_tpot_ms=law.tpot_s * 1e3,
         main_step_ms=float(strategy.step_seconds(durations, kind)) * 1e3,
         draft_ms=named.get("draft", 0.0) * 1e3,
-        overlap_ms=named["suffix"] * 1e3 if "suffix" in named else None,
+        overlap_ms=named[strategy.hidden_behind] * 1e3 if strategy.hidden_behind else None,
         baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
     )
     if strategy.name != "vanilla_sd" and hasattr(strategy, "drafter"):
@@ -116,14 +117,15 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Sweep
     return point
 
 
-def _at(loaded: Loaded, gamma: int) -> Scenario:
+def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -> Loaded:
+    """The same with windows of ``gamma``, of so many requests; stated times of a whole window grow with it."""
     scenario = loaded.scenario
     requests = scenario.requests
-    count = min(requests.count, max(SWEEP_REQUESTS, 2 * requests.concurrency))
-    changed = loaded.change(gamma=gamma).scenario
+    count = min(requests.count, max(most_requests, 2 * requests.concurrency))
+    changed = loaded.change(gamma=gamma)
     updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:
-        scale = changed.schedule.window_steps / scenario.schedule.window_steps
+        scale = changed.scenario.schedule.window_steps / scenario.schedule.window_steps
         updates["durations"] = Given(**dict(_scaled(scenario.durations, scale)))
     return changed.replace(**updates)
 

@@ -8,8 +8,10 @@ request; position 0 is its prefill's token. A request that wants more than was r
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +68,92 @@ def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
     return kept
 
 
+class RecordedRuns(Replay):
+    """Acceptance by start: draft tokens kept by what is proposed at every position of the requests that ``replay`` deals out.
+
+    ``run`` (positions,); ``window`` is the most that is kept. With ``proposed`` (positions,) a cursor knows before it
+    is asked whether there is anything to propose here (``matched``), as look-up does.
+    """
+
+    def __init__(self, replay: Replay, run: Ints, window: int, proposed: Ints | None = None) -> None:
+        header = {**replay.trace.header, "window": window}
+        self.kept: Ints = np.minimum(run, window).astype(np.int64)
+        self.trace = dataclasses.replace(replay.trace, header=header, run=self.kept.astype(np.uint16))
+        self.order, self.accepted, self.proposed = replay.order, replay.accepted, proposed
+        self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
+
+    def cursor(self, request: int, exit: Exit | None) -> RunCursor:
+        """A cursor over the recording dealt to this request."""
+        recording = self.order[request % len(self.order)]
+        if recording not in self._cursors:
+            start, end = self._span(recording)
+            run = self.kept[start:end]
+            matched = np.ones(len(run), dtype=bool) if self.proposed is None else self.proposed[start:end] > 0
+            self._cursors[recording] = run.tolist(), matched.tolist()
+        return RunCursor(*self._cursors[recording])
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Shares over every start at which something is proposed, visited or not."""
+        positions = self.positions()
+        matched = positions if self.proposed is None else positions[self.proposed[positions] > 0]
+        kept = np.bincount(np.minimum(self.kept[matched], gamma), minlength=gamma + 1) / max(1, len(matched))
+        unmatched = 1.0 - len(matched) / len(positions)
+        return Odds(kept, np.zeros(gamma + 1), 0.0, "marginal run lengths of the trace", unmatched)
+
+
+class RunCursor:
+    """Follows one recorded request from position 1 on, and goes round at its end."""
+
+    __slots__ = ("_matched", "position", "run")
+
+    def __init__(self, run: list[int], matched: list[bool]) -> None:
+        self.run, self._matched, self.position = run, matched, 0
+
+    @property
+    def matched(self) -> bool:
+        """There is something to propose here."""
+        return self._matched[self.position]
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify once."""
+        accepted = min(self.run[self.position], proposal.tokens)
+        committed = accepted + (0 if accepted == proposal.tokens and not proposal.bonus else 1)
+        self.position = (self.position + committed) % len(self.run)
+        return Verdict(accepted, committed, False, False)
+
+
+class DrawnMatches:
+    """Stated verdicts for look-up: something is proposed in a ``share`` of the steps, drawn for each on its own."""
+
+    def __init__(self, verdicts: Acceptance, share: float, seed: int = 0) -> None:
+        self.verdicts, self.share, self.seed = verdicts, share, seed
+
+    def cursor(self, request: int, exit: Exit | None) -> MatchCursor:
+        """A cursor with random numbers of its own."""
+        random = Random(f"{self.seed}/match/{request}")  # noqa: S311 (a simulation, not a secret)
+        return MatchCursor(self.verdicts.cursor(request, exit), random, self.share)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Those of the verdicts, for the steps that propose something."""
+        return dataclasses.replace(self.verdicts.odds(gamma, exit), unmatched=1.0 - self.share)
+
+
+class MatchCursor:
+    """Draws for every step whether there is something to propose."""
+
+    def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
+        self.cursor, self.random, self.share = cursor, random, share
+        self.matched = self._draw()
+
+    def _draw(self) -> bool:
+        return self.random.random() < self.share
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify once; a step without a proposal leaves the verdicts where they are."""
+        self.matched = self._draw()
+        return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
+
+
 class Recording:
     """One recorded request of a trace: its arrays from position 1 on, and where a replay stands in it."""
 
@@ -81,53 +169,6 @@ class Recording:
     def move(self, tokens: int) -> None:
         """Go ``tokens`` on, from the end back to the start."""
         self.position = (self.position + tokens) % (self.end - self.start)
-
-
-class Iteration(NamedTuple):
-    """One iteration of DuoDecoding."""
-
-    sequences: int
-    """Sequences drafted, ``budget / sequences`` tokens each."""
-    unverified: int
-    """Tokens at the end of the prefix that were still to be checked when it began."""
-    committed: int
-    hit: bool
-    """The first token of a new sequence was right; the rest of the sequence is unverified now."""
-
-
-class SequenceReplay:
-    """DuoDecoding's automaton (DUO-3 to DUO-5, greedy) on one recorded request.
-
-    Drafting goes on behind tokens that may be wrong, so that how many sequences are worth while there comes
-    from roll-outs: ``rollout.sequences[l, s]`` behind ``l`` greedy tokens from position ``s``. The count is cut to
-    a divisor of the budget; ``sequences`` fixes it instead (a divisor). KeyError without recorded roll-outs,
-    ValueError where a sequence may be longer than they are.
-    """
-
-    def __init__(self, trace: Trace, recording: int, budget: int, sequences: int | None = None) -> None:
-        self.recording, self.budget, self.fixed = Recording(trace, recording), budget, sequences
-        self.worth = self.recording.array("rollout.sequences").astype(np.int64)
-        if budget > len(self.worth):
-            raise ValueError(f"roll-outs of {len(self.worth)} tokens cannot answer for a budget of {budget}")
-        self.rank = trace.draft_rank[self.recording.start : self.recording.end]
-        self.run = Replay(trace).runs(recording)
-        self.unverified = 0
-
-    def judge(self) -> Iteration:
-        """Draft and verify once."""
-        here, unverified = self.recording.position, self.unverified
-        sequences = self.fixed or largest_divisor(self.budget, int(self.worth[unverified, here]))
-        right = min(int(self.run[here]), unverified)
-        first = int(self.rank[(here + unverified) % len(self.rank)])
-        hit = right == unverified and first < sequences
-        self.unverified = self.budget // sequences - 1 if hit else 0
-        self.recording.move(right + 1)
-        return Iteration(sequences, unverified, right + 1, hit)
-
-
-def largest_divisor(number: int, at_most: int) -> int:
-    """The largest divisor of ``number`` that is no more than ``at_most``."""
-    return next(divisor for divisor in range(min(number, at_most), 0, -1) if number % divisor == 0)
 
 
 class Verified(NamedTuple):

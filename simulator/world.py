@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from heapq import heappush
+from operator import sub
 from typing import NamedTuple
 
 from simpy import Environment, Event
@@ -125,8 +126,10 @@ class Lane:
         now, spans, ended = self.environment._now, self.spans, len(self.spans)
         while ended > self.room and spans[ended - 1][1] > now:
             ended -= 1
-        self.forgotten_s += sum(end - begin for begin, end, _ in spans[self.room : ended])
-        del spans[self.room : ended]
+        if ended > self.room:
+            begins, ends, _ = zip(*spans[self.room : ended], strict=True)
+            self.forgotten_s += sum(map(sub, ends, begins))
+            del spans[self.room : ended]
 
     @property
     def busy_s(self) -> float:

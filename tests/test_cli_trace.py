@@ -126,7 +126,8 @@ MISTAKES = [
     (["convert", "--from", "vllm_log", "steps.jsonl"], "steps.jsonl:1:1: expected numbers, found"),
     (["convert", "--from", "mean_length", "3.1"], "expected one mean accepted length and --window"),
     (["convert", "--from", "mean_length", "9", "--window", "7"], "at window 7 it lies between 1 and 8"),
-    (["rescale", "steps.npz", "--mean", "2", "--window", "3", "--out", "x.npz"], "steps.npz: cannot be re-scaled: it holds no probabilities"),
+    (["rescale", "steps.npz", "--mean", "3.5", "--window", "3", "--out", "x.npz"], "steps.npz: cannot be re-scaled to 3.5: the recorded lengths reach 1 to 3 tokens"),
+    (["rescale", "steps.npz", "--mean", "2", "--window", "4", "--out", "x.npz"], "steps.npz: cannot be re-scaled at window 4: it knows windows of up to 3"),
     (["rescale", "own.npz", "--mean", "0.5", "--window", "3", "--out", "x.npz"], "own.npz: a mean accepted length of 0.5 cannot be"),
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import converters
+from simulator import converters, rescale
 from simulator.acceptance import Chain, Rates, Replay
 from simulator.schema import BadInput
 from simulator.trace_statistics import independent, replayed_mean, walk
@@ -172,18 +172,18 @@ def drawn(temperature: float, count: int = 4_000) -> Trace:
 def test_rescaling_hits_the_mean_and_keeps_the_order(length: float, temperature: float, window: int) -> None:
     length = min(length, 0.9 * window)
     trace = drawn(temperature)
-    found = converters.rescale(trace, length, window, seed=4)
+    found = rescale.rescale(trace, length, window, seed=4)
     derived = found.header["derived_from"]
     assert replayed_mean(Replay(found, seed=9), window) + 1.0 == pytest.approx(length, rel=0.01)
     assert derived["mean_length_tokens"] == pytest.approx(length, rel=0.01)
-    accepted, score = found.accepted(0), converters.scores(trace, 4)
+    accepted, score = found.accepted(0), rescale.scores(trace, 4)
     assert score[accepted].min() > score[~accepted].max()
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_rescaling_to_the_recorded_mean_changes_next_to_nothing(temperature: float, tmp_path: Path) -> None:
     trace = drawn(temperature)
-    found = converters.rescale(trace, replayed_mean(Replay(trace), 5) + 1.0, 5)
+    found = rescale.rescale(trace, replayed_mean(Replay(trace), 5) + 1.0, 5)
     assert (found.accepted(0) != trace.accepted(0)).mean() < 0.005
     found.write(tmp_path / "t.npz")
     again = read(tmp_path / "t.npz")
@@ -193,16 +193,16 @@ def test_rescaling_to_the_recorded_mean_changes_next_to_nothing(temperature: flo
 
 def test_rescaling_keeps_bursts() -> None:
     trace = drawn(0.0)
-    runs = [np.diff(np.flatnonzero(~one.accepted(0))).var() for one in (trace, converters.rescale(trace, 3.0, 7))]
-    rate = converters.rescale(trace, 3.0, 7).accepted(0).mean()
+    runs = [np.diff(np.flatnonzero(~one.accepted(0))).var() for one in (trace, rescale.rescale(trace, 3.0, 7))]
+    rate = rescale.rescale(trace, 3.0, 7).accepted(0).mean()
     assert runs[1] > 1.2 * rate / (1.0 - rate) ** 2, "geometric gaps have less variance"
 
 
 def test_what_cannot_be_rescaled() -> None:
     with pytest.raises(BadInput, match="no probabilities"):
-        converters.rescale(converters.steps([{"accepted": [1, 0]}]), 1.5, 3)
+        rescale.rescale(rescale.rescale(drawn(0.0), 2.0, 3), 2.5, 3)
     with pytest.raises(BadInput, match="between 1 and 4"):
-        converters.rescale(drawn(0.0), 4.5, 3)
+        rescale.rescale(drawn(0.0), 4.5, 3)
 
 
 # ---- the real files

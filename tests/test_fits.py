@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.calibration import calibrate
 from simulator.fits import Paper, Question
+from simulator.fitting import calibrate
 from simulator.published import PAPERS, Cell, cells
 from simulator.schema import BadInput
 from simulator.validation import Errors, likeness, predictions

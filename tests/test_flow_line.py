@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_line import PlainLine
-from simpy import Event
+from simpy import Environment, Event
 
 from simulator.flow_line import FlowLine
 from simulator.flow_line import Level as OnLine
@@ -167,3 +169,24 @@ def test_a_prune_follows_every_level_that_began() -> None:
     _, world = played(times, constant(times, [2, 2]))
     assert spans(world, "stage 1")[3:6] == [(16, 26, "compute"), (26, 29, "prune"), (33, 36, "prune")]
     assert spans(world, "stage 2")[:2] == [(13, 33, "compute"), (33, 36, "prune")]
+
+
+def test_a_level_through_eight_stages_costs_no_more_than_forty_timeouts() -> None:
+    """Paired with bare timeouts of the event engine, so that a busy machine slows both; 13 on a quiet one."""
+    times, count, ratios = PipelineTimes((10.0,) * 8, (1.0,) * 7, prune=2.0, draft=5.0), 2_000, []
+    passages = constant(times, [8] + [1] * count)
+    for _ in range(5):
+        environment = Environment()
+
+        def bare(environment: Environment) -> Iterator[Event]:
+            for _ in range(count):
+                yield environment.timeout(1.0)
+
+        environment.process(bare(environment))
+        begin = time.process_time()
+        environment.run()
+        timeouts = time.process_time() - begin
+        begin = time.process_time()
+        played(times, passages, keep=0)
+        ratios.append((time.process_time() - begin) / timeouts)
+    assert median(ratios) < 40

@@ -25,25 +25,27 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "pipeline_laws", "__init__"},
-    {"model", "engine", "hardware", "traces", "flow_line"},
+    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "__init__"},
+    {"model", "method", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
-    {"given", "catalogue", "drafters", "tree_replay", "windows"},
-    {"trace_statistics", "published", "resampling"},
-    {"strategies", "converters"},
+    {"given", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
+    {"trace_statistics", "published", "resampling", "token_tree", "calibrate"},
+    {"rescale"},
+    {"strategies", "converters", "independence"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"outcome"},
     {"run"},
+    {"method_table"},
     {"sweep_window", "sweep_tree", "sweep_network", "overview"},
-    {"sweep_batch", "fits"},
-    {"sweep_load"},
-    {"calibration", "validation"},
+    {"sweep_batch", "sweep_budget", "fits"},
+    {"sweep_load", "sweep_methods"},
+    {"fitting", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_network"},
-    {"cli_compare"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget", "cli_calibrate"},
+    {"cli_compare", "cli_methods"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -105,21 +107,9 @@ COUNTS_AND_RATIOS = {
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
-    *(
-        "width",
-        "branching",
-        "stages",
-        "packing_ratio",
-        "squares",
-        "vocabulary",
-        "temperature",
-        "batch_size",
-        "start",
-        "least",
-        "most",
-        "terms",
-    ),
-    *("depth", "budget", "resampled_budget", "threshold"),
+    *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
+    *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
+    *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
 
@@ -226,8 +216,20 @@ def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
     assert "nothing has this name; did you mean" in result.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "reports/README.md", "reports/demo/report.md"])
+REPORTS = PACKAGE.parent / "reports"
+PAGES = ["README.md", "reports/README.md", *(f"reports/{page.relative_to(REPORTS)}" for page in sorted(REPORTS.glob("*/*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_between_our_pages_lead_somewhere(page: str) -> None:
     path = PACKAGE.parent / page
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
     assert [link for link in links if not link.endswith("timeline.json") and not (path.parent / link).exists()] == []
+
+
+def test_what_is_kept_of_reports_is_listed_with_a_command_over_scenarios_that_exist() -> None:
+    listed = (REPORTS / "README.md").read_text()
+    kept = [path for folder in ("batches", "pipelines") for path in (REPORTS / folder).iterdir()]
+    assert [path.name for path in kept if f"`{path.parent.name}/{path.stem}." not in listed] == []
+    commands = re.findall(r"specsim (?:run|batches|trees|network|compare)((?: [a-z]\w+)+)", listed)
+    assert {name for names in commands for name in names.split()} <= set(Catalogue().names("scenario"))

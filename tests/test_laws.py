@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simulator.acceptance import Cycle, Odds, Rates
 from simulator.cost import Phase, Rows
-from simulator.drafters import StreamingDrafter
+from simulator.drafters import DraftPass, StreamingDrafter
 from simulator.given import Given, GivenCost
 from simulator.schema import NonNegative
 from simulator.serving.memory import Blocks
@@ -22,7 +22,9 @@ from simulator.strategies import Strategy, strategies
 from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
 from simulator.strategies.protocol import Kind, Lanes, Law
+from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.token_tree import TokenTree
 from simulator.windows import FixedWindow, GoodputWindow, OffAbove, WindowTable
 from simulator.world import World
 
@@ -54,6 +56,13 @@ any_strategy = st.one_of(
         bonus_on_full_accept=st.booleans(),
         drafter=st.builds(StreamingDrafter, streams=st.integers(1, 3)),
         adaptive=adaptives,
+    ),
+    st.builds(
+        TreeSD,
+        tree=st.builds(TokenTree, branching=st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)),
+        passes=st.lists(st.builds(DraftPass, rows=st.just((2, 3))), max_size=2).map(tuple),
+        host_ms=st.builds(NonNegative, value=milliseconds),
+        bonus_on_full_accept=st.booleans(),
     ),
     st.builds(
         Lyanna,
@@ -97,8 +106,8 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 
 def test_all_strategies_are_exercised_here() -> None:
-    over_stages = {"specpipe", "specpipe_tandem", "pipeline", "pipeline_tree"}  # in tests of their own
-    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna"} | over_stages
+    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "pipeline_tree", "duodecoding"}
+    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd"} | elsewhere
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))

@@ -15,12 +15,12 @@ from simulator.record import live_trees as live  # noqa: E402
 from simulator.record.family import EXIT_LAYERS, Family  # noqa: E402
 from simulator.record.network import ExitHead, Network  # noqa: E402
 from simulator.record.recorder import BEAMS, TREES  # noqa: E402
+from simulator.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
 from simulator.strategies.mirror_sd import MirrorSD  # noqa: E402
 from simulator.traces import Trace  # noqa: E402
 from simulator.tree_replay import (  # noqa: E402
     PipelineReplay,
     ResampledReplay,
-    SequenceReplay,
     ranks_ahead,
     static_tree_run,
     tree_of,
@@ -125,7 +125,8 @@ def test_duodecoding_replays_iteration_for_iteration(family: Family, greedy: Tra
         prompt = prompts[request].tolist()
         tokens, steps = live.duodecode(family.target, draft_of(family), prompt, TOKENS, budget, divisors)
         assert same_text(greedy, request, tokens)
-        replay = SequenceReplay(greedy, request, budget)
+        recorded_here = RecordedSequences(Replay(greedy), Split(budget)).request(request)
+        replay = Automaton(RecordedDrafting(recorded_here), Split(budget))
         assert [replay.judge() for _ in steps] == steps
         several += sum(step.sequences > 1 for step in steps)
     assert several, "the draft was never unsure"

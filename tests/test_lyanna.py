@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,20 @@ def test_the_batch_study_shows_what_fusion_costs(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["batches", "lyanna_llama_2_7b_h800", *options])
     assert done.exit_code == 0, done.output
     assert "drafted trees alone" in picture.read_text()
+
+
+def test_two_scenarios_in_one_picture_say_where_their_acceptance_comes_from(tmp_path: Path) -> None:
+    picture, names = tmp_path / "both.svg", ["lyanna_llama_2_7b_h800", "lyanna_llama_2_7b_h800_no_fusion"]
+    options = ["--sizes", "1-2", "--simulate", "2", "--set", "requests.count=2", "--out", str(picture), "--json"]
+    done = CliRunner().invoke(main, ["batches", *names, *options])
+    assert done.exit_code == 0, done.output
+    studies = json.loads(done.stdout)["studies"]
+    assert [study["scenario"] for study in studies] == names
+    one, two = studies[0]["batches"]
+    assert two["law_tokens_per_s"] == pytest.approx(2e3 / two["law_tpot_ms"])
+    assert one["law_tokens_per_s"] < two["law_tokens_per_s"]
+    assert "acceptance stand-in" in picture.read_text()
+    assert "acceptance published" in picture.read_text()
 
 
 # ---- on recordings, and what they cannot answer

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from simulator.cli import main
 from simulator.cost import HardwareCost, Rows
 from simulator.given import Given, GivenCost
+from simulator.report.memory import HEAD, caption, stage_rows
 from simulator.scenario import Loaded, load
 
 STAGES = """\
@@ -80,7 +81,7 @@ FAULTS = [
     (STAGES.replace("ethernet_10g", "ethernet_10"), 2, "x.yaml:14:5: target.pipeline.between: there is no link 'ethernet_10'; did you mean 'ethernet_10g'?"),
     (STAGES.replace("layers: 22, device: l40", "layers: 22, device: l400"), 2, "x.yaml:9:31: target.pipeline.stages.0.device: there is no device 'l400'; did you mean 'l40'?"),
     (STAGES.replace("layers: 22", "leyers: 22"), 2, "x.yaml:9:19: target.pipeline.stages.0.leyers: unknown field; did you mean 'layers'?"),
-    (STAGES.replace("layers: 22, device: l40", "layers: 22"), 3, "x.yaml:9:7: target.pipeline.stages.0: stage 1 llama_3_1_70b 40.1 GB does not fit rtx_3090 with 24 GB, of which 21.6 may be used; give it fewer layers"),
+    (STAGES.replace("layers: 22, device: l40", "layers: 22"), 3, "x.yaml:9:7: target.pipeline.stages.0: stage 1 llama_3_1_70b 40.1 GB does not fit rtx_3090 with 24 GB, of which 21.6 may be used; give it fewer layers or another device"),
 ]  # fmt: skip
 
 
@@ -102,3 +103,15 @@ def test_a_strategy_that_stops_within_a_pass_does_not_run_on_stages(tmp_path: Pa
     result = CliRunner().invoke(main, ["run", str(tmp_path / "x.yaml")])
     assert result.exit_code == 2
     assert "mirror_sd stops within a pass, which a pipeline cannot do" in result.stderr
+
+
+def test_a_report_tells_the_memory_of_each_stage_both_ways() -> None:
+    """Table 1 with its budget of 81,920 tokens: 23.5, 21.5, 23.5 GiB as printed; grouped heads take 2.2 GiB less."""
+    scenario = load("specpipe_llama_3_1_70b_8x3090", ["serving.memory.kv_tokens=81920"]).scenario
+    rows = [dict(zip(HEAD, row, strict=True)) for row in stage_rows(scenario)]
+    assert [row["stages"] for row in rows] == ["1 (10 layers)", "2-7 (10 layers)", "8 (10 layers)"]
+    assert [float(row["printed"]) for row in rows] == pytest.approx([23.5, 21.5, 23.5], rel=5e-3)
+    assert [float(row["GiB"]) for row in rows] == pytest.approx([21.27, 19.31, 21.27], abs=5e-3)
+    assert [row["table"] for row in rows] == ["1.96", "0", "1.96"]
+    assert "room for 81,920 tokens (stated)" in caption(scenario)
+    assert list(stage_rows(load("mirror_qwen3_32b_a100").scenario)) == []

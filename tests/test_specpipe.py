@@ -14,6 +14,7 @@ from test_flow_line import pipelines, seconds
 from test_tree_replay import trace_of
 
 from simulator.acceptance import Acceptance, Cycle, Rates, Replay
+from simulator.catalogue import Catalogue, shown
 from simulator.cli import main
 from simulator.cost import Phase, Rows
 from simulator.draft_tree import Beam
@@ -312,7 +313,10 @@ FAULTS = [
     ("strategy: specpipe\ndurations: {target_ms: 30, draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:1:1: strategy: specpipe runs on the stages of a pipeline; set durations.stages_ms"),
     ("strategy: specpipe\ndurations: {stages_ms: [30, 30], links_ms: [1, 1], draft_step_ms: 3}\nacceptance: {rate: 0.9}\n", "x.yaml:2:1: durations: links_ms: 2 stages_ms have one link less between them, got 2"),
     (SCENARIO + "serving: {policy: {name: chunked_prefill}}\n", "serving.policy: specpipe takes prompts in passes of their own; choose fixed_batch or prefill_first"),
-    (SCENARIO + "acceptance: {rate: null, trace: ./x.npz, stand_in: true}\n", "strategy.width: ./x.npz holds no tree of width 64 and branching 16 over 8 stages; it holds: 4 x 2 over 3 stages"),
+    (SCENARIO + "acceptance: {rate: null, trace: ./x.npz, stand_in: true}\n", "strategy.width: ./x.npz holds no tree over 8 stages, only over 3; cut the target so, or state a rate"),
+    (SCENARIO + "strategy: {width: 48}\n", "x.yaml:2:12: strategy.width: {trace} holds no tree of width 48 and branching 16 over 8 stages; it holds: 1 x 16, 2 x 16,"),
+    ("like: specpipe_llama_3_1_70b_4xl40\ntarget: {pipeline: {stages: [{layers: 16}, {layers: 16}, {layers: 16}, {layers: 16}, {layers: 16}]}}\n", "holds no tree over 5 stages, only over 4, 8, 16; cut the target so, or state a rate"),
+    (SCENARIO + "target: {device: null}\n", "x.yaml:2:10: target.device: expected a mapping, got None"),
 ]  # fmt: skip
 
 
@@ -323,7 +327,8 @@ def test_one_line_that_helps(text: str, expected: str, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["run", "./x.yaml"])
     assert result.exit_code == 2
-    assert expected.replace("./x.npz", "x.npz") in result.stderr
+    shipped = shown(Catalogue().names("trace")["six_flavours_greedy"])
+    assert expected.replace("./x.npz", "x.npz").replace("{trace}", shipped) in result.stderr
 
 
 def test_a_report_says_that_gaps_make_tokens_late(tmp_path: Path) -> None:

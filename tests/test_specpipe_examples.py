@@ -66,7 +66,10 @@ def tree(i: dict[str, Any]) -> DraftTree:
     mask = np.array(i["M"], dtype=bool)
     chance = np.log(i.get("P", [1, 0.6, 0.3, 0.7, 0.4])[: len(mask)])
     level = mask.sum(axis=1) - 1
-    return DraftTree(np.arange(1, len(mask) + 1), chance, chance, level, np.full(len(mask), -1), mask)
+    path = np.full((len(mask), level.max() + 1), -1)
+    for node, ancestor in np.argwhere(mask):
+        path[node, level[ancestor]] = ancestor
+    return DraftTree(np.arange(1, len(mask) + 1), chance, chance, level, np.full(len(mask), -1), path)
 
 
 def sp_4(i: dict[str, Any]) -> Answers:

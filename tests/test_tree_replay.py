@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from simulator.draft_tree import Beam, Passage
 from simulator.traces import UNKNOWN, Trace
 from simulator.tree_replay import (
-    Iteration,
     PipelineReplay,
     ResampledReplay,
-    SequenceReplay,
     Verified,
-    largest_divisor,
     ranks_ahead,
     static_tree_run,
     tree_of,
@@ -69,32 +66,6 @@ def test_a_tree_of_one_choice_a_level_is_a_chain(ranks: list[int], branching: li
     for start, found in enumerate(kept):
         held = [start + d < len(ranks) and ranks[start + d] < width for d, width in enumerate(branching)]
         assert found == (held.index(False) if False in held else len(held))
-
-
-def test_duodecoding_goes_from_cold_to_warm_and_back() -> None:
-    """Budget 4. Position 0 is the prefill's; two sequences are worth while except behind one greedy token."""
-    worth = [[2] * 9, [1] * 9, [2] * 9, [2] * 9]
-    replay = SequenceReplay(trace_of([0, 1, 0, 0, 0, 0, 3, 0, 0], rollout_sequences=worth), 0, budget=4)
-    assert [replay.judge() for _ in range(5)] == [
-        Iteration(sequences=2, unverified=0, committed=1, hit=True),  # rank 1 is the second sequence; two tokens, one checked
-        Iteration(sequences=1, unverified=1, committed=2, hit=True),  # the tail and the first of the next four are right
-        Iteration(sequences=2, unverified=3, committed=3, hit=False),  # the third of the tail is wrong: rank 3
-        Iteration(sequences=2, unverified=0, committed=1, hit=True),
-        Iteration(sequences=1, unverified=1, committed=2, hit=False),  # goes round: behind position 8 comes 1, of rank 1
-    ]
-
-
-def test_duodecoding_needs_rollouts_as_long_as_its_budget() -> None:
-    with pytest.raises(ValueError, match="roll-outs of 2 tokens cannot answer for a budget of 4"):
-        SequenceReplay(trace_of([0, 0, 0], rollout_sequences=[[1] * 3] * 2), 0, budget=4)
-
-
-@given(st.integers(1, 60), st.integers(1, 60))
-def test_the_largest_divisor_divides_and_none_larger_does(number: int, at_most: int) -> None:
-    found = largest_divisor(number, at_most)
-    assert number % found == 0
-    assert found <= at_most
-    assert not any(number % larger == 0 for larger in range(found + 1, min(at_most, number) + 1))
 
 
 LEFT = [[0, 1, 0, 3, 0, 0], [0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0]]

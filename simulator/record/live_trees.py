@@ -17,7 +17,8 @@ from simulator.draft_tree import Beam, Passage
 from simulator.record.heads import HiddenChain
 from simulator.record.live import Decoded
 from simulator.record.network import ExitHead, Network
-from simulator.tree_replay import Iteration, Verified
+from simulator.sequences import Iteration
+from simulator.tree_replay import Verified
 
 Path = tuple[int, ...]
 TreeDrafter = Callable[[list[int]], set[Path]]

@@ -10,7 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from simulator.report.batches import crossed
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.report.facts import origin
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, short_names, svg
+from simulator.report.load_figures import LINES
+from simulator.scenario import Scenario
 from simulator.sweep_batch import BatchPoint, crossover
 
 
@@ -35,6 +38,35 @@ def batch_study(points: Sequence[BatchPoint], name: str, edges: Sequence[int] = 
             one.tick_params(labelbottom=True)
             one.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
         axes[-1].set_xlabel("batch B (requests that decode together)")
+        return svg(figure)
+
+
+def throughput(studies: Sequence[tuple[Scenario, Sequence[BatchPoint]]]) -> str:
+    """Tokens per second of scenarios over the batch size, and beside those of the first one."""
+    with mpl.rc_context(LOOK):
+        figure = Figure(figsize=(WIDTH_IN, 6.4), layout="constrained")
+        whole, ratio = figure.subplots(2, 1, sharex=True)
+        first, names = studies[0][1], short_names([scenario.name for scenario, _ in studies])
+        for name, (scenario, points), (colour, marker) in zip(names, studies, LINES * len(studies), strict=False):
+            label = f"{name} (acceptance {origin(scenario.acceptance)})"
+            for field, style, look in (
+                ("law_tokens_per_s", "-", {"label": label}),
+                ("simulated_tokens_per_s", marker, {"mfc": "none", "ms": 5}),
+            ):
+                ours, theirs = ({one.batch: getattr(one, field) for one in held} for held in (points, first))
+                sizes = [size for size, rate in ours.items() if rate and theirs.get(size)]
+                whole.plot(sizes, [ours[size] for size in sizes], style, color=colour, **look)
+                ratio.plot(sizes, [ours[size] / theirs[size] for size in sizes], style, color=colour, **look)
+        whole.set_ylabel("tokens per second, all requests")
+        whole.set_title("lines: law, prefills left out; marks: simulation", size=8, loc="left", color=GREY)
+        ratio.set_ylabel(f"beside {names[0]}")
+        ratio.set_xlabel("batch B (requests that decode together)")
+        for axes in (whole, ratio):
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+            axes.tick_params(labelbottom=True)
+        whole.set_ylim(0.0)
+        whole.legend(loc="upper left")
         return svg(figure)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simulator.report import batches
+from simulator.report import batches, memory
 from simulator.report.facts import choices, columns, conditions, fallback, gaps, headline, number, percent, share
 from simulator.run import Result
 
@@ -26,7 +26,7 @@ def print_result(result: Result, console: Console) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), width=width)
 
-    say(f"{result.scenario.name}: {result.scenario.strategy.name}", "bold")
+    say(f"{result.scenario.name}: {result.scenario.method_name}", "bold")
     say(headline(result), "bold")
     say(conditions(result), "dim")
     console.print(_answers(result), width=width)
@@ -40,6 +40,12 @@ def print_result(result: Result, console: Console) -> None:
         console.print(spread, width=width)
         for sentence in batches.sentences(result):
             item(console, sentence, width)
+    if stages := list(memory.stage_rows(result.scenario)):
+        held = new_table(*memory.HEAD)
+        for row in stages:
+            held.add_row(*row)
+        console.print(held, width=width)
+        item(console, memory.caption(result.scenario), width)
     extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
     extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]
     for note in (*extra, *(f"Note: {note}" for note in result.notes)):
@@ -82,6 +88,7 @@ def print_batches(found: Mapping[str, Any], console: Console) -> None:
     vanilla, overhead = (any(one[key] is not None for one in shown) for key in ("vanilla_speedup", "relative_draft_overhead"))
     columns = {"speed-up\nlaw": "speedup", "speed-up\nsimul.": "simulated_speedup"}
     columns |= {"vanilla\nlaw": "vanilla_speedup", "vanilla\nsimul.": "simulated_vanilla_speedup"} if vanilla else {}
+    columns |= {"tokens/s\nlaw": "law_tokens_per_s", "tokens/s\nsimul.": "simulated_tokens_per_s"}
     columns |= {"verify\nms": "verify_ms", "T_draft\nms": "draft_ms"}
     columns |= {"rel. draft\noverhead": "relative_draft_overhead"} if overhead else {}
     table = new_table("batch", *columns)

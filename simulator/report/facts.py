@@ -8,6 +8,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from simulator.run import Result
+from simulator.scenario import AcceptanceSpec
 from simulator.serving.requests import Lengths
 from simulator.strategies.protocol import Kind
 from simulator.sweep_window import main_kind
@@ -62,9 +63,8 @@ def columns(result: Result) -> list[Column]:
 def overlap(result: Result) -> tuple[float, float] | None:
     """T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
     parts = result.phases[main_kind(result.phases)]
-    if "draft" in parts and "suffix" in parts:
-        return parts["draft"].wall_s, parts["suffix"].wall_s
-    return None
+    cover = result.scenario.schedule.hidden_behind
+    return (parts["draft"].wall_s, parts[cover].wall_s) if cover and "draft" in parts else None
 
 
 def regime(result: Result) -> str:
@@ -75,7 +75,7 @@ def regime(result: Result) -> str:
         return level
     if pair is None:
         parts = result.phases[main_kind(result.phases)]
-        drafted = [parts[name].wall_s for name in scenario.schedule.drafting if name in parts]
+        drafted = [parts[name].wall_s for name in scenario.schedule.draft_parts if name in parts]
         if not drafted:
             return "nothing is drafted"
         return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
@@ -132,6 +132,13 @@ def headline(result: Result) -> str:
     return f"{answer}; {regime(result)}."
 
 
+def origin(spec: AcceptanceSpec) -> str:
+    """Where acceptance comes from, in a word."""
+    if spec.trace is not None:
+        return "stand-in" if spec.stand_in else "recorded"
+    return spec.confidence or "assumed"
+
+
 def conditions(result: Result) -> str:
     """What a speed-up depends on: acceptance, engines, token accounting, load."""
     scenario = result.scenario
@@ -139,10 +146,11 @@ def conditions(result: Result) -> str:
     if spec.trace is not None:
         drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
         source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
+        source += f", re-scaled to {spec.rescale.tokens_per_step:g} tokens a step" if spec.rescale else ""
     else:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
-        source = f"{kind} ({spec.confidence or 'assumed'}{f'; source: {spec.source}' if spec.source else ''})"
-    places = {"target": scenario.target, "draft": scenario.draft}
+        source = f"{kind} ({origin(spec)}{f'; source: {spec.source}' if spec.source else ''})"
+    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs_draft else None}
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import yaml
 
-from simulator.report import batches
+from simulator.report import batches, memory
 from simulator.report.facts import (
     choices,
     columns,
@@ -40,11 +40,12 @@ def report_markdown(result: Result, sweep: Sequence[SweepPoint]) -> str:
     """The whole report; figures by relative path, sweep figure only where there is a sweep."""
     scenario = result.scenario
     sections = (
-        [f"# {scenario.name}: {scenario.strategy.name}", *([scenario.about] if scenario.about else [])],
+        [f"# {scenario.name}: {scenario.method_name}", *([scenario.about] if scenario.about else [])],
         [f"**{headline(result)}**", conditions(result)],
         _answers(result),
         _time(result),
         _batches(result),
+        _memory(result),
         _fallback(result),
         _window(result, sweep),
         _accepted(result),
@@ -164,6 +165,13 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[str]:
             f"The stated draft_ms of {number(given.draft_ms)} ms is for γ = {result.scenario.schedule.window}; other windows "
             "are taken in proportion to their internal draft steps, and the stated target time as the same for all."
         )
+
+
+def _memory(result: Result) -> Iterator[str]:
+    if stages := list(memory.stage_rows(result.scenario)):
+        yield "## Memory of the stages"
+        yield table(memory.HEAD, stages)
+        yield memory.caption(result.scenario)
 
 
 def _accepted(result: Result) -> Iterator[str]:

@@ -25,6 +25,8 @@ FAR = 6
 """How many times longer the stretch is that the zoomed-out panel shows."""
 THIN = 0.3
 """Height of a transmission in the row of its stage."""
+HAIR = 1 / 500
+"""Of a panel's width: nothing is drawn narrower."""
 
 
 def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:
@@ -40,7 +42,9 @@ def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], capt
         out.axvspan(begin * 1e3, end * 1e3, color=SHADE, lw=0, zorder=0)
         drawn = draw(out, spans, (far, far + FAR * (end - begin)))
         drawn |= draw(close, spans, window_s)
-        out.set_title("zoomed out; shaded: the panel below", size=8, loc="left", color=GREY)
+        out.set_title(
+            "zoomed out, shaded what is zoomed in below; nothing is drawn thinner than a hair", size=8, loc="left", color=GREY
+        )
         close.set_xlabel("time (ms)")
         handles = [Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in drawn]
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
@@ -62,7 +66,8 @@ def draw(axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: 
     for span in spans:
         device = f"stage {span.lane.split()[1]}" if family(span.lane) == "link" else span.lane
         if device in names and span.label in COLOURS and span.start_s < end and span.end_s > begin:
-            left, right, low = max(span.start_s, begin) * 1e3, min(span.end_s, end) * 1e3, names.index(device) + 0.4
+            left, low = max(span.start_s, begin) * 1e3, names.index(device) + 0.4
+            right = max(min(span.end_s, end) * 1e3, left + HAIR * (end - begin) * 1e3)
             high = low - (THIN if span.label == "transmit" else 0.8)
             corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
             held.setdefault(span.label, []).append(MatplotlibPath(corners, closed=True))

@@ -277,7 +277,7 @@ class UnifiedBudget(Policy):
         """Rule 1."""
         queues.short = False
         able, rest = queues.decoding(), self.budget_tokens
-        rows, places = 1 + queues.strategy.window_for(len(able)), len(able)
+        rows, places = queues.strategy.rows_for(len(able)), len(able)
         decode: list[Request] = []
         prompts: list[tuple[Request, int]] = []
         position = 0

@@ -28,7 +28,7 @@ from simulator.serving.requests import Request, Source
 from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
 
-TURNS = 256
+TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
 
 
@@ -317,7 +317,8 @@ class Scheduler:
             if request.gone:
                 continue
             shown = progress.shown
-            if shown:
+            tokens = request.tokens + shown
+            if shown > 0:
                 if now - request.last_token_s == gap:
                     same += 1
                 else:
@@ -325,14 +326,13 @@ class Scheduler:
                         tally.tbt.add(gap, same)
                     gap, same = now - request.last_token_s, 1
                 request.last_token_s = now
-                tokens = request.tokens + shown
                 if tokens >= request.output_tokens:
                     shown_now += request.output_tokens - request.tokens
                     request.tokens = request.output_tokens
                     self._finish(request, now)
                     continue
-                request.tokens = tokens
-                shown_now += shown
+            request.tokens = tokens
+            shown_now += shown
             if trims and request.slots - request.state.context >= block:  # type: ignore[union-attr]
                 self.memory.keep(request, request.state.context)  # type: ignore[union-attr]
         if same:

@@ -77,6 +77,7 @@ class MirrorSD(ChainStrategy):
 
     name: Literal["mirror_sd"] = "mirror_sd"
     named: ClassVar[type[Durations]] = Durations
+    hidden_behind: ClassVar[str | None] = "suffix"
     equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
 
     gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)

@@ -71,6 +71,8 @@ class Kind(NamedTuple):
     """Requests for which a token was verified just before."""
     resampled: int = 0
     """Requests with a tree left from the step before that is verified along."""
+    sequences: int = 0
+    """Sequences drafted beside the target's pass, where their number is chosen step by step."""
 
 
 class Step(NamedTuple):
@@ -113,7 +115,7 @@ class Progress(NamedTuple):
     verified: int
     """Tokens that are final: accepted ones and the correction or bonus."""
     shown: int
-    """Tokens a reader has seen; equal to ``verified`` unless a method shows unverified ones."""
+    """Tokens a reader has seen; equal to ``verified`` unless a method shows unverified ones, and takes them back."""
     accepted: int
     """Draft tokens kept."""
     proposed: int
@@ -174,10 +176,12 @@ class Strategy(Frozen, ABC):
     """Takes one request at a time."""
     staged: ClassVar[bool] = False
     """Runs on the stages of a pipeline and nowhere else."""
-    drafting: ClassVar[tuple[str, ...]] = ("draft",)
+    draft_parts: ClassVar[tuple[str, ...]] = ("draft",)
     """Names of the durations in which a window is drafted."""
     single_model: ClassVar[bool] = False
     """What drafts sits beside the target on its device; there is no draft model to place."""
+    hidden_behind: ClassVar[str | None] = None
+    """The duration that drafting hides behind; None where nothing overlaps."""
     prompts_apart: ClassVar[bool] = False
     """Prompts take passes of their own; a step carries none."""
     bonus_on_full_accept: bool = True
@@ -188,9 +192,23 @@ class Strategy(Frozen, ABC):
         return 0
 
     @property
+    def needs_draft(self) -> bool:
+        """Windows are written by a draft model of the scenario's."""
+        return self.window > 0 and not self.single_model
+
+    @property
+    def dynamic_draft(self) -> bool:
+        """What the draft says decides how many tokens, or which tree of them, it proposes."""
+        return False
+
+    @property
     def window_steps(self) -> int:
-        """Internal draft steps of one window; at least 1."""
+        """Internal draft steps of one window; at least 1, or 0 where nothing computes it."""
         return 1
+
+    def rows_for(self, requests: int) -> int:
+        """Rows of the target's pass that each of ``requests`` decoding together takes."""
+        return 1 + self.window_for(requests)
 
     @property
     def lookahead(self) -> int:
@@ -236,6 +254,11 @@ class Strategy(Frozen, ABC):
             return None
         message = f"knows windows of up to {trace.window} draft tokens, got {self.window}; set strategy.gamma={trace.window}"
         return "gamma", message
+
+    @property
+    def unstated(self) -> tuple[str, str] | None:
+        """A field of the strategy and what it asks for that stated acceptance cannot answer."""
+        return None
 
     def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
         """A field of the strategy and why no such target can do what it says."""
@@ -322,7 +345,7 @@ class Strategy(Frozen, ABC):
 
         ``ending`` of the prompts are complete with it, with ``context`` tokens in their caches together.
         """
-        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.window else Phase(0.0, {})
+        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.needs_draft else Phase(0.0, {})
         return Admission(target.wall_s, draft.wall_s, 0.0)
 
     def law(

@@ -121,6 +121,11 @@ class SpecPipe(Strategy):
         return self.model_copy(update={"stages": stages})
 
     @property
+    def dynamic_draft(self) -> bool:
+        """The tree keeps the likeliest nodes of each level."""
+        return True
+
+    @property
     def beam(self) -> Beam:
         """The tree whose passages acceptance must know."""
         return Beam(self.width, self.branching, self.stages)
@@ -134,9 +139,12 @@ class SpecPipe(Strategy):
         recorded = recorded_beams(trace)
         if self.beam in recorded:
             return None
-        known = "; ".join(f"{one.width} x {one.branching} over {one.stages} stages" for one in recorded) or "none"
+        here = [f"{one.width} x {one.branching}" for one in recorded if one.stages == self.stages]
+        known = ", ".join(map(str, sorted({one.stages for one in recorded}))) or "no number of"
+        if not here:
+            return "width", f"holds no tree over {self.stages} stages, only over {known}; cut the target so, or state a rate"
         wanted = f"width {self.width} and branching {self.branching} over {self.stages} stages"
-        return "width", f"holds no tree of {wanted}; it holds: {known}"
+        return "width", f"holds no tree of {wanted}; it holds: {', '.join(here)}"
 
     def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
         """A node has no more children than there are tokens."""

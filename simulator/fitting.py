@@ -1,4 +1,4 @@
-"""Calibration: the free parameters of a paper fitted to the cells whose role is ``calibrate``, all at once.
+"""Fitting: the free parameters of a paper fitted to the cells whose role is ``calibrate``, all at once.
 
 Least squares of ``log(run / published)`` within bounds. Every evaluation is a run of the cell's scenario; a run is
 repeated only where a term that it depends on has changed.

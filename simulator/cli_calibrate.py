@@ -1,0 +1,196 @@
+"""The commands ``specsim calibrate``: profiles from measured times of operations."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulator.cli_options import catalogue_option, faults_as_lines
+
+if TYPE_CHECKING:
+    from simulator.calibrate.profile import Fitted
+    from simulator.schema import Document
+
+FORMATS = ("vidur", "llmservingsim")
+"""Keys of ``calibrate.importers.IMPORTERS``, written out because those load pandas; a test compares them."""
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+OUT = click.Path(dir_okay=False, path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+
+
+class Tiles(click.ParamType[tuple[int, ...]]):
+    """``16,64,128``: ascending token counts."""
+
+    name = "tiles"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Token counts that products are rounded up to."""
+        if isinstance(value, tuple):
+            return value
+        words = str(value).split(",")
+        tiles = tuple(int(word) for word in words if word.strip().isdigit())
+        if len(tiles) != len(words) or list(tiles) != sorted(set(tiles)) or not tiles[0]:
+            self.fail(f"expected ascending token counts like 16,64,128, got '{value}'", param, ctx)
+        return tiles
+
+
+@click.group()
+def calibrate() -> None:
+    """Profiles from measured times of operations.
+
+    One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
+    time_us, source. `import` makes it of other people's files.
+    """
+
+
+@calibrate.command("import")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="Whose files.")
+@click.option("--model", help="Model whose shapes were measured, where the file does not hold them.")
+@click.option("--source", required=True, help="Where the rows come from: repository, commit, licence.")
+@click.option("--out", type=OUT, required=True, help="CSV file to write (.csv, .csv.gz).")
+@json_option
+@catalogue_option
+def import_(
+    files: tuple[Path, ...], form: str, model: str | None, source: str, out: Path, as_json: bool, own: tuple[Path, ...]
+) -> None:
+    """Measurements of microsoft/vidur or casys-kaist/LLMServingSim as one table."""
+    import pandas as pd
+
+    from simulator.calibrate.importers import imported
+    from simulator.calibrate.measurements import write
+    from simulator.catalogue import Catalogue
+    from simulator.model import ModelSpec
+
+    with faults_as_lines():
+        shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
+        rows = pd.concat([imported(form, file, shapes) for file in files], ignore_index=True).assign(source=source)
+        _written(out, lambda: write(rows, out))
+    counts = {str(name): len(part) for name, part in rows.groupby("operation")}
+    click.echo(json.dumps({"written": str(out), "rows": counts}, indent=2) if as_json else f"{out}: {counts}")
+
+
+def fit_options(command: Any) -> Any:
+    """What every fit takes."""
+    command = catalogue_option(json_option(command))
+    command = click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Folder for a page.")(command)
+    command = click.option("--out", type=OUT, help="Profile (.yaml) to write.")(command)
+    text = "Profile whose other numbers hold, with the datasheet's rates."
+    command = click.option("--like", required=True, metavar="NAME", help=text)(command)
+    return click.argument("tables", nargs=-1, required=True, type=FILE)(command)
+
+
+@calibrate.command()
+@fit_options
+@click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
+@click.option("--at", type=Tiles(), help="Token counts of that table [default: 11, on both sides of each step].")
+@click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of nine sets; 64 with a table].")
+@click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
+def device(
+    tables: tuple[Path, ...],
+    like: str,
+    out: Path | None,
+    report: Path | None,
+    as_json: bool,
+    own: tuple[Path, ...],
+    table: bool,
+    at: tuple[int, ...] | None,
+    tiles: tuple[int, ...] | None,
+    quick: bool,
+) -> None:
+    """Products, attention and small operations of a device: fit, errors, errors of what was left out."""
+    from rich.console import Console
+
+    from simulator.calibrate import profile
+    from simulator.calibrate.fit import TABLE, Form
+    from simulator.calibrate.measurements import read
+    from simulator.catalogue import Catalogue
+    from simulator.hardware import Device
+
+    with faults_as_lines(), Console(stderr=True).status("fitting"):
+        document = _document("device", like, Catalogue(own))
+        form = Form(tiles or TABLE.tiles, at or TABLE.at) if table or at else Form(tiles) if tiles else None
+        rows = read(tables)
+        found = profile.device(rows, document, _validated(Device, document), form, left_out=not quick)
+        options = ["--table"] if table else []
+        options += [
+            word for name, some in (("--at", at), ("--tiles", tiles)) if some for word in (name, ",".join(map(str, some)))
+        ]
+        name = f"{Path(like).stem}{'_table' if table or at else ''}"
+        written = _results(name, found, out, report, _command("device", tables, like, options))
+    _told(found, written, as_json)
+
+
+@calibrate.command()
+@fit_options
+def link(
+    tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
+) -> None:
+    """All-reduce and transfer of a link, in every form that a profile knows."""
+    from simulator.calibrate import profile
+    from simulator.calibrate.measurements import read
+    from simulator.catalogue import Catalogue
+    from simulator.hardware import Link
+
+    with faults_as_lines():
+        document = _document("link", like, Catalogue(own))
+        found = profile.link(read(tables), document, _validated(Link, document))
+        written = _results(Path(like).stem, found, out, report, _command("link", tables, like, []))
+    _told(found, written, as_json)
+
+
+def _document(kind: str, name: str, catalogue: Any) -> Document:
+    from simulator.schema import Document, read
+
+    mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
+    return read(catalogue.path(kind, name, mention, (kind,)))
+
+
+def _validated(kind: Any, document: Document) -> Any:
+    from simulator.schema import validate
+
+    return validate(kind, document)
+
+
+def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str]) -> str:
+    return shlex.join(["specsim", "calibrate", verb, *(path.name for path in tables), "--like", like, *options])
+
+
+def _results(name: str, found: Fitted, out: Path | None, report: Path | None, command: str) -> list[str]:
+    """Write the profile and the page that were asked for."""
+    from simulator.calibrate import profile
+    from simulator.report.calibration import figure, page
+
+    texts = {out: profile.text(found)} if out else {}
+    if report:
+        texts[report / f"{name}.md"] = page(name, found, command)
+        texts |= {} if found.layers is None else {report / f"{name}.svg": figure(found.layers)}
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _written(path, lambda path=path, text=text: path.write_text(text, "utf-8"))
+    return [str(path) for path in texts]
+
+
+def _written(path: Path, work: Any) -> None:
+    from simulator.schema import BadInput, Fault
+
+    try:
+        work()
+    except OSError as error:
+        raise BadInput([Fault((str(path), 0, 0), "", f"cannot be written: {error.strerror}")]) from error
+
+
+def _told(found: Fitted, written: list[str], as_json: bool) -> None:
+    from rich.console import Console
+
+    from simulator.report.calibration import as_data, print_fit
+
+    if as_json:
+        click.echo(json.dumps({**as_data(found), "written": written}, indent=2))
+        return
+    print_fit(found, Console())
+    click.echo("".join(f"written: {path}\n" for path in written), nl=False)

@@ -1,0 +1,319 @@
+"""DuoDecoding: the draft writes on the CPU while the target verifies on the GPU what was drafted one step before.
+
+    draft     |=1=|=2=|...|=gamma=|          |                      |
+    target    |====== verify l + 1 =========|                       |
+    rendezvous|                             |drafts|verify|verdict  |
+
+    T_iter = max{T_target, T_draft(gamma, s)} + T_send + T_verify + T_reply        (DUO-2, from Algorithm 1)
+    E[tokens] = (1 - pi_warm) + pi_warm (1 - a^(l+1)) / (1 - a)                    (DUO-6)
+
+Both start from the same prefix, at whose end ``l`` tokens are unverified. A *cold* step has none and commits one token;
+a *warm* one checks all of them. Where they are right, the first token of every new sequence is checked too, and the
+sequence that begins right is appended, all but its first token unverified. Anything else throws the drafts away
+(Algorithm 2; DUO-5). The first token of a sequence is the target's own choice, so it counts as no draft token kept.
+
+The budget of ``gamma`` tokens is shared by ``sequences``: as many as there are first tokens likelier than the best two
+in a row (DUO-3), cut to a divisor. The program writes them one after another, gamma - s + 1 passes of one row, and
+copies the draft's cache s + 1 times; ``batched`` lets them share passes (K75).
+
+The first step of a request drafts with a budget of one while both models read the prompt, so the first token is shown
+after the longer of the two, two passes of the draft and an exchange.
+
+PEARL is the same schedule with one sequence, its draft on a second GPU, and probabilities in the messages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from simulator.acceptance import Acceptance, Cursor, Replay
+from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.drafters import AutoregressiveDrafter, branch_rows
+from simulator.schema import NonNegative
+from simulator.sequence_laws import Written, budget, cost_coefficient, tail_shares, until_shown
+from simulator.sequences import Automaton, DrawnSequences, RecordedSequences, SequenceOdds, Split, unrecorded
+from simulator.strategies.protocol import (
+    LONGEST_WINDOW,
+    Admission,
+    Kind,
+    Lanes,
+    OddsOf,
+    Progress,
+    State,
+    Step,
+    Strategy,
+    Timeline,
+)
+from simulator.traces import Trace
+
+
+class Durations(NamedTuple):
+    """Seconds: both sides, then the drafts on their way, the verification, the verdict on its way."""
+
+    target: float
+    draft: float
+    send: float
+    verify: float
+    reply: float
+    contention: float = 1.0
+    """Not a duration: how much slower target and draft are while both use one memory."""
+
+
+@dataclass(slots=True)
+class UnverifiedPrefix(State):
+    """A request whose last tokens nobody has checked."""
+
+    automaton: Automaton | None = None
+
+
+class DuoDecoding(Strategy):
+    """A budget of ``gamma`` tokens in ``sequences``; ``rule`` makes it c = T_target / T_draft where that is less (DUO-1).
+
+    ``count: emitted`` shows unverified tokens, as the released program counts them. ``first_rate``: with stated
+    acceptance, the chance that one of the sequences begins right (DUO-6's alpha_first).
+    """
+
+    name: Literal["duodecoding"] = "duodecoding"
+    named: ClassVar[type[Durations]] = Durations
+    equation: ClassVar[str] = "max{T_target, T_draft} + T_send + T_verify + T_reply (DuoDecoding Algorithm 1)"
+    alone: ClassVar[bool] = True
+    prompts_apart: ClassVar[bool] = True
+    hidden_behind: ClassVar[str | None] = "target"
+
+    gamma: int = Field(default=24, ge=1, le=LONGEST_WINDOW)
+    rule: Literal["stated", "floor", "round"] = "stated"
+    sequences: int | Literal["dynamic"] = "dynamic"
+    divisors: bool = True
+    batched: bool = False
+    first_rate: float | None = Field(default=None, ge=0.0, le=1.0)
+    count: Literal["verified", "emitted"] = "verified"
+    token_bytes: int = Field(default=4, gt=0)
+    reply_bytes: int = Field(default=12, ge=0)
+    verify_us: NonNegative = NonNegative(value=0.0, source="DuoDecoding sec. 4.4.2: negligible", confidence="published")
+    bonus_on_full_accept: Literal[True] = True
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> DuoDecoding:
+        if self.fixed is not None and not 1 <= self.fixed <= self.gamma:
+            raise ValueError(f"sequences: expected 'dynamic' or 1 to gamma = {self.gamma}, got {self.fixed}")
+        return self
+
+    @property
+    def window(self) -> int:
+        """Gamma: as much may be drafted in one iteration."""
+        return self.gamma
+
+    @property
+    def window_steps(self) -> int:
+        """Passes of the draft for one sequence."""
+        return self.gamma
+
+    @property
+    def fixed(self) -> int | None:
+        """The number of sequences, None where it is dynamic."""
+        return None if self.sequences == "dynamic" else self.sequences
+
+    @property
+    def split(self) -> Split:
+        """How the budget is shared out."""
+        return Split(self.gamma, self.fixed, self.divisors)
+
+    def window_for(self, requests: int) -> int:
+        """The longest tail that is verified."""
+        return self.split.longest_tail
+
+    def reads(self, verdicts: Acceptance) -> Acceptance:
+        """Sequences as recorded, or drawn from stated verdicts."""
+        if isinstance(verdicts, Replay):
+            return RecordedSequences(verdicts, self.split)
+        return DrawnSequences(verdicts, self.split, self.first_rate)
+
+    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
+        """Roll-outs, ranks or windows that the trace does not hold."""
+        return unrecorded(trace, self.split)
+
+    @property
+    def unstated(self) -> tuple[str, str] | None:
+        """How sure the draft is, on which the number of sequences hangs."""
+        if self.fixed == 1 or (self.fixed and self.first_rate is not None):
+            return None
+        if self.fixed:
+            return "first_rate", f"is required with stated acceptance and {self.fixed} sequences: how often one begins right"
+        return "sequences", "'dynamic' needs a recorded trace; with stated acceptance set a number"
+
+    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
+        """With gamma = c, if that is asked for."""
+        if self.rule == "stated":
+            return self
+        gamma = min(self.gamma, budget(self.coefficient(cost, context), self.rule))
+        fixed = self.fixed and min(self.fixed, gamma)
+        return self.model_copy(update={"rule": "stated", "gamma": gamma, "sequences": fixed or "dynamic"})
+
+    def coefficient(self, cost: Cost, context: int) -> float:
+        """c: the target's pass over a whole sequence and one token more, over one pass of the draft."""
+        step = self.step(self.kind_of(self.gamma - 1, 1), context)
+        return cost_coefficient(cost.target(step.rows).wall_s, self._pass(cost, 1, step.rows.kv_tokens).wall_s)
+
+    # ---- the request
+
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """Behind the first token nothing is unverified."""
+        return UnverifiedPrefix(cursor, context, automaton=Automaton(cursor, self.split))  # type: ignore[arg-type]
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """The target reads the tail and the token before it, the draft writes behind them."""
+        (state,) = states
+        automaton = _automaton(state)
+        state.proposed = automaton.unverified
+        rows = Rows.decode(automaton.unverified + 1, state.context)
+        return Step(self.kind_of(automaton.unverified, automaton.sequences), rows, 0, prompts)
+
+    def kind_of(self, tail: int, sequences: int) -> Kind:
+        """Cold without a tail, warm with one."""
+        return Kind("warm" if tail else "cold", int(tail > 0), int(tail == 0), window=tail, sequences=sequences)
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Verify the tail; take over the sequence that begins right."""
+        (state,) = states
+        automaton = _automaton(state)
+        done = automaton.judge()
+        state.context += done.committed
+        taken = automaton.unverified - done.unverified if self.count == "emitted" else 0
+        choice = f"{done.sequences} sequence{'s' if done.sequences > 1 else ''}"
+        return [Progress(done.committed, done.committed + taken, done.committed - 1, done.unverified, choice)]
+
+    # ---- the time
+
+    def passes(self, sequences: int) -> dict[int, int]:
+        """Passes of the draft by the rows of each.
+
+        One after another a sequence of n tokens takes n passes, all but the first one less, as its first token is
+        known; where the number is dynamic, it is known after two.
+        """
+        length, seen = self.gamma // sequences, 2 if self.fixed is None and self.gamma > 1 else 1
+        if not self.batched or sequences == 1:
+            return {1: max(length, seen) + (sequences - 1) * (length - 1)}
+        passes = Counter({1: seen})
+        if length > 1 and seen == 2:
+            passes[sequences - 1] += 1
+        if length > seen:
+            passes[sequences] += length - seen
+        return dict(passes)
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """Drafting of all sequences with the copies between them; a message each way."""
+        kv_tokens, sequences = step.rows.kv_tokens, step.kind.sequences
+        written = [together(self._pass(cost, rows, kv_tokens), times=times) for rows, times in self.passes(sequences).items()]
+        copied = (sequences + 1) * cost.copy(kv_tokens) if sequences > 1 and not self.batched else 0.0
+        send, reply = self._exchange(cost, self.gamma)
+        return {
+            "target": cost.target(step.rows),
+            "draft": together(*written, Phase(copied, {"draft copies": copied})),
+            "send": send,
+            "verify": Phase(self.verify_us.value * 1e-6, {}),
+            "reply": reply,
+        }
+
+    def _pass(self, cost: Cost, rows: int, kv_tokens: int) -> Phase:
+        return cost.draft(branch_rows(AutoregressiveDrafter(), rows, 1, kv_tokens))
+
+    def _exchange(self, cost: Cost, tokens: int) -> tuple[Phase, Phase]:
+        """The drafts with their number, and the verdict."""
+        return cost.rendezvous("fv", 0, (tokens + 1) * self.token_bytes), cost.rendezvous("fv", 0, self.reply_bytes)
+
+    def durations(self, cost: Cost, step: Step) -> Durations:
+        """Named durations, with the contention under which the two sides overlap."""
+        durations: Durations = super().durations(cost, step)
+        return durations._replace(contention=cost.contention)
+
+    def derived(self, cost: Cost, step: Step) -> dict[str, float]:
+        """Cost coefficient (DUO-1), and who waits for whom (DUO-2)."""
+        t, context = self.durations(cost, step), step.rows.kv_tokens - step.rows.tokens
+        return {
+            "cost_coefficient": self.coefficient(cost, context),
+            "target_idle_ms": max(0.0, t.draft - t.target) * 1e3,
+            "draft_idle_ms": max(0.0, t.target - t.draft) * 1e3,
+        }
+
+    def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
+        """Both read the prompt; the draft writes two tokens, one to be checked at once and one to know its odds."""
+        target, draft, _ = super().admission(cost, prompts, ending, context)
+        if not ending:
+            return Admission(target, draft, 0.0)
+        seen = 1 if self.fixed else 2
+        first = together(self._pass(cost, 1, context), times=seen).wall_s
+        exchange = sum(phase.wall_s for phase in self._exchange(cost, 1)) + self.verify_us.value * 1e-6
+        return Admission(target + exchange, draft + first + exchange, 0.0)
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+        """The two sides are booked, both are awaited, then they talk."""
+        t = durations
+        target = lanes.target.start(t.target, "verify")
+        draft = lanes.draft.start(t.draft, "draft")
+        yield target
+        yield draft
+        yield lanes.rendezvous.start(t.send, "drafts")
+        if t.verify:
+            yield lanes.rendezvous.start(t.verify, "verification")
+        yield lanes.rendezvous.start(t.reply, "verdict")
+
+    # ---- the law
+
+    def relation(self, contention: float, one_lane: bool) -> str:
+        """Two machines are the point of it."""
+        return "lower bound: target and draft share one lane and cannot overlap" if one_lane else "exact"
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+        """The longer side, with the contention of one memory, and the exchange."""
+        t = durations
+        overlap = np.maximum(t.target, t.draft) + (t.contention - 1.0) * np.minimum(t.target, t.draft)
+        return overlap + t.send + t.verify + t.reply
+
+    def chain(self, odds: OddsOf) -> tuple[dict[int, SequenceOdds], dict[int, int]]:
+        """Odds by every length of tail that is reached from none, and the tail that each number of sequences leaves."""
+        found: dict[int, SequenceOdds] = {}
+        reached = {0}
+        while reached:
+            tail = reached.pop()
+            behind = odds(tail)
+            if not isinstance(behind, SequenceOdds):
+                raise TypeError(f"{type(behind).__name__} do not say what is drafted behind a tail")
+            found[tail] = behind
+            likely = {self.split.tail(count) for count, (_, hit) in behind.drafts.items() if hit * behind.accepted[-1]}
+            reached |= likely - set(found)
+        tails = {count: self.split.tail(count) for each in found.values() for count in each.drafts}
+        return found, {count: tail if tail in found else 0 for count, tail in tails.items()}
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+        """DUO-6 over all tails, each with what is drafted behind it."""
+        found, tails = self.chain(odds)
+        survives = {tail: float(behind.accepted[-1]) for tail, behind in found.items()}
+        shares = tail_shares(survives, {tail: behind.drafts for tail, behind in found.items()}, tails)
+        return {
+            self.kind_of(tail, count): shares[tail] * share
+            for tail, behind in found.items()
+            for count, (share, _) in behind.drafts.items()
+            if shares[tail] * share
+        }
+
+    def until_shown(self, cost: Cost, odds: OddsOf, context: int, cap: int) -> Written:
+        """Law of a request that ends when ``cap`` tokens are shown, checked or not (``count: emitted``)."""
+        found, tails = self.chain(odds)
+        kinds = {(tail, count): self.kind_of(tail, count) for tail, behind in found.items() for count in behind.drafts}
+        seconds = {
+            key: float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind)) for key, kind in kinds.items()
+        }
+        rights = {tail: behind.accepted.tolist() for tail, behind in found.items()}
+        return until_shown(cap, rights, {tail: behind.drafts for tail, behind in found.items()}, tails, seconds)
+
+
+def _automaton(state: State) -> Automaton:
+    if not isinstance(state, UnverifiedPrefix) or state.automaton is None:
+        raise TypeError(f"{type(state).__name__} is no request with an unverified prefix")
+    return state.automaton

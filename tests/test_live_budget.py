@@ -1,0 +1,60 @@
+"""DuoDecoding live with two processes: the target's own tokens, and the iterations that a replay has; never seconds."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra 'record'")
+
+from simulator.acceptance import Replay  # noqa: E402
+from simulator.catalogue import shipped  # noqa: E402
+from simulator.record.family import Family  # noqa: E402
+from simulator.record.live_budget import PAIR, decode, drafting, measure, shipped_prompts  # noqa: E402
+from simulator.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
+from simulator.strategies.duodecoding import DuoDecoding  # noqa: E402
+from simulator.traces import Trace  # noqa: E402
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores"),
+]
+TOKENS = 40
+
+
+def test_two_processes_write_what_the_target_writes_iteration_for_iteration(
+    family: Family, greedy: Trace, prompts: torch.Tensor
+) -> None:
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    before = os.sched_getaffinity(0)
+    with drafting(shipped() / PAIR, cores) as connection:
+        assert os.sched_getaffinity(0) == {cores[0]}
+        for request, split in enumerate([Split(1, 1), Split(4), Split(12), Split(8, 1), Split(6, 3), Split(5)]):
+            done = decode(family.target, connection, prompts[request].tolist(), TOKENS, split)
+            start = int(greedy.offsets[request])
+            assert done.tokens == greedy.token[start : start + len(done.tokens)].tolist()
+            assert TOKENS <= len(done.tokens) == 1 + done.committed
+            recorded = RecordedSequences(Replay(greedy), split).request(request)
+            replay = Automaton(RecordedDrafting(recorded), split)
+            assert [replay.judge() for _ in done.iterations] == done.iterations
+            strategy = DuoDecoding(gamma=split.budget, sequences=split.fixed or "dynamic")
+            assert done.passes == [strategy.passes(one.sequences)[1] for one in done.iterations]
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_measurement_tries_gamma_c_and_its_neighbours() -> None:
+    found = measure((), tokens=12, rounds=2, requests=2, sequences=1)
+    budgets = [one.budget for one in found.budgets]
+    assert found.budget == max(1, int(found.cost_coefficient))
+    assert budgets == sorted(set(budgets)) and len(budgets) >= 4
+    assert found.best in budgets
+    for one in found.budgets:
+        assert one.slowest_per_s <= one.tokens_per_s <= one.fastest_per_s
+        assert 1.0 <= one.tokens_per_iteration <= one.budget
+
+
+def test_prompts_take_flavours_in_turn() -> None:
+    prompts = shipped_prompts(8)
+    assert len(set(map(tuple, prompts))) == 8
+    assert {len(prompt) for prompt in prompts} == {64}

@@ -1,0 +1,254 @@
+"""Methods as data: every file loads, runs and keeps its law; features, the comparison and its pictures."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from test_laws import play
+
+from simulator.acceptance import Cycle
+from simulator.catalogue import Catalogue, shipped
+from simulator.cli import main
+from simulator.given import Given, GivenCost
+from simulator.method_table import MethodFile, features, read_method
+from simulator.model import ModelSpec
+from simulator.scenario import load
+from simulator.schema import BadInput, Infeasible, read, validate
+from simulator.serving.requests import Requests
+from simulator.strategies.tree_sd import TreeSD
+from simulator.sweep_methods import candidates, crossovers, left_out, method_sweep, summary
+
+SCENARIO = "methods_vicuna_7b_a100"
+FILES = Catalogue().names("method")
+NAMES = sorted(FILES)
+FEATURES = dict(features(Catalogue()))
+SEVEN_B = validate(ModelSpec, read(Catalogue().names("model")["vicuna_7b"], "vicuna_7b"))
+
+
+def method(name: str) -> MethodFile:
+    return read_method(FILES[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_states_what_it_is(name: str) -> None:
+    found = method(name)
+    assert found.about
+    assert len(found.source) > 10
+    if isinstance(found.strategy, TreeSD):
+        assert found.strategy.tree.source != "not stated"
+        assert found.strategy.host_ms.source != "not stated"
+        assert all(one.source != "not stated" for one in found.strategy.passes)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not method(name).strategy.staged])
+@pytest.mark.parametrize("accepted", [0, 2])
+def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> None:
+    """Two runs that differ by 60 steady steps, with constant acceptance and stated durations: 1e-9."""
+    strategy = method(name).strategy
+    if isinstance(strategy, TreeSD):
+        strategy = strategy.model_copy(update={"matched": None})
+    source = Cycle((accepted,))
+    acceptance = strategy.reads(source)
+    cost = GivenCost(Given(prefix_ms=6.0, suffix_ms=7.0, draft_ms=3.0, redraft_ms=3.0), max(1, strategy.window_steps))
+    law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), 2, 100)
+    if any(share < 1.0 for share in law.kinds.values()):
+        pytest.skip("several kinds of step: in the tests of its strategy")
+    window = min(accepted, strategy.window) + 1
+    short, long = (
+        play(strategy, acceptance, cost, Requests(concurrency=2, count=2, output_tokens=1 + window * turns))[0].tally
+        for turns in (20, 80)
+    )
+    steps = sum(long.steps.values()) - sum(short.steps.values())
+    assert (long.step_seconds - short.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
+    assert (long.committed - short.committed) / (2 * steps) == pytest.approx(law.tokens_per_step, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not method(name).strategy.staged])
+def test_every_method_runs_on_stated_acceptance(name: str) -> None:
+    """Also those of which nothing is recorded: the user's own rate is enough."""
+    stated = [f"strategy={FILES[name]}", "acceptance={rate: 0.7}", "requests.count=2"]
+    loaded = load(SCENARIO, stated)
+    assert loaded.scenario.strategy.name == method(name).strategy.name
+    assert method_sweep(candidates(SCENARIO, stated[1:], only=[name]))[0].tokens_per_step > 1.0
+
+
+# ---- numbers of the released programs
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "weights"),
+    [
+        ("eagle_1", 26, 0.24),
+        ("eagle_2", 60, 0.24),
+        ("medusa_1", 64, 0.74),
+        ("medusa_2", 64, 0.74),
+        ("hydra", 64, 1.26),
+        ("lookahead", 120, 0.0),
+        ("token_recycling", 81, 0.0),
+        ("specinfer", 21, 0.0),
+        ("pld", 11, 0.0),
+        ("sglang_eagle", 8, 0.24),
+    ],
+)
+def test_rows_and_weights_of_the_released_programs(name: str, rows: int, weights: float) -> None:
+    """Weights in 1e9 beside Vicuna-7B, as the programs' own documents or their shapes have them."""
+    assert FEATURES[name].verified_rows == rows
+    assert FEATURES[name].extra_weights / 1e9 == pytest.approx(weights, abs=0.005)
+
+
+def test_the_head_of_eagle_3_beside_a_target_of_8b() -> None:
+    strategy = method("eagle_3").strategy
+    eight_b = validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_8b"], "llama_3_1_8b"))
+    assert strategy.extra_weights(eight_b) / 1e9 == pytest.approx(0.42, abs=0.01)
+
+
+PUBLISHED_FEATURES = {
+    "SpecPipe (Ours)": ["specpipe"],
+    "SpecInfer [37]": ["specinfer"],
+    "EAGLE [30–32]": ["eagle_2", "eagle_3"],
+    "Medusa [6]": ["medusa_1"],
+    "Lookahead [13]": ["lookahead"],
+}
+COLUMNS = {
+    "draft_compute_adds_no_extra_latency": "adds_no_latency",
+    "no_extra_training": "no_training",
+    "large_batch_supporting": "large_batch",
+    "dynamic_draft": "dynamic_draft",
+}
+
+
+def test_features_are_those_of_table_2() -> None:
+    """SpecPipe's Table 2, worked out and not typed; Self-Speculative decoding is no method of ours."""
+    with (shipped() / "scenarios/papers/specpipe/cells.csv").open() as file:
+        cells = [cell for cell in csv.DictReader(file) if cell["source"] == "Table 2"]
+    compared = 0
+    for cell in cells:
+        for name in PUBLISHED_FEATURES.get(cell["method"], []):
+            assert getattr(FEATURES[name], COLUMNS[cell["quantity"]]) == (cell["published"] == "yes"), (name, cell["quantity"])
+            compared += 1
+    assert compared == 24
+
+
+# ---- names
+
+
+def test_a_method_is_named_and_overridden() -> None:
+    scenario = load(SCENARIO, ["strategy=eagle_2", "strategy.host_ms=2"]).scenario
+    assert scenario.strategy.name == "tree_sd"
+    assert scenario.method
+    assert scenario.method.name == "eagle_2"
+    assert scenario.strategy.host_ms.value == 2.0
+    assert load(SCENARIO, ["strategy=vanilla_sd"]).scenario.method is None
+
+
+def test_a_method_replaces_the_one_it_is_like(tmp_path: Path) -> None:
+    (tmp_path / "first.yaml").write_text(f"like: {SCENARIO}\nstrategy: medusa_1\n")
+    (tmp_path / "second.yaml").write_text("like: ./first.yaml\nstrategy: eagle_1\n")
+    (tmp_path / "third.yaml").write_text("like: ./second.yaml\nstrategy: {host_ms: 1}\n")
+    (tmp_path / "fourth.yaml").write_text("like: ./second.yaml\nstrategy: {name: vanilla_sd, gamma: 2}\n")
+    second, third, fourth = (load(str(tmp_path / f"{name}.yaml")).scenario for name in ("second", "third", "fourth"))
+    assert second.strategy == method("eagle_1").strategy
+    assert third.strategy == second.strategy.model_copy(update={"host_ms": third.strategy.host_ms})
+    assert third.method == second.method
+    assert (fourth.strategy.name, fourth.method) == ("vanilla_sd", None)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        (["strategy=eagle2"], "strategy: there is no strategy or method 'eagle2'; did you mean 'eagle_2'"),
+        (["strategy=lookahead"], "holds no drafting of lookahead, only another's to borrow the bursts of"),
+        (["strategy=space"], "strategy.drafter: scenarios/traces/six_flavours_greedy.npz holds nothing that drafts like this"),
+        (["strategy=eagle_2", "strategy.tree.budget=20"], "holds the tree of 59 tokens in 5 levels, 10 choices"),
+        (["strategy=medusa_1", "acceptance.drafter=plain"], "holds nothing of the drafter 'medusa'"),
+        (["strategy=medusa_1", "strategy.passes.0.rows=[0]"], "strategy.passes"),
+    ],
+)  # fmt: skip
+def test_faults_name_the_place(overrides: list[str], fault: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load(SCENARIO, overrides)
+    assert fault in str(caught.value)
+
+
+def test_extra_weights_count_against_the_device() -> None:
+    """Llama-3.1-8B (16.1 GB) fits 17 GB; the heads of Medusa (5.4 GB more at this vocabulary) do not."""
+    base = ["target.model=llama_3_1_8b", "target.device.memory_gb=17.5", "requests.output_tokens=64", "acceptance={rate: 0.5}"]
+    alone = [*base, "serving.memory.utilisation=1.0"]
+    assert load(SCENARIO, ["strategy=pld", *alone]).scenario.kv_tokens
+    with pytest.raises(Infeasible, match="does not fit"):
+        load(SCENARIO, ["strategy=medusa_1", *alone])
+
+
+# ---- side by side
+
+
+def test_the_comparison_keeps_origins_apart() -> None:
+    found = list(candidates(SCENARIO, ["requests.count=6"], only=["eagle_1", "hydra", "space", "pld"]))
+    points = method_sweep(found)
+    assert {(one.method, one.origin) for one in points} == {
+        ("eagle_1", "stand_in"),
+        ("pld", "stand_in"),
+        ("eagle_1", "published"),
+        ("hydra", "published"),
+    }
+    assert [one.origin for one in points] == ["stand_in"] * 2 + ["published"] * 2
+    assert len({one.baseline_tpot_ms for one in points}) == 1
+    published = next(one for one in points if (one.method, one.origin) == ("eagle_1", "published"))
+    assert published.acceptance == "3.94 tokens a step, published for vicuna_7b; bursts of eagle"
+    assert published.published_speedup == 2.9
+    assert [one.method for one in left_out(found)] == ["space"]
+    data = summary(SCENARIO, points, left_out(found))
+    assert data["methods"][0]["speedup"] == pytest.approx(points[0].baseline_tpot_ms / points[0].tpot_ms)
+
+
+def test_a_method_stops_paying_where_a_tile_ends() -> None:
+    """Medusa verifies 64 rows a request on tiles of 64 and 128: by law it falls behind at the batch that opens one."""
+    (study,) = crossovers(candidates(SCENARIO, ["acceptance={always: 1}"], only=["medusa_1"]), range(1, 9))
+    speedups = {point.batch: point.speedup for point in study.points}
+    assert study.first is not None
+    assert study.first in study.tile_edges
+    assert speedups[study.first - 1] >= 1.0 > speedups[study.first]
+    assert [point.verify_rows for point in study.points] == [64 * batch for batch in range(1, 9)]
+
+
+def test_crossovers_take_the_replayed_tokens_of_a_step() -> None:
+    """One request: the law's step over the tokens of a replay, against the simulation within the growth of the context."""
+    found = list(candidates(SCENARIO, ["requests.count=12"], only=["eagle_2"]))
+    (study,), (point,) = crossovers(found, [1]), method_sweep(found)
+    assert study.points[0].speedup == pytest.approx(point.speedup, rel=0.02)
+
+
+def test_the_commands_draw_and_tell(tmp_path: Path) -> None:
+    only = [word for name in ("medusa_1", "space") for word in ("--only", name)]
+    arguments = [SCENARIO, *only, "--set", "requests.count=2"]
+    for command, more in (("methods", []), ("crossovers", ["--sizes", "1-6"])):
+        file = tmp_path / f"{command}.svg"
+        result = CliRunner().invoke(main, [command, *arguments, *more, "--out", str(file)], catch_exceptions=False)
+        assert result.exit_code == 0, result.stderr
+        told = " ".join(result.stdout.split())
+        assert "space is left out: " in told
+        words = "".join(ElementTree.parse(file).getroot().itertext())  # noqa: S314 (our own)
+        for text in ("medusa_1", "Acceptance recorded from other, small models", "Acceptance published or measured"):
+            assert text in words, text
+            assert text in told, text
+        found = json.loads(CliRunner().invoke(main, [command, *arguments, *more, "--json"]).stdout)
+        assert found["left_out"][0]["method"] == "space"
+
+
+def test_list_methods_tells_features() -> None:
+    told = CliRunner().invoke(main, ["list", "methods"]).stdout
+    assert all(name in told for name in NAMES)
+    found = json.loads(CliRunner().invoke(main, ["list", "method", "--json"]).stdout)["method"]
+    assert set(found) == set(NAMES)
+    assert found["token_recycling"]["acceptance"] == "yours"
+
+
+def test_an_unknown_method_is_refused() -> None:
+    result = CliRunner().invoke(main, ["methods", SCENARIO, "--only", "medusa"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --only medusa: there is no method 'medusa'; did you mean")

@@ -1,0 +1,127 @@
+"""A recording by start, moved to a published mean: the mean is met, the order of starts stays, and so do the bursts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_tree_replay import trace_of
+
+from simulator.acceptance import Cycle, Replay
+from simulator.catalogue import Catalogue
+from simulator.rescale import lengths, rescaled
+from simulator.scenario import load
+from simulator.schema import BadInput
+from simulator.trace_statistics import replayed_mean
+from simulator.traces import read
+from simulator.tree_replay import RecordedRuns
+
+LEVELS = 4
+SCENARIO = "methods_vicuna_7b_a100"
+
+
+def bursts(count: int = 4_000) -> RecordedRuns:
+    """Runs that are long for a while and short for a while."""
+    random = np.random.default_rng(2)
+    ease = np.convolve(random.normal(size=count), np.ones(25) / 5, "same")
+    run = np.clip(np.rint(1.7 + ease + random.normal(size=count) / 2), 0, LEVELS).astype(np.int64)
+    return RecordedRuns(Replay(trace_of([0] * count)), run, LEVELS)
+
+
+RECORDED = bursts()
+
+
+@settings(max_examples=15)
+@given(st.floats(1.15, 4.8), st.integers(0, 3))
+def test_the_mean_is_met_and_every_start_keeps_its_place(length: float, seed: int) -> None:
+    found = rescaled(RECORDED, length, LEVELS, seed)
+    assert replayed_mean(found, LEVELS) + 1.0 == pytest.approx(length, abs=0.02)
+    assert found.trace.header["derived_from"]["mean_length_tokens"] == pytest.approx(length, abs=0.02)
+    assert found.order == RECORDED.order
+    before, after = RECORDED.kept[1:], found.kept[1:]
+    ends = [(after[before == level].min(), after[before == level].max()) for level in range(LEVELS + 1)]
+    assert all(low[1] <= high[0] for low, high in pairwise(ends)), "a longer run stays as long as a shorter"
+
+
+@given(st.floats(-3.0, 3.0), st.floats(0.0, 2.0), st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6))
+def test_lengths_grow_with_the_tilt(theta: float, more: float, shares: list[float]) -> None:
+    shares_ = np.array(shares) / sum(shares)
+    assert (lengths(shares_, theta, 200) <= lengths(shares_, theta + more, 200)).all()
+
+
+@given(st.lists(st.integers(0, LEVELS), min_size=1, max_size=60))
+def test_no_tilt_is_the_recording(run: list[int]) -> None:
+    shares = np.bincount(run, minlength=LEVELS + 1) / len(run)
+    assert lengths(shares, 0.0, len(run)).tolist() == sorted(run)
+
+
+def test_the_tilted_shares_are_the_exponential_family() -> None:
+    """Odds of neighbouring lengths are multiplied by e^theta."""
+    found = np.bincount(lengths(np.array([0.2, 0.5, 0.3]), np.log(2.0), 1_000_000), minlength=3) / 1e6
+    assert found == pytest.approx(np.array([0.2, 1.0, 1.2]) / 2.4, abs=2e-6)
+
+
+@pytest.mark.parametrize("length", [2.0, 3.6])
+def test_bursts_stay(length: float) -> None:
+    """Of the correlation of a start with later ones at least three quarters stay; drawn independently none would."""
+
+    def correlation(runs: RecordedRuns, lag: int) -> float:
+        return float(np.corrcoef(runs.kept[1:-lag], runs.kept[1 + lag :])[0, 1])
+
+    found = rescaled(RECORDED, length, LEVELS)
+    for lag in (1, 5, 10):
+        assert 0.75 < correlation(found, lag) / correlation(RECORDED, lag) < 1.1
+
+
+def test_what_proposes_nothing_goes_on_proposing_nothing() -> None:
+    proposed = np.tile([0, 1, 1, 1], 1_000)
+    recorded = RecordedRuns(RECORDED, np.where(proposed > 0, RECORDED.kept, 0), LEVELS, proposed)
+    found = rescaled(recorded, 2.5, LEVELS)
+    assert isinstance(found, RecordedRuns)
+    assert replayed_mean(found, LEVELS) + 1.0 == pytest.approx(2.5, abs=0.02)
+    assert not found.kept[proposed == 0].any()
+    assert found.odds(LEVELS, None).unmatched == recorded.odds(LEVELS, None).unmatched
+
+
+def test_means_out_of_reach() -> None:
+    short = RecordedRuns(Replay(trace_of([0] * 6)), np.array([0, 1, 0, 1, 0, 1]), LEVELS)
+    with pytest.raises(BadInput, match=r"cannot be re-scaled to 3: the recorded lengths reach 1 to 2 tokens a step"):
+        rescaled(short, 3.0, LEVELS)
+    with pytest.raises(BadInput, match="at window 4 it lies between 1 and 5"):
+        rescaled(short, 5.0, LEVELS)
+    with pytest.raises(BadInput, match="more of a recording than one run"):
+        rescaled(Cycle((1,)), 2.0, LEVELS)
+
+
+def test_a_chain_is_decided_anew_by_position() -> None:
+    replay = Replay(read(Catalogue().names("trace")["six_flavours_greedy"]), ["code", "maths"])
+    found = rescaled(replay, 3.5, 5)
+    assert found.trace.run is None
+    assert found.order == replay.order
+    assert replayed_mean(found, 5) + 1.0 == pytest.approx(3.5, abs=0.02)
+
+
+def test_a_scenario_asks_for_a_mean() -> None:
+    asked = ["strategy=eagle_1", "acceptance.rescale={tokens_per_step: 3.94, source: a table, confidence: published}"]
+    loaded = load(SCENARIO, asked)
+    acceptance = loaded.acceptance()
+    assert acceptance is loaded.acceptance(), "worked out once"
+    assert isinstance(acceptance, RecordedRuns)
+    assert replayed_mean(acceptance, 5) + 1.0 == pytest.approx(3.94, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        (["acceptance.rescale.tokens_per_step=7"], "acceptance.rescale.tokens_per_step: a mean accepted length of 7 cannot be"),
+        (["acceptance.rescale.tokens_per_step=1"], "acceptance.rescale.tokens_per_step: expected"),
+        (["acceptance={rate: 0.8, rescale: {tokens_per_step: 2}}"], "rescale is for a trace"),
+    ],
+)
+def test_faults_name_the_field(overrides: list[str], fault: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load(SCENARIO, overrides)
+    assert fault in str(caught.value)
