@@ -81,13 +81,13 @@ def crossovers(
     from simulator.catalogue import Catalogue
     from simulator.report.logs import whole_file
     from simulator.report.methods import print_crossovers
-    from simulator.sweep_methods import candidates, crossover_summary, left_out
+    from simulator.sweep_methods import by_exact_laws, candidates, crossover_summary, left_out
     from simulator.sweep_methods import crossovers as study
 
     with faults_as_lines(), Console(stderr=True).status("sweeping the batch"):
         chosen = _known(only, Catalogue(own))
         with whole_file(out) as file:
-            found = list(candidates(scenario, overrides, Catalogue(own), seed, chosen))
+            found = by_exact_laws(candidates(scenario, overrides, Catalogue(own), seed, chosen))
             studies, without = study(found, sizes), left_out(found)
             title = f"{scenario}: {_conditions(found)}"
             if file:

@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from simulator.acceptance import Odds
+from simulator.acceptance import Rates
 from simulator.catalogue import Catalogue, shown
 from simulator.given import Given, GivenCost
 from simulator.method import Method
@@ -104,15 +102,10 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
 
 def _main(strategy: Strategy) -> tuple[Kind, Step]:
     """The commonest step of one request whose drafts are all kept."""
-    kinds = strategy.kinds(_all_kept, 1)
+    acceptance = strategy.reads(Rates((1.0,)))
+    kinds = strategy.kinds(lambda gamma: acceptance.odds(gamma, strategy.exit(None)), 1)
     kind = max(kinds, key=lambda one: (kinds[one], one.verifying))
     return kind, strategy.step(kind, 0)
-
-
-def _all_kept(gamma: int) -> Odds:
-    accepted = np.zeros(gamma + 1)
-    accepted[gamma] = 1.0
-    return Odds(accepted, np.zeros(gamma + 1), 0.0, "all kept")
 
 
 def _rows(strategy: Strategy) -> int:

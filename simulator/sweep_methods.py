@@ -139,6 +139,21 @@ def _candidate(name: str, origin: Origin, read: Any) -> Candidate:
         return Candidate(name, origin, None, reason=error.faults[0].message)
 
 
+def by_exact_laws(found: Iterable[Candidate]) -> list[Candidate]:
+    """Those with a law that is more than a bound here, for many requests; the others say why they cannot run."""
+    return [
+        one._replace(loaded=None, reason=_no_law(one.loaded)) if one.loaded and _no_law(one.loaded) else one for one in found
+    ]
+
+
+def _no_law(loaded: Loaded) -> str:
+    scenario = loaded.scenario
+    if scenario.schedule.alone:
+        return f"{scenario.strategy.name} takes one request at a time"
+    relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
+    return "" if relation == "exact" else f"its law is no equality here ({relation})"
+
+
 def left_out(found: Iterable[Candidate]) -> list[LeftOut]:
     """Methods that run with no origin, each with its first reason."""
     found = list(found)
@@ -204,7 +219,7 @@ def crossovers(found: Iterable[Candidate], sizes: Iterable[int]) -> list[Crossov
     """
     studies, sizes = [], sorted(sizes)
     for one in found:
-        if not one.loaded or one.loaded.scenario.schedule.alone:
+        if one.loaded is None:
             continue
         points = tuple(_at_batches(one.loaded, sizes))
         first, for_good = crossover(points)

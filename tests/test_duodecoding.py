@@ -15,6 +15,7 @@ from simulator.acceptance import Acceptance, Cycle, Rates, Replay
 from simulator.cli import main
 from simulator.cost import Phase
 from simulator.given import Given, GivenCost
+from simulator.report.facts import conditions, gaps, kind_name
 from simulator.scenario import Loaded, load
 from simulator.schema import BadInput
 from simulator.serving.memory import Blocks
@@ -244,6 +245,14 @@ def test_the_law_of_shown_tokens_is_met_by_drawn_requests() -> None:
     law = strategy.until_shown(cost, lambda tail: source.odds(tail, None), 100, 64)
     loop, _ = play(strategy, rates, cost, 64, count=600)
     assert loop.tally.tpot.mean * 63 == pytest.approx(law.seconds, rel=0.03)
+
+
+def test_a_report_says_which_tokens_count() -> None:
+    loaded = stated(load(A800, ["strategy.count=emitted", "requests.count=3"]))
+    result = run.run(loaded)
+    assert "Tokens counted: emitted" in conditions(result)
+    assert "a request ends when its last token is shown" in gaps(result)[-1].why
+    assert any("2 sequences drafted" in kind_name(kind) for kind in result.phases)
 
 
 # ---- the budget

@@ -194,7 +194,7 @@ def test_list_names_everything_once() -> None:
 def test_schema_accepts_every_shipped_file_as_it_is_written() -> None:
     """What an editor is told must not redden what specsim itself runs."""
     jsonschema = pytest.importorskip("jsonschema")
-    for kind in ("scenario", "device", "link", "engine", "model"):
+    for kind in ("scenario", "method", "device", "link", "engine", "model"):
         schema = json.loads(CliRunner().invoke(main, ["schema", kind]).stdout)
         checker = jsonschema.Draft202012Validator(schema)
         for name, path in Catalogue().names(kind).items():

@@ -8,7 +8,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from simulator.run import Result
-from simulator.scenario import AcceptanceSpec
+from simulator.scenario import AcceptanceSpec, Scenario
 from simulator.serving.requests import Lengths
 from simulator.strategies.protocol import Kind
 from simulator.sweep_window import main_kind
@@ -154,7 +154,7 @@ def conditions(result: Result) -> str:
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
-        f"Tokens counted: verified. Load: {requests.count:,} requests, {requests.concurrency} at a time, "
+        f"Tokens counted: {counted(scenario)}. Load: {requests.count:,} requests, {requests.concurrency} at a time, "
         f"{_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens each."
     )
 
@@ -224,6 +224,8 @@ def _why_second(result: Result) -> str:
         reasons.append("the context grows from step to step while the law takes the mean context")
     if scenario.schedule.window:
         reasons.append("tokens past the end of an output are verified but not delivered")
+        if counted(scenario) == "emitted":
+            reasons.append("a request ends when its last token is shown, checked or not")
         if hasattr(scenario.schedule, "fallback"):
             reasons.append("the first window of a request is drafted outside the steps")
     if any(kind.prompts for kind in result.simulated.kinds):
@@ -233,6 +235,11 @@ def _why_second(result: Result) -> str:
     if scenario.schedule.relation(scenario.contention, scenario.one_lane) != "exact":
         reasons.append(result.law.relation)
     return "; ".join(reasons) or "nothing the law leaves out"
+
+
+def counted(scenario: Scenario) -> str:
+    """Which tokens count as output: verified ones, or emitted ones, where a strategy shows what nobody has checked."""
+    return str(getattr(scenario.schedule, "count", "verified"))
 
 
 def step_kinds(result: Result) -> Iterator[tuple[str, float, float]]:
@@ -251,6 +258,7 @@ def kind_name(kind: Kind) -> str:
         (kind.redrafts, "windows redrafted"),
         (kind.resampled, "with a re-sampled tree"),
         (kind.prompts, "prompts beside them"),
+        (kind.sequences, "sequences drafted"),
     )
     held = [f"{count} {text}" for count, text in counts if count]
     return f"{kind.name} ({', '.join(held)})" if held else kind.name

@@ -30,10 +30,18 @@ def bars(points: Sequence[MethodPoint], title: str) -> str:
         rows = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
         for axes, (words, held) in zip(rows, parts, strict=False):
             _bars(axes, words, held)
-        rows[-1].set_xlabel("speed-up over autoregressive decoding (simulation)")
+        rows[-1].set_xlabel("speed-up over autoregressive decoding (simulation)" + _remarks(points), size=8)
         most = max((max(one.speedup, one.published_speedup or 0.0) for one in points), default=1.0)
         rows[-1].set_xlim(0.0, 1.28 * most)
         return svg(figure)
+
+
+def _remarks(points: Sequence[MethodPoint]) -> str:
+    """What marks in the chart stand for."""
+    stated = "\ndiamond: published speed-up, on its source's own hardware and software"
+    shared = "\n* drafts beside the target on a device of its own, which it does not have here"
+    held = [(stated, any(one.published_speedup for one in points)), (shared, any("one lane" in one.relation for one in points))]
+    return "".join(text for text, needed in held if needed)
 
 
 def _bars(axes: Any, words: str, held: Sequence[MethodPoint]) -> None:
@@ -43,15 +51,13 @@ def _bars(axes: Any, words: str, held: Sequence[MethodPoint]) -> None:
     )
     stated = [(one.published_speedup, place) for place, one in enumerate(held) if one.published_speedup]
     if stated:
-        label = "published speed-up, on other hardware and software"
-        axes.plot(*zip(*stated, strict=True), "D", mfc="white", mec=VERMILLION, mew=1.2, ms=5, label=label)
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.3, handletextpad=0.2, fontsize=7)
+        axes.plot(*zip(*stated, strict=True), "D", mfc="white", mec=VERMILLION, mew=1.2, ms=5)
     for place, one in enumerate(held):
         end = max(one.speedup, one.published_speedup or 0.0)
         text = f"{one.speedup:.2f}: {one.tokens_per_step:.2f} tokens in {one.step_ms:.1f} ms"
-        axes.text(end + 0.05, place, text, va="center", size=7, color=GREY)
+        axes.text(end + 0.07, place, text, va="center", size=7, color=GREY)
     axes.axvline(1.0, color=GREY, lw=0.8)
-    axes.set_yticks(places, [one.method for one in held])
+    axes.set_yticks(places, [f"{one.method} *" if one.relation else one.method for one in held])
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.tick_params(labelbottom=True)
     axes.invert_yaxis()
@@ -63,7 +69,8 @@ def batches(studies: Sequence[Crossover], title: str) -> str:
     parts = list(by_origin(studies))
     sizes = [len(held) for _, held in parts] or [1]
     with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH_IN, BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9), layout="constrained")
+        height_in = BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9
+        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained", dpi=200)
         figure.suptitle(title, x=0.01, ha="left", size=9)
         rows = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
         most = max((point.speedup for one in studies for point in one.points), default=2.0)
@@ -74,9 +81,9 @@ def batches(studies: Sequence[Crossover], title: str) -> str:
             bar = figure.colorbar(mesh, ax=rows.tolist(), orientation="horizontal", fraction=0.04, aspect=50, pad=0.02)
             bar.set_label("speed-up over autoregressive decoding of the same batch (law)", size=8)
         rows[-1].set_xlabel(
-            "batch B (requests that decode together)\nblack, and at the right: from here on autoregressive decoding is faster; "
-            "orange: until then, where another tile of rows begins",
-            size=7.5,
+            "batch B (requests that decode together)\nblack, and at the right: from here on autoregressive decoding is faster\n"
+            "orange: up to there, where another tile of rows begins",
+            size=8,
         )
         return svg(figure)
 
@@ -89,7 +96,7 @@ def _strips(axes: Any, words: str, held: Sequence[Crossover], norm: TwoSlopeNorm
             np.sqrt(sizes * np.append(sizes[0] ** 2 / sizes[1] if len(sizes) > 1 else 1.0, sizes[:-1])), sizes[-1]
         )
         speedups = np.array([[point.speedup for point in one.points]])
-        mesh = axes.pcolormesh(edges, [place - 0.36, place + 0.36], speedups, cmap=SLOWER_FASTER, norm=norm)
+        mesh = axes.pcolormesh(edges, [place - 0.36, place + 0.36], speedups, cmap=SLOWER_FASTER, norm=norm, rasterized=True)
         for edge in one.tile_edges:
             if edge <= (one.for_good or edge):
                 axes.plot([before(edge)] * 2, [place + 0.18, place + 0.36], color=ORANGE, lw=1.2)

@@ -34,7 +34,7 @@ def by_origin(found: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]]
 def print_features(found: Mapping[str, Features], console: Console) -> None:
     """Features of SpecPipe's Table 2, weights, rows, and where acceptance can come from."""
     width = min(console.width, WIDEST)
-    head = ("free\ndraft", "no\ntraining", "large\nbatch", "dynamic\ndraft", "rows", "weights", "accept-\nance")
+    head = ("free\ndraft", "not\ntrained", "large\nbatch", "dynamic\ndraft", "rows", "weights", "accept-\nance")
     table = new_table("method", *head)
     for name, one in found.items():
         answers = (one.adds_no_latency, one.no_training, one.large_batch, one.dynamic_draft)

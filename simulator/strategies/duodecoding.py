@@ -120,6 +120,11 @@ class DuoDecoding(Strategy):
         return None if self.sequences == "dynamic" else self.sequences
 
     @property
+    def dynamic_draft(self) -> bool:
+        """Where the draft is unsure, it writes more and shorter sequences."""
+        return self.fixed is None
+
+    @property
     def split(self) -> Split:
         """How the budget is shared out."""
         return Split(self.gamma, self.fixed, self.divisors)

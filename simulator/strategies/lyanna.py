@@ -115,6 +115,11 @@ class Lyanna(Strategy):
         return self
 
     @property
+    def dynamic_draft(self) -> bool:
+        """The nodes verified are the likeliest of the tree."""
+        return True
+
+    @property
     def window(self) -> int:
         """Tokens that a step may keep: a path of the tree."""
         return self.depth
