@@ -172,6 +172,7 @@ class Document:
             inner, held = (*path, key), self.get((*path, key))
             if isinstance(value, dict) and isinstance(held, dict) and value.get("name", held.get("name")) == held.get("name"):
                 self.merge(other, inner)
+                self.places[inner] = other.places[inner]
             else:
                 places = {place[len(inner) :]: where for place, where in other.places.items() if place[: len(inner)] == inner}
                 self.graft(inner, Document(value, places))

@@ -25,6 +25,7 @@ from simulator.serving.scheduler import Scheduler
 from simulator.strategies.duodecoding import DuoDecoding
 from simulator.strategies.protocol import Kind, Lanes
 from simulator.sweep_budget import budget_sweep, coefficient, sequence_sweep, to_simulate
+from simulator.sweep_window import window_sweep
 from simulator.world import World
 from tests.test_tree_replay import trace_of
 
@@ -361,3 +362,9 @@ def test_pearl_is_a_configuration() -> None:
     assert t.send == pytest.approx(link.transfer_seconds(6 * 32_000 * 4))
     assert t.reply == pytest.approx(link.transfer_seconds(0))
     assert not scenario.one_lane
+
+
+def test_a_fixed_number_of_sequences_sweeps_no_window_below_it() -> None:
+    """Three sequences of at least a token each: no window of one or two tokens, which are no error either."""
+    loaded = load(A800, ["strategy.gamma=6", "strategy.sequences=3"])
+    assert [point.gamma for point in window_sweep(loaded, range(1, 7), ())] == [3, 4, 5, 6]
