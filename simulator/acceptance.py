@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -233,13 +233,6 @@ class Replay:
             return np.full(len(accepted), np.iinfo(np.int64).max)
         here = np.arange(len(accepted))
         return np.asarray(stops[np.searchsorted(stops, here)] - here, dtype=np.int64)
-
-    def by_start(self, run: NDArray[np.int64], window: int) -> Replay:
-        """The same requests in the same order, where ``run`` (positions,) says what is kept of a window that starts there."""
-        other = copy(self)
-        other.trace = replace(self.trace, header={**self.trace.header, "window": window}, run=run.astype(np.uint16))
-        other._lanes = {}
-        return other
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Odds as if every position were independent, from the rates over *all* recorded positions.

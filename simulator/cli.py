@@ -17,6 +17,7 @@ from simulator.cli_compare import compare
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
 from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli_streams import streams
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
 
@@ -54,6 +55,7 @@ main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
 main.add_command(budget)
+main.add_command(streams)
 main.add_command(methods)
 main.add_command(crossovers)
 main.add_command(calibrate)

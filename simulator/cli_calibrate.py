@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def calibrate() -> None:
     """Profiles from measured times of operations.
 
     One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
-    time_us, source. `import` makes it of other people's files.
+    layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it of other people's files.
     """
 
 
@@ -74,18 +75,24 @@ def import_(
     click.echo(json.dumps({"written": str(out), "rows": counts}, indent=2) if as_json else f"{out}: {counts}")
 
 
-def fit_options(command: Any) -> Any:
-    """What every fit takes."""
-    command = catalogue_option(json_option(command))
-    command = click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Folder for a page.")(command)
-    command = click.option("--out", type=OUT, help="Profile (.yaml) to write.")(command)
-    text = "Profile whose other numbers hold, with the datasheet's rates."
-    command = click.option("--like", required=True, metavar="NAME", help=text)(command)
-    return click.argument("tables", nargs=-1, required=True, type=FILE)(command)
+def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What every fit takes; ``report``: it also writes a page."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = catalogue_option(json_option(command))
+        if report:
+            folder = click.Path(file_okay=False, path_type=Path)
+            command = click.option("--report", type=folder, help="Folder for a page and its figure.")(command)
+        command = click.option("--out", type=OUT, help="Profile (.yaml) to write.")(command)
+        text = "Profile whose other numbers hold, with the datasheet's rates."
+        command = click.option("--like", required=True, metavar="NAME", help=text)(command)
+        return click.argument("tables", nargs=-1, required=True, type=FILE)(command)
+
+    return decorate
 
 
 @calibrate.command()
-@fit_options
+@fit_options(report=True)
 @click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
 @click.option("--at", type=Tiles(), help="Token counts of that table [default: 11, on both sides of each step].")
 @click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of nine sets; 64 with a table].")
@@ -126,7 +133,7 @@ def device(
 
 
 @calibrate.command()
-@fit_options
+@fit_options(report=True)
 def link(
     tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
@@ -143,11 +150,43 @@ def link(
     _told(found, written, as_json)
 
 
+@calibrate.command()
+@fit_options(report=False)
+def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """A device from whole passes, as llama-bench tells them: a constant per layer, efficiency and widths by weight format."""
+    from simulator.calibrate import profile
+    from simulator.calibrate.measurements import read
+    from simulator.calibrate.passes import fit, written
+    from simulator.catalogue import Catalogue
+    from simulator.hardware import Device
+
+    with faults_as_lines():
+        document = _document("device", like, Catalogue(own))
+        found = fit(_validated(Device, document), read(tables))
+        if out:
+            _written(out, lambda: out.write_text(profile.text(written(found, document)), "utf-8"))
+    if as_json:
+        formats = {name: one._asdict() for name, one in found.formats.items()}
+        click.echo(
+            json.dumps({"us_per_layer": found.us_per_layer, "formats": formats, "written": [str(out)] if out else []}, indent=2)
+        )
+        return
+    click.echo(f"{found.us_per_layer:g} us per layer, all but its weights")
+    for name, one in found.formats.items():
+        ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in one.width)
+        click.echo(f"{name}: memory efficiency {one.memory_efficiency:g}; memory time by tokens {ratios}")
+    click.echo(f"written: {out}\n" if out else "", nl=False)
+
+
 def _document(kind: str, name: str, catalogue: Any) -> Document:
     from simulator.schema import Document, read
 
     mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
-    return read(catalogue.path(kind, name, mention, (kind,)))
+    path = catalogue.path(kind, name, mention, (kind,))
+    document = read(path)
+    if kind == "model":
+        document.data.setdefault("name", path.stem)
+    return document
 
 
 def _validated(kind: Any, document: Document) -> Any:
@@ -165,7 +204,7 @@ def _results(name: str, found: Fitted, out: Path | None, report: Path | None, co
     from simulator.calibrate import profile
     from simulator.report.calibration import figure, page
 
-    texts = {out: profile.text(found)} if out else {}
+    texts = {out: profile.text(found.data)} if out else {}
     if report:
         texts[report / f"{name}.md"] = page(name, found, command)
         texts |= {} if found.layers is None else {report / f"{name}.svg": figure(found.layers)}

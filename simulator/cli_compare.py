@@ -14,7 +14,7 @@ from simulator.cli_options import Asked, Sizes, faults_as_lines, study_options
 @study_options
 @click.option("--sizes", type=Sizes(), default="1,2,4,8,16,32", show_default=True, help="Clients at a time.")
 def compare(asked: Asked, sizes: list[int]) -> None:
-    """Tokens per second against the time between tokens, of every SCENARIO with 1, 2, 4, ... clients.
+    """Tokens per second against the time per token, of every SCENARIO with 1, 2, 4, ... clients.
 
     The first SCENARIO is the one that the others are compared with.
     """

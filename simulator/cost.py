@@ -28,7 +28,7 @@ TOKEN_BYTES = 4
 """An id on its way to the stages of a pipeline (width assumed)."""
 Purpose = Literal["window", "redraft"]
 Depth = int | float
-"""A place in a model: an integer is a layer number, a float in [0, 1] a share of the depth."""
+"""A place in a model: an integer is a layer number, from the end if negative, a float in [0, 1] a share of the depth."""
 
 
 class Rows(NamedTuple):
@@ -36,7 +36,8 @@ class Rows(NamedTuple):
 
     ``tokens``: rows of every matrix product; ``logit_rows``: rows that reach the LM head;
     ``sequences``: attention calls; ``kv_tokens``: cached tokens that attention reads; ``attention_pairs``:
-    query-key pairs.
+    query-key pairs; ``adapted``: those of ``tokens`` that pass a low-rank adapter instead of the MLP, whose products are
+    left out (of rank 8 they are 1/512 of the MLP at h = 4096, SS-7).
     """
 
     tokens: int = 0
@@ -44,6 +45,7 @@ class Rows(NamedTuple):
     sequences: int = 0
     kv_tokens: int = 0
     attention_pairs: int = 0
+    adapted: int = 0
 
     def __add__(self, other: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
         return Rows(
@@ -52,6 +54,7 @@ class Rows(NamedTuple):
             self.sequences + other.sequences,
             self.kv_tokens + other.kv_tokens,
             self.attention_pairs + other.attention_pairs,
+            self.adapted + other.adapted,
         )
 
     @staticmethod
@@ -220,7 +223,10 @@ class Placement(Frozen):
 
     def layer(self, depth: Depth) -> int:
         """The number of layers up to ``depth``."""
-        return depth if isinstance(depth, int) else round(depth * self.model.num_hidden_layers)
+        layers = self.model.num_hidden_layers
+        if isinstance(depth, int):
+            return depth if depth >= 0 else layers + depth
+        return round(depth * layers)
 
 
 class LayerTime(NamedTuple):
@@ -242,28 +248,32 @@ def attention_time(place: Placement, rows: Rows) -> float:
 
 def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
     """Device time of one layer for ``rows`` on one of the tensor-parallel ranks."""
-    return layer_products(place, rows.tokens, experts)._replace(attention=attention_time(place, rows))
+    return layer_products(place, rows.tokens, experts, rows.adapted)._replace(attention=attention_time(place, rows))
 
 
-def layer_products(place: Placement, n: int, experts: bool) -> LayerTime:
-    """The part of a layer that depends on its ``n`` rows alone: all but attention, which is left at zero."""
+def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) -> LayerTime:
+    """The part of a layer that depends on its ``n`` rows alone: all but attention, which is left at zero.
+
+    ``adapted`` of them do not pass the MLP.
+    """
     model, device, ranks = place.model, place.device, place.tensor_parallel
 
     def product(weights: float, width: float, tokens: float) -> float:
         size = weights * WEIGHT_BYTES[place.weights] + tokens * width * ACTIVATION_BYTES
         return device.seconds(device.matmul_for(place.weights), size / ranks, 2.0 * tokens * weights / ranks, tokens)
 
-    hidden, ff = model.hidden_size, model.intermediate_size
+    hidden, ff, full = model.hidden_size, model.intermediate_size, n - adapted
     mlp_width = hidden + ff * (2 if model.mlp == "gated" else 1)
     if experts and model.experts:
-        touched, each = model.experts.touched(n), model.expert_weights
-        tokens_each = max(1.0, n * model.experts.per_token / touched)
+        touched, each = model.experts.touched(full), model.expert_weights
+        tokens_each = max(1.0, full * model.experts.per_token / touched)
         mlp = product(touched * each, hidden + 3 * model.experts.intermediate_size, tokens_each)
         if model.experts.shared:
-            mlp += product(model.experts.shared * each, hidden + 3 * model.experts.intermediate_size, n)
+            mlp += product(model.experts.shared * each, hidden + 3 * model.experts.intermediate_size, full)
     else:
-        mlp = product(model.up_weights, mlp_width, n) + product(model.down_weights, ff + hidden, n)
-    small_bytes = n * ACTIVATION_BYTES * (8 * hidden + (3 * ff + 2 * (model.query_width + 2 * model.kv_width)) / ranks)
+        mlp = product(model.up_weights, mlp_width, full) + product(model.down_weights, ff + hidden, full)
+    widths = n * (8 * hidden + 2 * (model.query_width + 2 * model.kv_width) / ranks) + full * 3 * ff / ranks
+    small_bytes = ACTIVATION_BYTES * widths
     small = device.seconds(device.small_operations, small_bytes, 0.0, n) * place.engine.small_operations_ratio.value
     return LayerTime(
         qkv=product(model.qkv_weights, hidden + model.query_width + 2 * model.kv_width, n),
@@ -274,11 +284,12 @@ def layer_products(place: Placement, n: int, experts: bool) -> LayerTime:
     )
 
 
-def square_time(place: Placement, tokens: int) -> float:
-    """Device time of a product with one h x h matrix."""
+def side_product_time(place: Placement, tokens: int, width: int) -> float:
+    """Device time of a product with one h x ``width`` matrix."""
     hidden, ranks = place.model.hidden_size, place.tensor_parallel
-    size = hidden**2 * WEIGHT_BYTES[place.weights] + tokens * 2 * hidden * ACTIVATION_BYTES
-    return place.device.seconds(place.device.matmul_for(place.weights), size / ranks, 2.0 * tokens * hidden**2 / ranks, tokens)
+    weights = hidden * width
+    size = weights * WEIGHT_BYTES[place.weights] + tokens * (hidden + width) * ACTIVATION_BYTES
+    return place.device.seconds(place.device.matmul_for(place.weights), size / ranks, 2.0 * tokens * weights / ranks, tokens)
 
 
 def head_time(place: Placement, logit_rows: int) -> float:
@@ -315,14 +326,14 @@ class PassTimes:
 
     def __init__(self, place: Placement, role: str) -> None:
         self.place, self.role = place, role
-        self._products: dict[tuple[int, bool], LayerTime] = {}
+        self._products: dict[tuple[int, bool, int], LayerTime] = {}
         self._heads: dict[int, float] = {}
         self._collectives: dict[int, float] = {}
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
 
     def layer(self, rows: Rows, attention: float, experts: bool) -> float:
         """Device time of one layer."""
-        key = rows.tokens, experts
+        key = rows.tokens, experts, rows.adapted
         found = self._products.get(key)
         if found is None:
             found = self._products[key] = layer_products(self.place, *key)
@@ -369,8 +380,10 @@ class PassTimes:
     def drafting(self, head: DraftHead, rows: Rows) -> Phase:
         """A pass of a draft head beside the target; the LM head runs where rows need logits."""
         place, model = self.place, self.place.model
-        product = square_time(place, rows.tokens)
-        device = head.layers * self.layer(rows, attention_time(place, rows), experts=False) + head.squares * product
+        device = head.layers * self.layer(rows, attention_time(place, rows), experts=False)
+        device += head.squares * side_product_time(place, rows.tokens, model.hidden_size)
+        if head.rank:
+            device += 2 * side_product_time(place, rows.tokens, head.rank)
         if rows.logit_rows:
             own = model.model_copy(update={"vocab_size": head.width(model)})
             device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)

@@ -147,6 +147,17 @@ class Beam(NamedTuple):
     """Stages of the pipeline: levels in flight."""
 
 
+class PrunedTree(NamedTuple):
+    """A static tree that is cut down before it is verified: ``branching`` children a node, the ``budget`` best nodes stay.
+
+    The root is not counted.
+    """
+
+    levels: int
+    branching: int
+    budget: int
+
+
 class Passage(NamedTuple):
     """How one token came out of the pipeline."""
 

@@ -162,13 +162,15 @@ class DraftHead(Frozen):
 
     ``vocabulary`` is the width of an LM head of its own, ``lm_heads`` counts those of its own that are as wide as the
     target's; without either it shares the target's. EAGLE: one layer and ``squares`` 2 (features and embeddings, 2h
-    to h); Medusa: a square and an LM head for each of its heads.
+    to h); Medusa: a square and an LM head for each of its heads. ``rank`` is that of a
+    low-rank transform before the LM head, h to rank to h.
     """
 
     layers: int = Field(default=0, ge=0)
     squares: int = Field(default=0, ge=0)
     vocabulary: int | None = Field(default=None, gt=0)
     lm_heads: int = Field(default=0, ge=0)
+    rank: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _one_width(self) -> DraftHead:
@@ -183,4 +185,5 @@ class DraftHead(Frozen):
     def weights(self, target: ModelSpec) -> int:
         """Weights that it adds to the target's."""
         own = self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
-        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + own
+        narrow = 2 * self.rank * target.hidden_size
+        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + narrow + own

@@ -227,7 +227,8 @@ def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     if trace is None:
         return
     if scenario.acceptance.stand_in:
-        yield f"acceptance is a stand-in: recorded from {trace.pair}, not from the models of this scenario"
+        pair = acceptance.trace.pair if isinstance(acceptance, Replay) else trace.pair
+        yield f"acceptance is a stand-in: recorded from {pair}, not from the models of this scenario"
     if isinstance(acceptance, Replay):
         yield from _dealt(scenario, acceptance)
     drafter = scenario.acceptance.drafter

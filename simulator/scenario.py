@@ -371,7 +371,7 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
     if scenario.target and (found := strategy.impossible(scenario.target.model)):
         yield document.fault(("strategy", found[0]), found[1])
-    if stages and scenario.exit:
+    if stages and (scenario.exit or strategy.splits_passes):
         yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
 
 
@@ -379,6 +379,9 @@ def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault
     given, strategy = scenario.durations, scenario.strategy
     if given and strategy.window and strategy.window_steps and given.draft_ms is None and given.draft_step_ms is None:
         yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
+    if given and strategy.splits_passes and given.target_ms is not None:
+        message = f"{strategy.name} stops within a pass; state prefix_ms and suffix_ms, or layers_ms"
+        yield document.fault(("durations", "target_ms"), message)
 
 
 def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:

@@ -20,14 +20,16 @@ SIZES = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """One scenario with so many clients, simulated; times between the tokens of a request in milliseconds."""
+    """One scenario with so many clients, simulated; times of one request in milliseconds."""
 
     scenario: str
     clients: int
     tokens_per_s: float
     """Of all requests together, prefills included in the time."""
-    tbt_ms: float
+    tpot_ms: float
+    """Mean per token behind the first, which the paper calls average TBT."""
     tbt_p50_ms: float
+    """Between two deliveries, however many tokens come with one."""
     tbt_p99_ms: float
     preemptions: int
 
@@ -61,7 +63,7 @@ def _point(loaded: Loaded, size: int) -> LoadPoint:
         scenario=scenario.name,
         clients=size,
         tokens_per_s=outcome.tokens_per_s,
-        tbt_ms=tbt.mean * 1e3,
+        tpot_ms=outcome.tpot_s * 1e3,
         tbt_p50_ms=tbt.quantile(0.5) * 1e3,
         tbt_p99_ms=tbt.quantile(0.99) * 1e3,
         preemptions=outcome.serving.preemptions,

@@ -146,7 +146,7 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
     scenario, trace = loaded.scenario, loaded.trace
     strategy = scenario.schedule
     beams = [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages] if trace else []
-    if not isinstance(strategy, SpecPipe) or trace is None or not beams:
+    if type(strategy) is not SpecPipe or trace is None or not beams:  # in tandem, steps are no common clock
         message = f"expected a scenario of specpipe with a trace that holds trees over {scenario.stages} stages"
         raise BadInput([Fault((scenario.name, 0, 0), "acceptance.trace", message)])
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)

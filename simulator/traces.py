@@ -23,7 +23,8 @@ Further drafters stand beside the first one, under names with a dot (``Trace.ext
                       token s + d for a window that starts at position s; 65,535 behind the end
 ``NAME.q``            the probabilities that go with it; a head has them in sampled traces only
 ``NAME.run``          of a tree or of look-up: tokens kept of what is proposed for a window that starts here; where it
-                      is (trees, positions), row 0 is what is drafted (:class:`~simulator.tree_replay.ResampledReplay`);
+                      is (trees, positions), row 0 is what is drafted (:class:`~simulator.tree_replay.ResampledReplay`),
+                      or the first of the header's ``pruned_trees`` (``streams_pruned``);
                       at any temperature a tree keeps a token that the target drew if it holds it, without rejection
                       sampling over its branches
 ``NAME.proposed``     tokens that ``lookup`` or ``ngram`` would propose here; 0: no match, a step without a window

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance import Acceptance, Chain, Cursor, Exit, Odds, Replay, Verdict, chain_odds
-from simulator.draft_tree import Beam, Passage
+from simulator.draft_tree import Beam, Passage, PrunedTree
 from simulator.traces import UNKNOWN, Trace
 
 Ints = NDArray[np.int64]
@@ -66,6 +66,12 @@ def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
         reached = np.where(reached < 0, -1, child[reached, np.minimum(rank, widest)])
         kept += reached >= 0
     return kept
+
+
+def pruned_trees(trace: Trace) -> list[PrunedTree]:
+    """Every recorded tree of streams that was pruned before its verification, in the order of ``streams_pruned.run``."""
+    held = "streams_pruned.run" in trace.extra
+    return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])] if held else []
 
 
 class RecordedRuns(Replay):

@@ -25,7 +25,7 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "__init__"},
+    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
     {"model", "method", "engine", "hardware", "traces", "flow_line"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
@@ -38,13 +38,13 @@ FLOORS = [
     {"outcome"},
     {"run"},
     {"method_table"},
-    {"sweep_window", "sweep_tree", "sweep_network", "overview"},
+    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits"},
     {"sweep_load", "sweep_methods"},
     {"fitting", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_network", "cli_budget", "cli_calibrate"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate"},
     {"cli_compare", "cli_methods"},
     {"cli"},
 ]
@@ -109,6 +109,7 @@ COUNTS_AND_RATIOS = {
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
+    *("stream_layers", "kept", "rank", "pruning_rank"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
@@ -229,7 +230,7 @@ def test_links_between_our_pages_lead_somewhere(page: str) -> None:
 
 def test_what_is_kept_of_reports_is_listed_with_a_command_over_scenarios_that_exist() -> None:
     listed = (REPORTS / "README.md").read_text()
-    kept = [path for folder in ("batches", "pipelines") for path in (REPORTS / folder).iterdir()]
+    kept = [path for folder in ("batches", "pipelines") for path in (REPORTS / folder).glob("[!.]*")]
     assert [path.name for path in kept if f"`{path.parent.name}/{path.stem}." not in listed] == []
     commands = re.findall(r"specsim (?:run|batches|trees|network|compare)((?: [a-z]\w+)+)", listed)
     assert {name for names in commands for name in names.split()} <= set(Catalogue().names("scenario"))

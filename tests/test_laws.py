@@ -22,6 +22,7 @@ from simulator.strategies import Strategy, strategies
 from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
 from simulator.strategies.protocol import Kind, Lanes, Law
+from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.token_tree import TokenTree
@@ -35,6 +36,7 @@ given_durations = st.builds(
     suffix_ms=milliseconds,
     draft_ms=milliseconds,
     redraft_ms=milliseconds,
+    draft_head_ms=milliseconds,
     rv_ee_ms=st.floats(0.0, 5.0),
     rv_fv_ms=st.floats(0.0, 5.0),
 )
@@ -72,6 +74,7 @@ any_strategy = st.one_of(
         fusion=st.booleans(),
         host_ms=st.builds(NonNegative, value=milliseconds),
     ),
+    st.builds(SpeculativeStreaming, streams=st.integers(1, 5), branching=st.integers(1, 2), kept=st.sampled_from([None, 4])),
 )
 
 
@@ -107,7 +110,8 @@ def agree(law: Law, loop: Scheduler) -> None:
 
 def test_all_strategies_are_exercised_here() -> None:
     elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "pipeline_tree", "duodecoding"}
-    assert set(strategies()) == {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd"} | elsewhere
+    here = {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd", "speculative_streaming"}
+    assert set(strategies()) == here | elsewhere
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))

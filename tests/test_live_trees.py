@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
 from simulator.acceptance import Chain, Exit, Replay  # noqa: E402
-from simulator.draft_tree import Beam  # noqa: E402
+from simulator.draft_tree import Beam, PrunedTree  # noqa: E402
 from simulator.record import live_trees as live  # noqa: E402
 from simulator.record.family import EXIT_LAYERS, Family  # noqa: E402
 from simulator.record.network import ExitHead, Network  # noqa: E402
-from simulator.record.recorder import BEAMS, TREES  # noqa: E402
+from simulator.record.recorder import BEAMS, PRUNED, TREES  # noqa: E402
 from simulator.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
 from simulator.strategies.mirror_sd import MirrorSD  # noqa: E402
 from simulator.traces import Trace  # noqa: E402
@@ -79,8 +79,9 @@ def test_eagle_2_replays_from_recorded_outcomes(family: Family, greedy: Trace, p
 def test_pruned_streams_replay_from_recorded_outcomes(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
     streams = cast(Any, family.modules["streams"])
     gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(family.target.shape.layers - streams.layers)])
-    drafter = live.pruned_streams_drafter(family.target, streams, gate, **TREES["streams_pruned"])
-    check_tree(family, greedy, prompts, drafter, greedy.extra["streams_pruned.run"])
+    for tree in (PrunedTree(4, 3, 31), PrunedTree(3, 4, 31), PrunedTree(4, 3, 7)):
+        drafter = live.pruned_streams_drafter(family.target, streams, gate, *tree)
+        check_tree(family, greedy, prompts, drafter, greedy.extra["streams_pruned.run"][PRUNED.index(tree)])
 
 
 def test_a_full_tree_of_streams_replays_from_ranks(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:

@@ -31,6 +31,7 @@ class TableCost:
     """Whole seconds by the rows of a pass, looked up in two tables."""
 
     contention = 1.0
+    jitters = False
 
     def __init__(self, target: list[int], draft: list[int]) -> None:
         self.tables = {"target": target, "draft": draft}

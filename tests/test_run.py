@@ -16,6 +16,7 @@ from simulator.cli import main
 from simulator.fallback import fallback_rates
 from simulator.run import law, run, simulate, summary
 from simulator.scenario import load
+from simulator.schema import BadInput
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import Kind
 from simulator.strategies.vanilla_sd import VanillaSD
@@ -49,7 +50,12 @@ def test_the_law_with_replayed_means_explains_the_simulation(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_eight_at_a_time(name: str) -> None:
-    result = run(load(name, ["requests.concurrency=8", "requests.count=20", "requests.output_tokens=40"]))
+    loads = ["requests.concurrency=8", "requests.count=20", "requests.output_tokens=40"]
+    if load(name).scenario.strategy.alone:
+        with pytest.raises(BadInput, match="one request at a time, got 8"):
+            load(name, loads)
+        return
+    result = run(load(name, loads))
     assert result.simulated.tokens == 20 * 40
     assert result.replay.step_s == pytest.approx(result.simulated.step_s, rel=1e-9)
 

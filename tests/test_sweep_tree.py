@@ -21,6 +21,7 @@ strategy: {name: specpipe, width: 2, branching: 2, prune_ms: 1}
 durations: {stages_ms: [10, 10], draft_step_ms: 3}
 acceptance: {trace: ./x.npz}
 """
+SHIPPED = "specpipe_llama_3_1_70b_8x3090"
 BEAMS = [{"width": 1, "branching": 2, "stages": 2}, {"width": 2, "branching": 2, "stages": 2}]
 
 
@@ -73,8 +74,9 @@ def test_the_command_prints_what_the_sweep_found(tmp_path: Path) -> None:
     assert "83.3 %" in shown
 
 
-def test_a_scenario_without_recorded_trees_is_told_so() -> None:
-    result = CliRunner().invoke(main, ["trees", "pipeline_llama_3_1_70b_8x3090"])
+@pytest.mark.parametrize("arguments", [["pipeline_llama_3_1_70b_8x3090"], [SHIPPED, "--set", "strategy.name=specpipe_tandem"]])
+def test_a_scenario_without_recorded_trees_is_told_so(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, ["trees", *arguments])
     assert result.exit_code == 2
     assert "expected a scenario of specpipe with a trace that holds trees over 8 stages" in result.stderr
 

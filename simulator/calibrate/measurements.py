@@ -3,9 +3,10 @@
 ====================  ==========================================================================================
 column                meaning
 ====================  ==========================================================================================
-``operation``         ``matmul``, ``attention``, ``small_operations``, ``all_reduce`` or ``transfer``
+``operation``         ``matmul``, ``attention``, ``small_operations``, ``all_reduce``, ``transfer``, or ``pass``: all
+                      layers of a model
 ``part``              optional: which of them; errors are told by part. ``matmul`` parts of one model, tensor-parallel
-                      degree and token count make a layer, all but ``lm_head``
+                      degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
 ``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
 ``tensor_parallel``   optional, 1: its degree, likewise
 ``shape``             optional: a name for the weights, as ``4096x12288``; likewise
@@ -14,6 +15,7 @@ column                meaning
                       weights; keys and values of attention; what is sent, or the whole activation that is reduced
 ``flops``             ``2 n k m``; attention: 4 x query-key pairs x query heads x head width; else 0
 ``ranks``             of a collective
+``layers``            of a pass
 ``time_us``           kernel time, microseconds
 ``source``            where the row comes from
 ====================  ==========================================================================================
@@ -32,32 +34,29 @@ from simulator.catalogue import shown
 from simulator.schema import BadInput, Fault, did_you_mean
 
 Table: TypeAlias = pd.DataFrame
-OPERATIONS = ("matmul", "attention", "small_operations", "all_reduce", "transfer")
-LINK_OPERATIONS = OPERATIONS[3:]
+OPERATIONS = ("matmul", "attention", "small_operations", "pass", "all_reduce", "transfer")
+LINK_OPERATIONS = OPERATIONS[4:]
 WORDS = {"operation": None, "part": "", "model": "", "shape": "", "source": "not stated"}
 """Columns of text and what an empty or missing one means; None: it must be there."""
-NUMBERS = {"tensor_parallel": 1.0, "tokens": 0.0, "size_bytes": None, "flops": 0.0, "ranks": 1.0, "time_us": None}
+NUMBERS = {
+    "tensor_parallel": 1.0,
+    "tokens": 0.0,
+    "size_bytes": None,
+    "flops": 0.0,
+    "ranks": 1.0,
+    "layers": 1.0,
+    "time_us": None,
+}
 """Columns of numbers, likewise."""
-COLUMNS = (
-    "operation",
-    "part",
-    "model",
-    "tensor_parallel",
-    "shape",
-    "tokens",
-    "size_bytes",
-    "flops",
-    "ranks",
-    "time_us",
-    "source",
-)
+COLUMNS = ("operation", "part", "model", "tensor_parallel", "shape", "tokens", "size_bytes", "flops", "ranks", "layers",
+           "time_us", "source")  # fmt: skip
 MOST_FAULTS = 10
 LM_HEAD = "lm_head"
 
 
 def table(rows: Iterable[dict[str, object]] | Table) -> Table:
     """Rows as a table with every column."""
-    frame = pd.DataFrame(rows).reindex(columns=list(COLUMNS))
+    frame = pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype(dict.fromkeys(WORDS, object))
     return frame.fillna({name: value for name, value in (WORDS | NUMBERS).items() if value is not None})
 
 
@@ -107,7 +106,7 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
             continue
         text = frame[column]
         values = pd.to_numeric(text.replace("", None if default is None else str(default)), errors="coerce")
-        least = np.nextafter(0.0, 1.0) if default is None or column in ("ranks", "tensor_parallel") else 0.0
+        least = np.nextafter(0.0, 1.0) if default is None or column in ("ranks", "layers", "tensor_parallel") else 0.0
         for row in np.flatnonzero(~((values >= least) & np.isfinite(values))):
             expected = "a number of 0 or more" if least == 0.0 else "a number above 0"
             yield Fault((name, int(row) + 2, 1), column, f"expected {expected}, got '{text[row]}'")

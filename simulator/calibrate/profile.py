@@ -117,9 +117,9 @@ def link(rows: Table, like: Document, profile: Link) -> Fitted:
     return Fitted(data, found, {}, [], [], [], {}, None)
 
 
-def text(fitted: Fitted) -> str:
-    """The profile as YAML."""
-    dumped: str = yaml.safe_dump(fitted.data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+def text(data: Mapping[str, Any]) -> str:
+    """A profile as YAML."""
+    dumped: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
     return dumped
 
 

@@ -106,7 +106,9 @@ def eagle2_drafter(target: Network, head: nn.Module, branching: int, passes: int
     return propose
 
 
-def pruned_streams_drafter(target: Network, streams: nn.Module, gate: ExitHead, branching: int, budget: int) -> TreeDrafter:
+def pruned_streams_drafter(
+    target: Network, streams: nn.Module, gate: ExitHead, levels: int, branching: int, budget: int
+) -> TreeDrafter:
     """Speculative Streaming: every stream's first choices below every node, rated where the streams begin."""
     below = target.shape.layers - int(streams.layers)
 
@@ -115,7 +117,7 @@ def pruned_streams_drafter(target: Network, streams: nn.Module, gate: ExitHead, 
         ahead = streams(target, target.hidden(torch.tensor([text[:-1]])), torch.tensor([text]))
         level: dict[Path, float] = {(): 0.0}
         scores: dict[Path, float] = {}
-        for rows in ahead:
+        for rows in ahead[:levels]:
             grown = dict[Path, float]()
             for path, score in level.items():
                 state = target.hidden(torch.tensor([[*text, *path]]))[below - 1][0, -1]

@@ -13,7 +13,7 @@ import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from simulator.draft_tree import Beam, PipelineTree
+from simulator.draft_tree import Beam, PipelineTree, PrunedTree
 from simulator.record import corpus, lookup, ngram
 from simulator.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weights_hash
 from simulator.record.network import ExitHead, Network
@@ -34,11 +34,16 @@ TRACES = {"six_flavours_greedy": 0.0, "six_flavours_warm": 0.6, "six_flavours_sa
 TREES = {
     "eagle2": {"branching": 10, "passes": 5, "budget": 59},
     "lyanna_tree": {"branching": 4, "budget": 12, "resampled_budget": 4},
-    "streams_pruned": {"branching": 3, "budget": 31},
 }
 """Trees recorded as kept tokens by start; the budget counts nodes without the root."""
-LEVELS = (5, 3, 4)
-"""Levels of each of them: what was drafted, the depths of the hidden chain, the streams."""
+LEVELS = (5, 3)
+"""Levels of each of them: what was drafted, the depths of the hidden chain."""
+PRUNED = (
+    *(PrunedTree(4, branching, 31) for branching in (3, 4)),
+    *(PrunedTree(3, branching, 31) for branching in (3, 4)),
+    *(PrunedTree(4, 3, budget) for budget in (7, 15, 63)),
+)
+"""Pruned trees of streams, recorded in the greedy trace; the first is the paper's (Speculative Streaming, App. M and N.1)."""
 ROLLOUT_TOKENS = 24
 MOST_STAGES = 16
 BEAMS = (
@@ -125,10 +130,10 @@ def competing(family: Family, text: Tensor, states: list[Tensor], temperature: f
     }
     if temperature == 0:
         gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(target.shape.layers - streams.layers)])
-        pruned = pruned_streams(streams, gate, target, states, starts, **TREES["streams_pruned"])
+        pruned = pruned_streams(streams, gate, target, states, starts, PRUNED)
         ahead = roll_outs(cast(Network, modules["draft"]), starts, ROLLOUT_TOKENS)
         arrays |= {
-            "streams_pruned.run": _flat(pruned, np.uint8),
+            "streams_pruned.run": pruned.numpy().astype(np.uint8),
             "rollout.token": ahead.token.numpy().astype(np.uint16),
             "rollout.q": ahead.chance.numpy().astype(np.float16),
             "rollout.sequences": ahead.sequences.numpy().astype(np.uint8),
@@ -242,7 +247,9 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
         "selection": f"the least repetitive of {CANDIDATES} times as many requests, by distinct four-token sequences",
         "exit_layers": list(EXIT_LAYERS),
         "flavours": [flavour.name for flavour in corpus.FLAVOURS],
-        "trees": {name: {**tree, "levels": levels} for (name, tree), levels in zip(TREES.items(), LEVELS, strict=True)},
+        "trees": {name: {**tree, "levels": levels} for (name, tree), levels in zip(TREES.items(), LEVELS, strict=True)}
+        | {"streams_pruned": PRUNED[0]._asdict()},
+        **({} if temperature else {"pruned_trees": [tree._asdict() for tree in PRUNED]}),
         "lookup": {"longest_ngram": lookup.LONGEST, "proposed_tokens": lookup.PROPOSED},
         "ngram": {"longest_ngram": ngram.LONGEST, "proposed_tokens": ngram.PROPOSED},
         "text": family.header["text"],

@@ -7,6 +7,7 @@ was kept in the tree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from simulator.draft_tree import PrunedTree
 from simulator.record.heads import EagleLayer, HiddenChain, Streams
 from simulator.record.network import Cache, ExitHead, Keys, Network
 
@@ -152,35 +154,53 @@ def hidden_trees(
 
 @torch.no_grad()
 def pruned_streams(
-    streams: Streams, exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, branching: int, budget: int
+    streams: Streams, exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, trees: Sequence[PrunedTree]
 ) -> Tensor:
-    """(starts,) tokens accepted of the streams' tree after its pruning where the streams begin (SS-2).
+    """(trees, starts) tokens accepted of the streams' tree after its pruning where the streams begin (SS-2).
 
     Every node but the deepest passes the lower layers; the early exit there rates its children, and the
-    ``budget`` best of the whole tree go on to be verified.
+    ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of a wider one.
     """
-    below = target.shape.layers - streams.layers
-    proposed = [
-        rows[0, -starts.count :].topk(branching).indices.T
-        for rows in streams(target, [s[:, :-1] for s in states], starts.text[None])
-    ]
+    widest, deepest = max(tree.branching for tree in trees), max(tree.levels for tree in trees)
+    ahead = streams(target, [s[:, :-1] for s in states], starts.text[None])
+    proposed = [rows[0, -starts.count :].topk(widest).indices.T for rows in ahead[:deepest]]
+    rated = _rated(proposed, exit, target, states, starts, target.shape.layers - streams.layers)
+    accepted = []
+    for tree in trees:
+        growth, nodes = Growth.seed(starts.count), torch.zeros(1, dtype=torch.long)
+        for depth, (chance, token) in enumerate(rated[: tree.levels]):
+            nodes = (nodes[:, None] * widest + torch.arange(tree.branching)).flatten()
+            growth.add(chance[nodes], token[nodes], starts.truth(depth))
+        accepted.append(growth.accepted(tree.budget))
+    return torch.stack(accepted)
+
+
+def _rated(
+    proposed: list[Tensor], exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, below: int
+) -> list[tuple[Tensor, Tensor]]:
+    """By level, each (nodes, starts): log-probability given the parent under the exit behind ``below`` layers, and token.
+
+    ``proposed``: (branching, starts) tokens by level, the same below every node of the level before.
+    """
     inputs = [target.embedding(starts.text[None, :-1]), *states]
     trunks = [block.project(x, 0)[1:] for block, x in zip(target.blocks[:below], inputs, strict=False)]
     own = [list[Keys]() for _ in trunks]
     state = states[below - 1][:, -starts.count :]
-    growth = Growth.seed(starts.count)
+    found = []
     for depth, tokens in enumerate(proposed):
+        logits = exit(state, target)
+        children = tokens.T[None].expand(len(state), -1, -1)
+        chance = logits.gather(-1, children) - logits.logsumexp(-1, keepdim=True)
         token = tokens.repeat(len(state), 1)
-        chance = exit(state, target).log_softmax(-1).repeat_interleave(branching, 0)
-        growth.add(chance.gather(-1, token[..., None])[..., 0], token, starts.truth(depth))
+        found.append((chance.transpose(1, 2).flatten(0, 1), token))
         if depth + 1 == len(proposed):
             break
-        parent = torch.arange(len(token))[:, None].expand_as(token) // branching
+        parent = torch.arange(len(token))[:, None].expand_as(token) // len(tokens)
         state = target.embedding(token)
         for layer, trunk in enumerate(trunks):
             own[layer] = reorder(own[layer], parent)
             state = target.blocks[layer].branch(state, depth + 1, trunk, own[layer])
-    return growth.accepted(budget)
+    return found
 
 
 class RollOuts(NamedTuple):

@@ -114,7 +114,7 @@ def page(name: str, found: Fitted, command: str) -> str:
         head = HEADS[kind]
         lines = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
         blocks += [TITLES[kind] + ".", "\n".join(f"| {' | '.join(cells)} |" for cells in lines)]
-    return "\n\n".join([*blocks, "## Profile", f"```yaml\n{text(found)}```", "## Made by", f"```\n{command}\n```"]) + "\n"
+    return "\n\n".join([*blocks, "## Profile", f"```yaml\n{text(found.data)}```", "## Made by", f"```\n{command}\n```"]) + "\n"
 
 
 def figure(layers: pd.DataFrame) -> str:

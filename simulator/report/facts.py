@@ -77,7 +77,8 @@ def regime(result: Result) -> str:
         parts = result.phases[main_kind(result.phases)]
         drafted = [parts[name].wall_s for name in scenario.schedule.draft_parts if name in parts]
         if not drafted:
-            return "nothing is drafted"
+            drafts = scenario.schedule.window > 0
+            return "drafting takes no pass of its own" if drafts else "nothing is drafted"
         return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
     draft, delta = (seconds * 1e3 for seconds in pair)
     stands = f"T_draft = {number(draft, 3)} ms"

@@ -11,18 +11,18 @@ from simulator.report.facts import number
 from simulator.report.markdown import table
 from simulator.sweep_load import Curves, LoadPoint, crossing
 
-HEAD = ("clients", "tokens per second", "TBT ms", "p50", "p99", "preempted")
+HEAD = ("clients", "tokens per second", "ms per token", "TBT p50", "TBT p99", "preempted")
 LEGEND = (
     "Simulation of a closed loop: each client has its next request as soon as its last one has ended. Tokens per second are of "
-    "all requests, prefills included in the time; TBT is the time between two tokens of one request, waiting to be admitted "
-    "left out."
+    "all requests, prefills included in the time. Ms per token: of one request behind its first token, waiting to be admitted "
+    "left out. TBT: between two deliveries to one request, however many tokens come with one."
 )
 
 
 def rows(points: Iterable[LoadPoint]) -> Iterator[tuple[str, ...]]:
     """One line for each size, under ``HEAD``."""
     for one in points:
-        times = (one.tokens_per_s, one.tbt_ms, one.tbt_p50_ms, one.tbt_p99_ms)
+        times = (one.tokens_per_s, one.tpot_ms, one.tbt_p50_ms, one.tbt_p99_ms)
         yield (str(one.clients), *map(number, times), str(one.preemptions))
 
 
@@ -47,7 +47,7 @@ def _ratios(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> str:
     if not pairs:
         return ""
     rates = [one.tokens_per_s / other.tokens_per_s for one, other in pairs]
-    times = [other.tbt_ms / one.tbt_ms for one, other in pairs]
+    times = [other.tpot_ms / one.tpot_ms for one, other in pairs]
     return (
         f". From two clients on its throughput is {min(rates):.2f} to {max(rates):.2f} times as high, "
         f"and tokens follow each other {min(times):.2f} to {max(times):.2f} times as fast"

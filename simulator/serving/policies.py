@@ -244,7 +244,7 @@ class UnifiedBudget(Policy):
     """One token budget for everything (vLLM v1): prompts and decoding alike, speculative tokens counted.
 
     Every iteration has ``budget_tokens``. ``window`` is what the strategy drafts for as many requests as can
-    decode at this boundary.
+    decode at this boundary; a tree counts with all its rows.
 
     1. In running order, while any budget is left, each request wants what is left of its need, or ``1 + window`` if
        it decodes, and is granted that or the rest of the budget. It gets room for what it has in the cache and

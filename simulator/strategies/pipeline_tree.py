@@ -33,7 +33,7 @@ from simulator.model import ModelSpec
 from simulator.strategies.pipeline import Pipelined
 from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.traces import Trace
-from simulator.tree_replay import ranks_ahead, static_tree_run, tree_of
+from simulator.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
 
 
 class Durations(NamedTuple):
@@ -79,7 +79,7 @@ class PipelineTree(Pipelined):
         if not isinstance(verdicts, Replay):
             return verdicts
         ranks = ranks_ahead(verdicts.trace, "draft", self.window)
-        return verdicts.by_start(static_tree_run(ranks, tree_of(self.branching)), self.window)
+        return RecordedRuns(verdicts, static_tree_run(ranks, tree_of(self.branching)), self.window)
 
     def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
         """Ranks say what any static tree keeps; windows by start do not."""

@@ -182,6 +182,8 @@ class Strategy(Frozen, ABC):
     """What drafts sits beside the target on its device; there is no draft model to place."""
     hidden_behind: ClassVar[str | None] = None
     """The duration that drafting hides behind; None where nothing overlaps."""
+    splits_passes: ClassVar[bool] = False
+    """Stops within every pass of the target, behind a layer counted from its ends."""
     prompts_apart: ClassVar[bool] = False
     """Prompts take passes of their own; a step carries none."""
     bonus_on_full_accept: bool = True
