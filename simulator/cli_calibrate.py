@@ -202,7 +202,8 @@ def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str])
 def _results(name: str, found: Fitted, out: Path | None, report: Path | None, command: str) -> list[str]:
     """Write the profile and the page that were asked for."""
     from simulator.calibrate import profile
-    from simulator.report.calibration import figure, page
+    from simulator.report.calibration import page
+    from simulator.report.calibration_figures import figure
 
     texts = {out: profile.text(found.data)} if out else {}
     if report:

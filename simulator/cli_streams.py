@@ -25,7 +25,8 @@ def streams(
 
     from simulator.catalogue import Catalogue
     from simulator.report.logs import whole_file
-    from simulator.report.streams import print_streams, stream_figure
+    from simulator.report.stream_figures import stream_figure
+    from simulator.report.streams import print_streams
     from simulator.scenario import load
     from simulator.sweep_streams import stream_sweep, summary
 

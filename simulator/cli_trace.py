@@ -124,7 +124,8 @@ def iid(
     from rich.console import Console
 
     from simulator.independence import WINDOWS, every_drafter
-    from simulator.report.independence import FIGURE, PAGE, figure, page, print_independence
+    from simulator.report.independence import FIGURE, PAGE, page, print_independence
+    from simulator.report.independence_figures import figure
 
     with faults_as_lines():
         found = []

@@ -23,6 +23,9 @@ ORIGINS = {
 """What a panel or a part of a table says about where acceptance comes from."""
 
 
+SHORT = {"recorded": "rec.", "published": "publ."}
+
+
 def by_origin(found: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]]:
     """What is said of each origin of acceptance, and those that have it."""
     for origin, words in ORIGINS.items():
@@ -34,20 +37,30 @@ def by_origin(found: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]]
 def print_features(found: Mapping[str, Features], console: Console) -> None:
     """Features of SpecPipe's Table 2, weights, rows, and where acceptance can come from."""
     width = min(console.width, WIDEST)
-    head = ("free\ndraft", "not\ntrained", "large\nbatch", "dynamic\ndraft", "rows", "weights", "accept-\nance")
+    head = ("free\ndraft", "not\ntrained", "large\nbatch", "dyn.\ndraft", "rows", "1e9", "from")
     table = new_table("method", *head)
     for name, one in found.items():
         answers = (one.adds_no_latency, one.no_training, one.large_batch, one.dynamic_draft)
-        weights = f"{one.extra_weights / 1e9:.2f}" if one.extra_weights else ""
-        table.add_row(name, *("yes" if answer else "no" for answer in answers), str(one.verified_rows), weights, one.acceptance)
+        weights = _billions(one.extra_weights)
+        table.add_row(
+            name,
+            *("yes" if answer else "no" for answer in answers),
+            str(one.verified_rows),
+            weights,
+            SHORT.get(one.acceptance, one.acceptance),
+        )
     console.print(table, width=width)
     item(
         console,
         "Free draft: drafting adds no latency. As in SpecPipe's Table 2, but worked out from each method's law and file",
         width,
     )
-    item(console, "Rows: of the target's pass in one step of a request; weights: in 1e9, beside a target of 7B", width)
-    item(console, "Acceptance: recorded from small models, published as a mean, both, or only yours to state", width)
+    item(console, "Rows: of the target's pass in one step of a request; 1e9: weights beside a target of 7B", width)
+    item(console, "From: acceptance is recorded from small models, published as a mean, both, or only yours to state", width)
+
+
+def _billions(weights: int) -> str:
+    return "" if not weights else "< 0.01" if weights < 10_000_000 else f"{weights / 1e9:.2f}"
 
 
 def print_methods(points: Sequence[MethodPoint], without: Iterable[LeftOut], title: str, console: Console) -> None:
@@ -57,14 +70,12 @@ def print_methods(points: Sequence[MethodPoint], without: Iterable[LeftOut], tit
     for words, held in by_origin(points):
         stated = any(one.published_speedup for one in held)
         head = ["speed-\nup", *(["publ."] if stated else []), "ms per\ntoken", "law", "tokens\n/ step", "draft\nms"]
-        table = new_table("method", *head, "rows", "extra\nGB")
+        table = new_table("method", *head, "rows")
         for one in held:
             ratios = (one.speedup, *([one.published_speedup] if stated else []))
             times = (one.tpot_ms, one.law_tpot_ms, one.tokens_per_step, one.draft_ms)
             cells = (*("" if ratio is None else f"{ratio:.2f}" for ratio in ratios), *(number(value, 3) for value in times))
-            table.add_row(
-                one.method, *cells, str(one.verified_rows), f"{one.extra_weights_gb:.2f}" if one.extra_weights_gb else ""
-            )
+            table.add_row(one.method, *cells, str(one.verified_rows))
         console.print(Text(f"\n{words}", style="bold"), width=width)
         console.print(table, width=width)
     if len({one.origin for one in points}) > 1:

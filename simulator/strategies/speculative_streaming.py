@@ -126,6 +126,11 @@ class SpeculativeStreaming(Strategy):
 
     # ---- acceptance
 
+    @property
+    def dynamic_draft(self) -> bool:
+        """Where it is pruned, the scores of an early exit decide what is left of the tree."""
+        return self.prunes
+
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """What the recorded tree keeps; stated rates are taken by level."""
         if not isinstance(verdicts, Replay):
