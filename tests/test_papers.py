@@ -37,6 +37,6 @@ def test_free_parameters_are_at_most_half_of_ten_predicted_cells_or_more(name: s
     assert predicted < 10 or FOUND[name].paper.free <= predicted / 2
 
 
-@pytest.mark.parametrize(("name", "cell"), every_fifth_is_quick())
+@pytest.mark.parametrize(("name", "cell"), list(every_fifth_is_quick()))
 def test_a_run_says_what_is_committed(name: str, cell: str) -> None:
     assert FOUND[name].answer(cell) == pytest.approx(FOUND[name].runs[cell], rel=1e-6)
