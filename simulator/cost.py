@@ -241,7 +241,8 @@ class LayerTime(NamedTuple):
 
 def attention_time(place: Placement, rows: Rows) -> float:
     """Device time of attention in one layer, on one of the tensor-parallel ranks."""
-    kv_bytes = rows.kv_tokens * place.model.kv_bytes_per_layer() * place.engine.kv_traffic_ratio.value / place.tensor_parallel
+    traffic = place.engine.kv_traffic(place.model.num_attention_heads // place.model.num_key_value_heads)
+    kv_bytes = rows.kv_tokens * place.model.kv_bytes_per_layer() * traffic / place.tensor_parallel
     flops = 4.0 * rows.attention_pairs * place.model.query_width / place.tensor_parallel
     return place.device.seconds(place.device.attention, kv_bytes, flops, rows.tokens)
 

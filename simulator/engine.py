@@ -12,7 +12,8 @@ class Engine(Frozen):
 
     ``launch: asynchronous`` lets the host run ahead of the device, so that a pass takes the longer of
     the two; ``synchronous`` makes it take their sum. ``kv_traffic`` multiplies the KV bytes that
-    attention reads (1 for paged kernels; repeating or concatenating copies reads more).
+    attention reads (1 for paged kernels, 3 where every step concatenates the cache anew). With
+    ``repeats_kv`` keys and values are written out and read once for every query head of a group.
     """
 
     name: str = ""
@@ -22,8 +23,13 @@ class Engine(Frozen):
     host_us_per_pass: NonNegative
     small_operations_ratio: Positive
     kv_traffic_ratio: Positive
+    repeats_kv: bool = False
     sampling_us: NonNegative
 
     def wall_seconds(self, host: float, device: float) -> float:
         """Time of one pass from its host and device times, in seconds."""
         return host + device if self.launch == "synchronous" else max(host, device)
+
+    def kv_traffic(self, group: int) -> float:
+        """KV bytes moved for every cached byte, with ``group`` query heads to a key-value head."""
+        return self.kv_traffic_ratio.value + (2.0 * group if self.repeats_kv and group > 1 else 0.0)

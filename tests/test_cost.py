@@ -115,6 +115,11 @@ def test_quantised_weights_are_read_faster_and_kv_copies_slower() -> None:
     assert quantised.attention == full.attention
     copies = layer_time(place(engine={**ENGINE, "kv_traffic_ratio": 3}), ONE, False)
     assert copies.attention == pytest.approx(3 * full.attention)
+    repeated = {**ENGINE, "kv_traffic_ratio": 3, "repeats_kv": True}
+    assert layer_time(place(engine=repeated), ONE, False).attention == pytest.approx((3 + 2 * 2) * full.attention)
+    one_head_each = {"model": {**MODEL, "num_key_value_heads": 10}}
+    once, same = (layer_time(place(engine=engine, **one_head_each), ONE, False) for engine in (ENGINE, repeated))
+    assert same.attention == pytest.approx(3 * once.attention)
 
 
 def test_experts_are_read_as_tokens_touch_them() -> None:
