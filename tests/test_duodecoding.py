@@ -361,3 +361,14 @@ def test_pearl_is_a_configuration() -> None:
     assert t.send == pytest.approx(link.transfer_seconds(6 * 32_000 * 4))
     assert t.reply == pytest.approx(link.transfer_seconds(0))
     assert not scenario.one_lane
+
+
+def test_what_a_step_shows_past_the_end_is_cut_or_counted() -> None:
+    """One token from the prefill, then five a step; both end in the same step, after 5 + 2 x 5 ms."""
+    asked = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 1, draft_step_ms: 1}", "acceptance={always: 4}"]
+    ended = [
+        run.run(load("durations_only", [*asked, f"requests={{count: 3, output_tokens: 8, past_end: {end}}}"])).simulated
+        for end in ("cut", "counted")
+    ]
+    assert [one.tokens for one in ended] == [24, 33]
+    assert ended[0].end_s == ended[1].end_s
