@@ -147,9 +147,9 @@ def rescale(
     position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
     draft's probability of the emitted token, first choices before all others, so that the threshold at which
     those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair,
-    not those of the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was kept
-    and is rejected now has the rank of a recorded rejection, drawn with ``seed``. ``name`` says in the header what was re-scaled; the mean is that of the requests which ``replay`` deals
-    out, by default all.
+    not those of the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was
+    kept and is rejected now has the rank of a recorded rejection, drawn with ``seed``. ``name`` says in the header what
+    was re-scaled; the mean is that of the requests which ``replay`` deals out, by default all.
 
     A trace with ``run`` is re-scaled as :func:`tilted` says; :class:`BadInput` for one that tells neither.
     """
