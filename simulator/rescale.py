@@ -156,7 +156,7 @@ def rescale(
     check_length(length, window)
     replay = replay or Replay(trace, seed=seed)
     if trace.run is not None:
-        found = rescaled(replay, length, window, seed).trace
+        found = rescaled_chain(replay, length, window, seed).trace
         return replace(found, header={**found.header, "derived_from": {"trace": name, **found.header["derived_from"]}})
     if not len(trace.q):
         raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
@@ -207,7 +207,8 @@ def stretched(score: NDArray[np.float64], offsets: Ints, stretch: float) -> NDAr
     first = np.maximum(here - NEIGHBOURS // 2, offsets[request])
     last = np.minimum(here + NEIGHBOURS // 2, offsets[request + 1])
     total = np.concatenate(([0.0], np.cumsum(score)))
-    return (1.0 - stretch) * score + stretch * (total[last] - total[first]) / (last - first)
+    means: NDArray[np.float64] = (total[last] - total[first]) / (last - first)
+    return np.asarray((1.0 - stretch) * score + stretch * means, dtype=np.float64)
 
 
 def _decided(trace: Trace, accepted: NDArray[np.bool_], seed: int) -> Trace:
