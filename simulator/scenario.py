@@ -45,9 +45,15 @@ class CycleSpec(Frozen):
 
 
 class Rescale(Frozen):
-    """A mean that a recording is moved to, correction or bonus included; its bursts stay (:mod:`simulator.rescale`)."""
+    """A mean that a recording is moved to, correction or bonus included; its bursts stay (:mod:`simulator.rescale`).
+
+    ``window`` is the one at which the mean is meant, by default that of the strategy. ``stretch`` makes a chain's
+    bursts longer, as text has them that repeats itself.
+    """
 
     tokens_per_step: float = Field(gt=1)
+    window: int | None = Field(default=None, ge=1)
+    stretch: float = Field(default=0.0, ge=0.0, le=1.0)
     source: str = "not stated"
     confidence: Confidence = "assumed"
 
@@ -270,7 +276,8 @@ class Loaded:
         if wanted is None:
             return found
         try:
-            return rescaled(found, wanted.tokens_per_step, scenario.schedule.window, scenario.seed)
+            window = wanted.window or scenario.schedule.window
+            return rescaled(found, wanted.tokens_per_step, window, scenario.seed, wanted.stretch)
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error

@@ -79,12 +79,17 @@ OutputTokens = Annotated[Annotated[int, Field(gt=1), Tag("number")] | _Drawn, Di
 
 
 class Requests(Frozen):
-    """A closed-loop workload; prompt and output lengths are the same for all requests, or drawn for each."""
+    """A closed-loop workload; prompt and output lengths are the same for all requests, or drawn for each.
+
+    ``past_end``: what a step shows beyond ``output_tokens`` is cut off, as a server does, or counted, as programs do that
+    divide the length of the text by the time.
+    """
 
     concurrency: int = Field(default=1, gt=0)
     count: int = Field(default=200, gt=0)
     prompt_tokens: PromptTokens = 512
     output_tokens: OutputTokens = 128
+    past_end: Literal["cut", "counted"] = "cut"
 
     @model_validator(mode="after")
     def _enough(self) -> Requests:
@@ -131,6 +136,8 @@ class Request:
     arrival_s: float
     prompt_tokens: int
     output_tokens: int
+    cut: bool = True
+    """What the last step shows beyond ``output_tokens`` is not counted."""
     cursor: Cursor | None = None
     """Its place in the acceptance source; None until it is first admitted."""
     state: State | None = None
@@ -185,6 +192,7 @@ class ClosedLoop:
     def __init__(self, requests: Requests, seed: int = 0) -> None:
         self._lengths = enumerate(requests.lengths(seed))
         self._idle, self._left = requests.concurrency, requests.count
+        self._cut = requests.past_end == "cut"
         self.next_s = inf
 
     @property
@@ -198,7 +206,7 @@ class ClosedLoop:
             self._idle -= 1
             self._left -= 1
             index, (prompt, output) = next(self._lengths)
-            yield Request(index, now, prompt, output)
+            yield Request(index, now, prompt, output, self._cut)
 
     def ended(self) -> None:
         """Its client sends the next one."""
