@@ -373,7 +373,7 @@ class PassTimes:
             carried = collective * place.collectives.count * layers
         else:
             carried = collective * place.collectives.count if ends else 0.0
-        host = place.engine.host_us_per_layer.value * 1e-6 * layers
+        host = place.engine.host_seconds(layers, rows.tokens > rows.sequences)
         if first == 0:
             host += place.engine.host_us_per_pass.value * 1e-6
         return self._together(device, carried, host)
@@ -389,7 +389,7 @@ class PassTimes:
             own = model.model_copy(update={"vocab_size": head.width(model)})
             device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)
         engine = place.engine
-        host = (engine.host_us_per_layer.value * head.layers + engine.host_us_per_pass.value) * 1e-6
+        host = engine.host_seconds(head.layers, rows.tokens > rows.sequences) + engine.host_us_per_pass.value * 1e-6
         carried = self.collective(rows.tokens) * place.collectives.count * head.layers
         return self._together(device, carried, host)
 

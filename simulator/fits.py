@@ -4,14 +4,15 @@
 fitted; ``fitted.yaml`` beside it is written by ``specsim calibrate PAPER`` and read by everybody else.
 
 A parameter sets one key of the scenarios that it applies to. Where several set the same key their terms are added, on
-its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays between 0 and 1).
+its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays between 0 and 1). A number that the cell's
+own row sets for the key, such as a published acceptance, is one more term.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, log
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +33,12 @@ SCALES: Mapping[str, Callable[[float], float]] = {
     "log": exp,
     "logit": lambda term: 1.0 / (1.0 + exp(-term)),
 }
+TERMS: Mapping[str, Callable[[float], float]] = {
+    "plain": float,
+    "log": log,
+    "logit": lambda value: log(value / (1.0 - value)),
+}
+"""The other way: the term of a value."""
 DEFAULT = "all"
 """Group of a parameter that has one value for every cell."""
 
@@ -133,6 +140,7 @@ class Paper:
     def overrides(self, cell: Cell, values: Values | None = None) -> list[str]:
         """What the fit sets in a cell's scenario; BadInput where a term has not been fitted."""
         values = self.fitted if values is None else values
+        stated = dict(one.split("=", 1) for one in cell.assignments)
         found: dict[str, tuple[str, float]] = {}
         for name, one in self.parameters.items():
             if one.applies(cell):
@@ -140,7 +148,9 @@ class Paper:
                 if group not in values.get(name, {}):
                     message = f"has no value for '{group}'; run specsim calibrate {self.name}"
                     raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
-                found[one.key] = one.scale, found.get(one.key, ("", 0.0))[1] + values[name][group]
+                if one.key not in found:
+                    found[one.key] = one.scale, TERMS[one.scale](float(stated[one.key])) if one.key in stated else 0.0
+                found[one.key] = one.scale, found[one.key][1] + values[name][group]
         return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in found.items()]
 
     def question(self, cell: Cell, values: Values | None = None) -> Question:

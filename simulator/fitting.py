@@ -68,10 +68,14 @@ def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] 
         return found
 
     start = np.array([one.start for one in terms.values()])
-    bounds = [one.least for one in terms.values()], [one.most for one in terms.values()]
-    best = least_squares(
-        residuals, start, bounds=bounds, diff_step=[STEP] * len(start), x_scale="jac", max_nfev=12, xtol=1e-4, ftol=1e-4
-    )
+    least, most = (np.array([getattr(one, end) for one in terms.values()]) for end in ("least", "most"))
+
+    def slopes(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        here, steps = residuals(point), np.where(point + STEP <= most, STEP, -STEP)
+        moved = point + np.diag(np.maximum(steps, least - point))
+        return np.column_stack([(residuals(one) - here) / (one - point).sum() for one in moved])
+
+    best = least_squares(residuals, start, slopes, (least, most), x_scale="jac", max_nfev=12, xtol=TOLERANCE, ftol=TOLERANCE)
     left = {cell.cell: float(one) for cell, one in zip(cells, residuals(best.x), strict=True)}
     return Calibration(_values(terms, best.x), left, len(runs.known))
 

@@ -62,6 +62,11 @@ class Result:
         return self.baseline.tpot_s / self.simulated.tpot_s
 
     @property
+    def speedup_with_prompts(self) -> float:
+        """Simulated tokens per second, prompts included, against simulated autoregressive decoding on the same target."""
+        return self.simulated.tokens_per_s / self.baseline.tokens_per_s
+
+    @property
     def busy(self) -> dict[str, float]:
         """Busy share of each lane over the whole run."""
         return {lane: seconds / self.simulated.end_s for lane, seconds in sorted(self.simulated.busy_s.items()) if seconds}
@@ -262,7 +267,7 @@ def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
 
 def summary(result: Result) -> dict[str, Any]:
     """A result as plain data, for ``run --json``."""
-    simulated, requests = result.simulated, result.scenario.requests.concurrency
+    simulated, requests, target = result.simulated, result.scenario.requests.concurrency, result.scenario.target
     return {
         "scenario": resolved(result.scenario),
         "law": law_data(result.law),
@@ -276,6 +281,8 @@ def summary(result: Result) -> dict[str, Any]:
         },
         "speedup": result.speedup,
         "stages": list(_stage_data(result.scenario)),
+        "speedup_with_prompts": result.speedup_with_prompts,
+        "extra_weights": target and result.scenario.strategy.extra_weights(target.model),
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": requests,
         "fallback": [asdict(rate) for rate in result.fallback],

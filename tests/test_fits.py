@@ -99,3 +99,8 @@ def test_a_parameter_that_nothing_decides_is_refused(paper: Paper) -> None:
 def test_a_guess_needs_something_calibrated() -> None:
     alone = Cell(cell="x", source="T1", quantity="tpot", published="3", role="predict")
     assert likeness(alone, [alone]) is None
+
+
+def test_a_number_of_the_row_is_one_more_term(paper: Paper) -> None:
+    stated = paper.cells[0].model_copy(update={"overrides": "durations.target_ms=2.5"})
+    assert paper.question(stated, TERMS).answer() == pytest.approx(4 * 1 + 2.5 * 4)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import inf, log
+from math import ceil, floor, inf, log
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -63,7 +63,29 @@ class LogNormal(_Bounded):
         return np.clip(np.rint(drawn), self.least_tokens, self.most_tokens).astype(np.int64)
 
 
-Lengths = Uniform | LogNormal
+class Even(Frozen):
+    """The two whole numbers next to ``mean_tokens``, so spread that the mean is that number as nearly as can be."""
+
+    name: Literal["even"] = "even"
+    mean_tokens: float = Field(ge=1)
+
+    @property
+    def least_tokens(self) -> int:
+        """The shorter of the two."""
+        return floor(self.mean_tokens)
+
+    @property
+    def most_tokens(self) -> int:
+        """The longer of the two."""
+        return ceil(self.mean_tokens)
+
+    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """So many lengths; nothing is random about them."""
+        ends: NDArray[np.int64] = np.floor(np.arange(count + 1) * self.mean_tokens).astype(np.int64)
+        return ends[1:] - ends[:-1]
+
+
+Lengths = Uniform | LogNormal | Even
 
 
 def _which(value: object) -> object:
@@ -73,7 +95,7 @@ def _which(value: object) -> object:
     return getattr(value, "name", "number")
 
 
-_Drawn = Annotated[Uniform, Tag("uniform")] | Annotated[LogNormal, Tag("lognormal")]
+_Drawn = Annotated[Uniform, Tag("uniform")] | Annotated[LogNormal, Tag("lognormal")] | Annotated[Even, Tag("even")]
 PromptTokens = Annotated[Annotated[int, Field(gt=0), Tag("number")] | _Drawn, Discriminator(_which)]
 OutputTokens = Annotated[Annotated[int, Field(gt=1), Tag("number")] | _Drawn, Discriminator(_which)]
 
