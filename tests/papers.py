@@ -13,7 +13,7 @@ MAPPED = ("calibrate", "predict", "check", "report")
 
 
 class Committed:
-    """A paper with ``predictions.csv``: what runs said of each predicted cell when it was fitted."""
+    """A paper with ``predictions.csv``: what runs said of each predicted cell, and perhaps of others, when it was fitted."""
 
     def __init__(self, name: str) -> None:
         self.paper = Paper.of(name, cells()[name])
