@@ -86,7 +86,7 @@ def test_predictions_stand_beside_a_guess(paper: Paper) -> None:
 
 
 def test_what_was_not_fitted_is_said(paper: Paper) -> None:
-    with pytest.raises(BadInput, match="no value for 'small'; run specsim calibrate round"):
+    with pytest.raises(BadInput, match="no value for 'small'; run specsim calibrate paper round"):
         paper.question(paper.cells[0], {"pass": {"all": 1.0}})
 
 
