@@ -20,6 +20,7 @@ from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, 
 from simulator.cli_streams import streams
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
+from simulator.cli_validate import validate
 
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
@@ -59,6 +60,7 @@ main.add_command(streams)
 main.add_command(methods)
 main.add_command(crossovers)
 main.add_command(calibrate)
+main.add_command(validate)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:
