@@ -23,8 +23,8 @@ PAGE, CELLS, PARITY, RESIDUALS = "validation.md", "cells.csv", "parity.svg", "re
 HEAD = ("paper", "cells", "free", "MAPE", "median", "most", "bias", "≤ 5 %", "≤ 10 %", "guess", "covered")
 LEGEND = (
     "cells: predicted ones with a run, of those there are; free: parameters fitted to other cells of the paper; MAPE, median "
-    "and most of the absolute error, bias of the signed one; guess: MAPE of the geometric mean of the calibrated cells most like "
-    f"it, no simulator needed; covered: published values within the {SHARE:.0%} interval of the run"
+    "and most of the absolute error, bias of the signed one; guess: MAPE of the geometric mean of the calibrated cells most "
+    f"like it, no simulator needed; covered: published values within the {SHARE:.0%} interval of the run"
 )
 COLUMNS = (
     *(

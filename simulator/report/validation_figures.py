@@ -45,7 +45,7 @@ def _panel(axes: Any, paper: Validated) -> None:
         x, y = [one.published for one in some], [one.run for one in some]
         lows, highs = ([one.interval[end] if one.interval else one.run for one in some] for end in (0, 1))
         axes.vlines(x, lows, highs, color=colour, lw=0.7, alpha=0.5)
-        axes.plot(x, y, mark, mfc="none", mec=colour, ms=3.5, label=unit)
+        axes.plot(x, y, mark, mfc="none", mec=colour, ms=3.5, label=unit or "cells")
     axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
     axes.set_title(f"{paper.paper.name}, {len(paper.predicted)} cells", size=8.5)
     ticks = _ticks(*span)
