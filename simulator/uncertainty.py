@@ -4,7 +4,7 @@ Three things, drawn together ``DRAWS`` times, as factors on the number:
 
 - *requests*: those of the run, drawn again with replacement; the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, where nothing was left
-  out of its fit ``UNMEASURED``; how much the number follows is seen from one run with the device slower by its spread.
+  out of its fit ``UNMEASURED``; how much the number follows is seen from one run (or law) with the device slower by its spread.
 - *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement; only where there was a fit.
 
 Left out: links, host times where nothing was fitted, acceptance that was recorded from other models or stated as a rate, and
@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import log
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.hardware import Device
+from simulator.run import baseline, law
 from simulator.scenario import Loaded
 from simulator.schema import Frozen
+from simulator.serving.requests import Request
 
 SHARE = 0.9
 DRAWS = 4_000
@@ -40,6 +43,19 @@ class Interval(NamedTuple):
     def holds(self, value: float) -> bool:
         """Whether a value lies within."""
         return self.low <= value <= self.high
+
+
+class Times:
+    """Requests of a run as they end: seconds since they were admitted, and tokens."""
+
+    def __init__(self, then: Callable[[Request], object] | None = None) -> None:
+        self.requests, self.then = list[tuple[float, int]](), then
+
+    def note(self, one: Request) -> None:
+        """To be handed every request that has ended; hands it on."""
+        if self.then:
+            self.then(one)
+        self.requests.append((one.finished_s - one.admitted_s, one.tokens))
 
 
 class Doubt(NamedTuple):
@@ -74,6 +90,18 @@ def _luck(requests: Sequence[tuple[float, int]], random: np.random.Generator) ->
     times: NDArray[np.float64] = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
     factors: NDArray[np.float64] = np.log(times / (seconds.sum() / tokens.sum()))
     return factors
+
+
+def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
+    """Of a run's speed-up; how it follows the devices is taken from the laws, which are as good and much quicker."""
+    acceptance = loaded.acceptance()
+
+    def by_law(one: Loaded) -> float:
+        return baseline(one.scenario).tpot_s / law(one.scenario, acceptance).tpot_s
+
+    before = by_law(loaded)
+    changes = {name: log(by_law(change(loaded)) / before) for name, change in slowed(loaded)}
+    return interval(speedup, Doubt(tuple(requests), changes))
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:

@@ -16,8 +16,7 @@ from simulator.fits import Answer, Paper, Question
 from simulator.processes import Spread
 from simulator.published import Cell
 from simulator.scenario import load
-from simulator.serving.requests import Request
-from simulator.uncertainty import Doubt, Interval, interval, slowed
+from simulator.uncertainty import Doubt, Interval, Times, interval, slowed
 
 COLUMNS = ("task", "model", "hardware", "temperature", "batch_size")
 NOISE_FLOOR = {"one lab, one GPU, again": (0.014, 0.04), "another lab": (0.106, 0.106)}
@@ -135,14 +134,10 @@ def left_over(calibrated: Sequence[Prediction], free: int) -> list[float]:
 
 def estimate(question: Question) -> tuple[float, Doubt]:
     """An answer, and what its run knows of its own uncertainty."""
-    finished: list[tuple[float, int]] = []
-
-    def note(one: Request) -> None:
-        finished.append((one.finished_s - one.admitted_s, one.tokens))
-
-    value = question.answer(finished=note)
+    times = Times()
+    value = question.answer(finished=times.note)
     devices = slowed(load(question.run.scenario, question.run.overrides))
-    return value, Doubt(tuple(finished), {name: log(question.answer(change) / value) for name, change in devices})
+    return value, Doubt(tuple(times.requests), {name: log(question.answer(change) / value) for name, change in devices})
 
 
 def likeness(cell: Cell, cells: Iterable[Cell]) -> float | None:

@@ -18,9 +18,10 @@ from simulator.fits import Paper, Question, papers
 from simulator.law_check import law_gap
 from simulator.processes import in_turn, spread
 from simulator.published import cells, notes, paper_figures
+from simulator.run import run
 from simulator.scenario import load
 from simulator.schema import BadInput, Fault
-from simulator.uncertainty import Doubt, interval, slowed
+from simulator.uncertainty import Doubt, Times, interval, of_speedup, slowed
 from simulator.validation import Bounds, Prediction, Validated, left_over, shortfalls, summaries, validated
 from tests.toy_paper import TERMS, written
 
@@ -104,6 +105,20 @@ def test_the_stages_of_a_pipeline_are_slowed_by_device() -> None:
     rates = {(s.device or changed.device).name: (s.device or changed.device).peak_tflops.value for s in changed.pipeline.stages}
     assert rates["rtx_4090"] == pytest.approx(next(d for d in stages if d.name == "rtx_4090").peak_tflops.value / 1.1)
     assert rates["rtx_3090"] == next(d for d in stages if d.name == "rtx_3090").peak_tflops.value
+
+
+def test_a_run_of_stated_durations_is_as_sure_as_its_requests() -> None:
+    """Nothing to slow: the interval is that of the requests alone."""
+    loaded, times = load("durations_only", ["requests.count=20"]), Times()
+    speedup = run(loaded, finished=times.note).speedup
+    assert len(times.requests) == 20
+    assert of_speedup(loaded, speedup, times.requests) == interval(speedup, Doubt(tuple(times.requests), {}))
+
+
+def test_run_prints_its_interval() -> None:
+    done = CliRunner().invoke(main, ["run", "vanilla_llama_2_7b_a100", "--set", "requests.count=4", "--json"])
+    found = json.loads(done.stdout)
+    assert found["speedup_interval"]["low"] < found["speedup"] < found["speedup_interval"]["high"]
 
 
 # ---- papers

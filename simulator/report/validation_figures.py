@@ -23,9 +23,10 @@ def parity(found: Sequence[Validated]) -> str:
     """Run over published of every predicted cell, one panel a paper, bands of 5 % and 10 %; SVG text."""
     shown = [one for one in found if one.predicted]
     with mpl.rc_context(LOOK):
-        rows = -(-len(shown) // 3) or 1
+        across = min(3, len(shown)) or 1
+        rows = -(-len(shown) // across) or 1
         drawn = Figure(figsize=(WIDTH_IN, 0.5 + 2.4 * rows), layout="constrained")
-        axes = drawn.subplots(rows, 3, squeeze=False).ravel()
+        axes = drawn.subplots(rows, across, squeeze=False).ravel()
         for one, paper in zip(axes, shown, strict=False):
             _panel(one, paper)
         for one in axes[len(shown) :]:
@@ -79,7 +80,12 @@ def residuals(found: Sequence[Validated]) -> str:
         axes.axhline(0.0, color=GREY, lw=0.8)
         guesses = [(place, 100 * one.guess_error) for place, one in enumerate(every) if one.guess_error is not None]
         axes.plot(
-            *zip(*_clipped(guesses), strict=True), "x", color=GREY, ms=3, mew=0.7, label="guess from alike cells"
+            *zip(*_clipped(guesses), strict=True),
+            "x",
+            color=GREY,
+            ms=3,
+            mew=0.7,
+            label="guess from alike cells (beyond 30 % at the edge)",
         ) if guesses else 0
         first = 0
         for paper, (mark, colour) in zip((one for one in found if one.predicted), MARKS, strict=False):
