@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from dataclasses import replace
+from io import StringIO
 from math import exp, log
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from rich.console import Console
 
 from simulator.catalogue import Catalogue, shipped
 from simulator.cli import main
@@ -18,11 +21,12 @@ from simulator.fits import Paper, Question, papers
 from simulator.law_check import law_gap
 from simulator.processes import in_turn, spread
 from simulator.published import cells, notes, paper_figures
+from simulator.report.validation import print_validation
 from simulator.run import run
 from simulator.scenario import load
 from simulator.schema import BadInput, Fault
 from simulator.uncertainty import Doubt, Times, interval, of_speedup, slowed
-from simulator.validation import Bounds, Prediction, Validated, left_over, shortfalls, summaries, validated
+from simulator.validation import FEW, Bounds, Prediction, Validated, left_over, shortfalls, summaries, validated
 from tests.toy_paper import TERMS, written
 
 NOTES = "cell,note\nd,poems are long\n?,of the toy\n"
@@ -163,6 +167,28 @@ def test_law_and_simulation_of_a_shipped_scenario() -> None:
     assert abs(gap.step_gap) < 1e-9
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_terminal_of_eighty_columns_holds_the_table(fitted: Paper, width: int) -> None:
+    named = replace(fitted, name="speculative_streaming")
+    page = StringIO()
+    print_validation([validated(named, in_turn)], [], [], Console(file=page, width=width))
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    row = next(line for line in lines if line.startswith("speculative_streaming")).split()
+    assert row == [
+        "speculative_streaming",
+        "2/2",
+        "4",
+        "20.0",
+        "20.0",
+        "+0.0",
+        "0",
+        "0",
+        "41.6",
+        "0",
+    ]  # the guess: sqrt(12 * 16) for 25 and for 10
+
+
 # ---- the commands
 
 
@@ -209,6 +235,12 @@ def test_a_paper_that_was_not_fitted_is_told_how(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("paper", sorted(cells()))
 def test_notes_are_of_cells(paper: str) -> None:
     assert [one.cell for one in notes(paper) if not any(one.about(cell) for cell in cells()[paper])] == []
+
+
+@pytest.mark.parametrize("paper", papers(Catalogue()), ids=lambda paper: paper.name)
+def test_no_more_is_free_than_half_of_what_is_predicted(paper: Paper) -> None:
+    predicted = len(paper.with_role("predict"))
+    assert predicted < FEW or paper.free <= predicted / 2
 
 
 def test_every_figure_is_reproduced_or_says_why_not() -> None:
