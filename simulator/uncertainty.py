@@ -8,7 +8,8 @@ Three things, drawn together ``DRAWS`` times, as factors on the number:
 - *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement; only where there was a fit.
 
 Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
-that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval holds ``SHARE`` of the draws.
+that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval
+holds ``SHARE`` of the draws.
 """
 
 from __future__ import annotations
