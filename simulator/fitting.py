@@ -6,18 +6,16 @@ repeated only where a term that it depends on has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.fits import Fitted, Paper, Parameter, Question, Values
+from simulator.fits import Answer, Fitted, Paper, Parameter, Question, Values
 from simulator.published import Cell
 
-Answer = Callable[[Iterable[Question]], Sequence[float]]
-"""Runs that do not depend on each other, in order."""
 TOLERANCE = 1e-4
 STEP = 0.02
 """Of a term, to see which way it moves a run; runs replay tokens, so that a smaller one may move nothing."""
@@ -34,7 +32,7 @@ class Calibration:
     def fitted(self, paper: str) -> Fitted:
         """As it is written to ``fitted.yaml``."""
         terms = {name: {group: round(term, 6) for group, term in groups.items()} for name, groups in self.terms.items()}
-        return Fitted(command=f"specsim calibrate {paper}", terms=terms)
+        return Fitted(command=f"specsim calibrate paper {paper}", terms=terms)
 
 
 class Runs:

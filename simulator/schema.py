@@ -46,6 +46,10 @@ class BadInput(Exception):
         self.faults = tuple(faults)
         super().__init__("\n".join(map(str, self.faults)))
 
+    def __reduce__(self) -> tuple[type[BadInput], tuple[tuple[Fault, ...]]]:
+        """Whole on its way between processes."""
+        return type(self), (self.faults,)
+
 
 class Infeasible(BadInput):
     """The input is understood but nothing can run, as when a model does not fit; exit code 3."""
