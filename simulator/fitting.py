@@ -51,6 +51,8 @@ class Runs:
 def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] = lambda error: None) -> Calibration:
     """Fit every term that a calibrated cell decides; ``progress`` hears the RMS residual after every evaluation.
 
+    A term that was fitted before begins there, any other at its ``start``.
+
     Raises ValueError where a term is decided by no cell.
     """
     terms, cells, runs = paper.terms(), _deciding(paper), Runs(answer)
@@ -65,7 +67,7 @@ def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] 
         progress(float(np.sqrt(np.mean(found**2))))
         return found
 
-    start = np.array([one.start for one in terms.values()])
+    start = np.array([paper.fitted.get(name, {}).get(group, one.start) for (name, group), one in terms.items()])
     least, most = (np.array([getattr(one, end) for one in terms.values()]) for end in ("least", "most"))
 
     def slopes(point: NDArray[np.float64]) -> NDArray[np.float64]:
