@@ -108,6 +108,10 @@ def json_schema(kind: str) -> dict[str, Any]:
         found = MethodFile.model_json_schema()
         found["required"] = [field for field in found["required"] if field != "name"]
         return found
+    if kind == "workload":
+        from simulator.serving.requests import Requests
+
+        return Requests.model_json_schema()
     if kind != "scenario":
         found = MODELS[kind].model_json_schema()
         found["required"] = [field for field in found.get("required", []) if field != "name"]
