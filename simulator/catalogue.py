@@ -104,6 +104,8 @@ class Catalogue:
             base = self._scenario(other, (*seen, path))
             if "method" in document.data:
                 del base.data["strategy"]
+            if document.get(("requests", "arrivals", "name")) == "file":
+                base.data.pop("requests", None)  # count and lengths stand in the file
             if document.get(("strategy", "name")):
                 base.data.pop("method", None)
             base.merge(document)

@@ -122,7 +122,7 @@ def json_schema(kind: str) -> dict[str, Any]:
     for part in (found, *found["$defs"].values()):
         part.pop("required", None)
         for field, target in REFERENCES.items():
-            if field in part.get("properties", {}):
+            if "$ref" in str(part.get("properties", {}).get(field)):  # a number of requests is no workload
                 _or_a_name(part, field, target)
     return found
 

@@ -252,7 +252,7 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
     faults = list(_faults(scenario, document))
     if faults:
         raise BadInput(faults)
-    scenario = counted(scenario)
+    scenario = scenario.replace(requests=scenario.requests.counted())
     _check_memory(scenario, document)
     loaded = Loaded(scenario, _trace(scenario, document, catalogue), document)
     if scenario.acceptance.rescale:
@@ -421,27 +421,6 @@ def _about_longest(scenario: Scenario, document: Document, message: str) -> Faul
         return document.fault(("requests",), message)
     line = next(line for line in scenario.requests.lines() if line.tokens == longest)
     return Fault((traffic.file, line.number, 1), "", message)
-
-
-def counted(scenario: Scenario) -> Scenario:
-    """With the number of requests that the traffic file holds, all of them read and checked.
-
-    Raises :class:`BadInput` for the first line that is wrong, for one whose task has no flavours, for an empty slice.
-    """
-    requests, traffic = scenario.requests, scenario.requests.traffic
-    if traffic is None:
-        return scenario
-    count, decoded, known = 0, False, requests.task_flavours
-    for line in requests.lines():
-        count += 1
-        decoded = decoded or line.output_tokens > 1
-        if known and line.task not in known:
-            raise traffic.fault(line.number, f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, known)}")
-    if not count:
-        raise traffic.fault(0, f"holds no request from {traffic.from_s:g} s to {traffic.to_s or 'its end'}")
-    if not decoded:
-        raise traffic.fault(0, "holds no request with more than one output token; nothing would be decoded")
-    return scenario.replace(requests=requests.model_copy(update={"count": count}))
 
 
 def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:

@@ -248,8 +248,19 @@ def test_a_broken_workload_is_one_line_that_helps(
     assert expected in result.stderr
 
 
+def test_a_scenario_like_another_takes_a_file_instead_of_its_load(tmp_path: Path) -> None:
+    """The other one's count and lengths do not cut what is read; later changes do what they say."""
+    written(tmp_path, HEAD + "".join(f"{at},50,20\n" for at in range(9)), "t.csv")
+    text = "like: vanilla_llama_2_7b_a100\nrequests: {arrivals: {name: file, format: csv, file: ./t.csv}}\n"
+    path = str(written(tmp_path, text + "serving: {policy: {name: chunked_prefill}}\n", "x.yaml"))
+    assert load(path).scenario.lengths == (50, 20, 70)
+    assert [load(path, [f"requests.{one}"]).scenario.requests.count for one in ("count=4", "arrivals.to_s=6")] == [4, 6]
+    written(tmp_path, "like: ./x.yaml\nrequests: {arrivals: {rate_scale: 2}}\n", "y.yaml")
+    assert [one.arrival_s for one in load(str(tmp_path / "y.yaml")).scenario.requests.lines()][-1] == 4.0
+
+
 def test_what_takes_one_request_at_a_time_needs_one_place() -> None:
-    with pytest.raises(BadInput, match="takes one request at a time, got 256; set serving.policy.max_requests=1"):
+    with pytest.raises(BadInput, match=r"takes one request at a time, got 256; set serving\.policy\.max_requests=1"):
         load("duodecoding_llama_2_7b_a800", ["requests=steady", "serving.policy={name: prefill_first}"])
     changes = ["requests={arrivals: {name: poisson, rate_per_s: 1}, count: 4, output_tokens: 20}", *ONE_PLACE]
     assert simulated(load("duodecoding_llama_2_7b_a800", changes))[0].serving.requests == 4

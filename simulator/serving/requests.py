@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from simulator.acceptance import Cursor
-from simulator.schema import Frozen
+from simulator.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.strategies.protocol import State
 from simulator.traffic import Line, TrafficFile
@@ -151,6 +151,25 @@ class Requests(Frozen):
         """What is read from the traffic file; nothing without one."""
         if self.traffic is not None:
             yield from islice(self.traffic.lines(), self.count if "count" in self.model_fields_set else None)
+
+    def counted(self) -> Requests:
+        """With the number of requests that the traffic file holds, all of them read and checked.
+
+        Raises :class:`BadInput` for the first line that is wrong or whose task has no flavours, and for an empty slice.
+        """
+        if self.traffic is None:
+            return self
+        traffic, count, decoded, known = self.traffic, 0, False, self.task_flavours
+        for line in self.lines():
+            count += 1
+            decoded = decoded or line.output_tokens > 1
+            if known and line.task not in known:
+                raise traffic.fault(line.number, f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, known)}")
+        if not count:
+            raise traffic.fault(0, f"holds no request from {traffic.from_s:g} s to {traffic.to_s or 'its end'}")
+        if not decoded:
+            raise traffic.fault(0, "holds no request with more than one output token; nothing would be decoded")
+        return self.model_copy(update={"count": count})
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
         """The requests as they come, one at a time: nothing is kept of those that have not arrived."""
