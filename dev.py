@@ -110,6 +110,11 @@ def bench() -> int:
     return max([call("python", str(file)) for file in sorted((ROOT / "benchmarks").glob("bench_*.py"))], default=0)
 
 
+def validate() -> int:
+    """Compare laws with simulations and published values with runs, and write the report that is committed."""
+    return call("specsim", "validate", "--out", "reports/validation")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Read the command line, set up, and do what it asks."""
     if sys.version_info < OLDEST:
@@ -125,13 +130,16 @@ def main(argv: list[str] | None = None) -> int:
     tests.add_argument("--full", action="store_true", help="the slow tests and those that need torch as well")
     verbs.add_parser("lint", help="run ruff check, ruff format --check and mypy")
     verbs.add_parser("bench", help="run benchmarks/bench_*.py")
+    verbs.add_parser(
+        "validate", help="compare runs with what the papers print, with the committed fits; writes reports/validation"
+    )
     options, rest = parser.parse_known_args(argv)
     if rest and options.verb != "test":
         parser.error(f"{options.verb} takes no {rest[0]}")
     setup(FULL if options.verb == "test" and options.full else TEST)
     if options.verb == "test":
         return test(options.full, rest)
-    return {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench}[options.verb]()
+    return {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate}[options.verb]()
 
 
 if __name__ == "__main__":

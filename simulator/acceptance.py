@@ -129,18 +129,22 @@ class Rates:
 
 
 class _RateCursor:
+    """As many draws for every window, so that runs whose rates are close meet the same luck."""
+
     def __init__(self, source: Rates, random: Random) -> None:
         self.source, self.random = source, random
 
     def judge(self, proposal: Chain) -> Verdict:
         source, random = self.source, self.random.random
-        accepted = 0
-        while accepted < proposal.tokens and random() < source.rate(accepted):
+        luck, exit_luck, path_luck = random(), random(), random()
+        accepted, reach = 0, source.rate(0)
+        while accepted < proposal.tokens and luck < reach:
             accepted += 1
+            reach *= source.rate(accepted)
         full = accepted == proposal.tokens
         rejected = 1.0 if full else 1.0 - source.rate(accepted)
-        off_exit = random() * rejected < 1.0 - source.overlap
-        off_path = full and random() >= source.rate(accepted)
+        off_exit = exit_luck * rejected < 1.0 - source.overlap
+        off_path = full and path_luck >= source.rate(accepted)
         return Verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off_exit, off_path)
 
 

@@ -21,9 +21,15 @@ class CycleSpec(Frozen):
 
 
 class Rescale(Frozen):
-    """A mean that a recording is moved to, correction or bonus included; its bursts stay (:mod:`simulator.rescale`)."""
+    """A mean that a recording is moved to, correction or bonus included; its bursts stay (:mod:`simulator.rescale`).
+
+    ``window`` is the one at which the mean is meant, by default that of the strategy. ``stretch`` makes a chain's
+    bursts longer, as text has them that repeats itself.
+    """
 
     tokens_per_step: float = Field(gt=1)
+    window: int | None = Field(default=None, ge=1)
+    stretch: float = Field(default=0.0, ge=0.0, le=1.0)
     source: str = "not stated"
     confidence: Confidence = "assumed"
 

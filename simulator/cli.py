@@ -20,6 +20,7 @@ from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, 
 from simulator.cli_streams import streams
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
+from simulator.cli_validate import validate
 
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
@@ -59,6 +60,7 @@ main.add_command(streams)
 main.add_command(methods)
 main.add_command(crossovers)
 main.add_command(calibrate)
+main.add_command(validate)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:
@@ -149,8 +151,9 @@ def run(
     from simulator.report import logs
     from simulator.report.console import print_result
     from simulator.run import run as run_scenario
-    from simulator.run import summary
+    from simulator.run import summary, tuned
     from simulator.scenario import load
+    from simulator.uncertainty import Times, of_speedup
 
     with faults_as_lines(), Console(stderr=True).status("reading") as status:
         loaded = load(scenario, overrides, _catalogue(own), seed)
@@ -161,7 +164,10 @@ def run(
             free(folder)
         status.update("simulating")
         with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
-            result = run_scenario(loaded, typed("run", [scenario], overrides, seed), log, finished)
+            told = typed("run", [scenario], overrides, seed)
+            times = Times(finished)
+            result = run_scenario(loaded, told, log, times.note)
+        span = of_speedup(tuned(loaded), result.speedup, times.requests)
         if folder:
             from simulator.report.write import write
             from simulator.sweep_window import window_sweep
@@ -171,9 +177,9 @@ def run(
             status.update("writing")
             write(result, points, folder)
     if as_json:
-        click.echo(json.dumps(summary(result), indent=2))
+        click.echo(json.dumps(summary(result) | {"speedup_interval": span._asdict()}, indent=2))
         return
-    print_result(result, Console())
+    print_result(result, Console(), span)
     if folder:
         click.echo(f"report: {folder / 'report.md'}   timeline: {folder / 'timeline.svg'}   (timeline.json opens in Perfetto)")
 

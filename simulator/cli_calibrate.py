@@ -1,4 +1,4 @@
-"""The commands ``specsim calibrate``: profiles from measured times of operations."""
+"""The commands ``specsim calibrate``: profiles from measured times of operations, free parameters from published values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Tiles(click.ParamType[tuple[int, ...]]):
 
 @click.group()
 def calibrate() -> None:
-    """Profiles from measured times of operations.
+    """Profiles from measured times of operations; `paper`: what a paper leaves open, from its published values.
 
     One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
     layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it of other people's files.
@@ -176,6 +176,47 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
         ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in one.width)
         click.echo(f"{name}: memory efficiency {one.memory_efficiency:g}; memory time by tokens {ratios}")
     click.echo(f"written: {out}\n" if out else "", nl=False)
+
+
+@calibrate.command()
+@click.argument("name")
+@click.option("--out", type=OUT, help="File for the fit [default: fitted.yaml beside the paper's parameters.yaml].")
+@click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
+@json_option
+@catalogue_option
+def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Free parameters of the paper NAME, fitted to its calibrated cells and to nothing else.
+
+    Prints what is free and what decides it, the fit, and what it leaves of every calibrated cell.
+    """
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.fits import Question, papers
+    from simulator.fitting import calibrate
+    from simulator.processes import CORES, spread
+    from simulator.report.fits import as_yaml, parameters, residuals
+    from simulator.report.logs import whole_file
+
+    console = Console(stderr=as_json)
+    with faults_as_lines(), Console(stderr=True).status("starting") as status:
+        (asked,) = papers(Catalogue(own), (name,))
+        path = out or asked.folder / "fitted.yaml"
+        parameters(asked, console)
+        with whole_file(path) as file, spread(processes or CORES) as everywhere:
+
+            def told(error: float) -> None:
+                status.update(f"fitting: residual {100 * error:.2f} % (root mean square)")
+
+            found = calibrate(asked, lambda questions: everywhere(Question.answer, questions), told)
+            if file:
+                file.write(as_yaml(found.fitted(name)))
+    residuals(asked, found, console)
+    if as_json:
+        data = {"paper": name, "terms": found.terms, "residuals": found.residuals, "runs": found.runs, "written": str(path)}
+        click.echo(json.dumps(data, indent=2))
+    else:
+        click.echo(f"written: {path}")
 
 
 def _document(kind: str, name: str, catalogue: Any) -> Document:

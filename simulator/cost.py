@@ -241,7 +241,8 @@ class LayerTime(NamedTuple):
 
 def attention_time(place: Placement, rows: Rows) -> float:
     """Device time of attention in one layer, on one of the tensor-parallel ranks."""
-    kv_bytes = rows.kv_tokens * place.model.kv_bytes_per_layer() * place.engine.kv_traffic_ratio.value / place.tensor_parallel
+    traffic = place.engine.kv_traffic(place.model.num_attention_heads // place.model.num_key_value_heads)
+    kv_bytes = rows.kv_tokens * place.model.kv_bytes_per_layer() * traffic / place.tensor_parallel
     flops = 4.0 * rows.attention_pairs * place.model.query_width / place.tensor_parallel
     return place.device.seconds(place.device.attention, kv_bytes, flops, rows.tokens)
 
@@ -372,7 +373,7 @@ class PassTimes:
             carried = collective * place.collectives.count * layers
         else:
             carried = collective * place.collectives.count if ends else 0.0
-        host = place.engine.host_us_per_layer.value * 1e-6 * layers
+        host = place.engine.host_seconds(layers, rows.tokens > rows.sequences)
         if first == 0:
             host += place.engine.host_us_per_pass.value * 1e-6
         return self._together(device, carried, host)
@@ -388,7 +389,7 @@ class PassTimes:
             own = model.model_copy(update={"vocab_size": head.width(model)})
             device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)
         engine = place.engine
-        host = (engine.host_us_per_layer.value * head.layers + engine.host_us_per_pass.value) * 1e-6
+        host = engine.host_seconds(head.layers, rows.tokens > rows.sequences) + engine.host_us_per_pass.value * 1e-6
         carried = self.collective(rows.tokens) * place.collectives.count * head.layers
         return self._together(device, carried, host)
 

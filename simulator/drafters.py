@@ -11,6 +11,9 @@ from simulator.cost import Rows
 from simulator.model import DraftHead
 from simulator.schema import Confidence, Frozen
 
+ROUNDING = 1e-9
+"""Ten steps of 1.9 tokens are 19, whatever is left of the last bit."""
+
 
 def internal_steps(emitted: tuple[float, ...], gamma: int) -> int:
     """Smallest J whose steps emit ``gamma`` tokens; the last entry of ``emitted`` repeats (MSD-4).
@@ -22,7 +25,7 @@ def internal_steps(emitted: tuple[float, ...], gamma: int) -> int:
         total += tokens
         if total >= gamma:
             return step
-    return len(emitted) + ceil((gamma - total) / emitted[-1])
+    return len(emitted) + ceil((gamma - total) / emitted[-1] - ROUNDING)
 
 
 class AutoregressiveDrafter(Frozen):

@@ -12,7 +12,10 @@ class Engine(Frozen):
 
     ``launch: asynchronous`` lets the host run ahead of the device, so that a pass takes the longer of
     the two; ``synchronous`` makes it take their sum. ``kv_traffic`` multiplies the KV bytes that
-    attention reads (1 for paged kernels; repeating or concatenating copies reads more).
+    attention reads (1 for paged kernels, 3 where every step concatenates the cache anew). With
+    ``repeats_kv`` keys and values are written out and read once for every query head of a group.
+    ``many_rows_host_ratio`` is the host's time for a layer over several rows of a sequence, to that over one row: a mask is
+    made and applied, and cached rows that were not kept are taken out again.
     """
 
     name: str = ""
@@ -20,10 +23,20 @@ class Engine(Frozen):
     launch: Literal["asynchronous", "synchronous"] = "asynchronous"
     host_us_per_layer: NonNegative
     host_us_per_pass: NonNegative
+    many_rows_host_ratio: Positive = Positive(value=1.0, source="assumed: not told apart")
     small_operations_ratio: Positive
     kv_traffic_ratio: Positive
+    repeats_kv: bool = False
     sampling_us: NonNegative
+
+    def host_seconds(self, layers: int, many_rows: bool) -> float:
+        """Host time of so many layers, in seconds; ``many_rows``: over several rows of a sequence."""
+        return layers * self.host_us_per_layer.value * 1e-6 * (self.many_rows_host_ratio.value if many_rows else 1.0)
 
     def wall_seconds(self, host: float, device: float) -> float:
         """Time of one pass from its host and device times, in seconds."""
         return host + device if self.launch == "synchronous" else max(host, device)
+
+    def kv_traffic(self, group: int) -> float:
+        """KV bytes moved for every cached byte, with ``group`` query heads to a key-value head."""
+        return self.kv_traffic_ratio.value + (2.0 * group if self.repeats_kv and group > 1 else 0.0)

@@ -6,18 +6,16 @@ repeated only where a term that it depends on has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.fits import Fitted, Paper, Parameter, Question, Values
+from simulator.fits import Answer, Fitted, Paper, Parameter, Question, Values
 from simulator.published import Cell
 
-Answer = Callable[[Iterable[Question]], Sequence[float]]
-"""Runs that do not depend on each other, in order."""
 TOLERANCE = 1e-4
 STEP = 0.02
 """Of a term, to see which way it moves a run; runs replay tokens, so that a smaller one may move nothing."""
@@ -34,7 +32,7 @@ class Calibration:
     def fitted(self, paper: str) -> Fitted:
         """As it is written to ``fitted.yaml``."""
         terms = {name: {group: round(term, 6) for group, term in groups.items()} for name, groups in self.terms.items()}
-        return Fitted(command=f"specsim calibrate {paper}", terms=terms)
+        return Fitted(command=f"specsim calibrate paper {paper}", terms=terms)
 
 
 class Runs:
@@ -53,6 +51,8 @@ class Runs:
 def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] = lambda error: None) -> Calibration:
     """Fit every term that a calibrated cell decides; ``progress`` hears the RMS residual after every evaluation.
 
+    A term that was fitted before begins there, any other at its ``start``.
+
     Raises ValueError where a term is decided by no cell.
     """
     terms, cells, runs = paper.terms(), _deciding(paper), Runs(answer)
@@ -67,11 +67,15 @@ def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] 
         progress(float(np.sqrt(np.mean(found**2))))
         return found
 
-    start = np.array([one.start for one in terms.values()])
-    bounds = [one.least for one in terms.values()], [one.most for one in terms.values()]
-    best = least_squares(
-        residuals, start, bounds=bounds, diff_step=[STEP] * len(start), x_scale="jac", max_nfev=12, xtol=1e-4, ftol=1e-4
-    )
+    start = np.array([paper.fitted.get(name, {}).get(group, one.start) for (name, group), one in terms.items()])
+    least, most = (np.array([getattr(one, end) for one in terms.values()]) for end in ("least", "most"))
+
+    def slopes(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        here, steps = residuals(point), np.where(point + STEP <= most, STEP, -STEP)
+        moved = point + np.diag(np.maximum(steps, least - point))
+        return np.column_stack([(residuals(one) - here) / (one - point).sum() for one in moved])
+
+    best = least_squares(residuals, start, slopes, (least, most), x_scale="jac", max_nfev=12, xtol=TOLERANCE, ftol=TOLERANCE)
     left = {cell.cell: float(one) for cell, one in zip(cells, residuals(best.x), strict=True)}
     return Calibration(_values(terms, best.x), left, len(runs.known))
 

@@ -83,6 +83,8 @@ class Device(Frozen):
     matmul: dict[str, Roofline]
     attention: Roofline
     small_operations: Roofline
+    spread: Positive | None = None
+    """Standard deviation of a layer's time over the formula's, where something was left out of the fit to see it."""
     price_usd_per_hour: Positive | None = None
     power_w: Positive | None = None
 

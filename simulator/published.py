@@ -15,7 +15,8 @@ most, end of a range, ...) is empty where the value is meant exactly. Roles, by 
 
 No row changes its role; a dispute is written beside the result. ``scenario``, ``overrides`` (as for ``--set``, blanks
 between them) and ``metric`` (a dotted path into what ``run --json`` prints) say how a row of the first four roles is
-reproduced. A row without a scenario is not mapped yet.
+reproduced. A row without a scenario is not mapped yet; ``notes.csv`` beside it says why, and why a result is far off.
+``figures.csv`` says of every figure of the papers with which command of ours its shape comes out, or why it cannot.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 import csv
 import shlex
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -94,6 +96,36 @@ class Contradiction(Frozen):
     weight: Literal["none", "small", "medium", "large"]
 
 
+class Note(Frozen):
+    """What there is to say of some cells; ``cell`` is a name or a pattern like ``table1:*``."""
+
+    cell: str
+    note: str
+
+    def about(self, cell: Cell) -> bool:
+        """Whether it speaks of this one."""
+        return fnmatchcase(cell.cell, self.cell)
+
+
+class PaperFigure(Frozen):
+    """A figure of a paper: what it ``shows``, the ``command`` that reproduces its shape and our ``picture`` of it, or why not.
+
+    ``remark`` says what of it comes out, or why nothing can.
+    """
+
+    paper: str
+    figure: str
+    shows: str
+    command: str = ""
+    picture: str = ""
+    remark: str
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether a command of ours shows it."""
+        return bool(self.command)
+
+
 Row = TypeVar("Row", bound=Frozen)
 
 
@@ -119,6 +151,17 @@ def cells(root: Path | None = None) -> Mapping[str, tuple[Cell, ...]]:
 def contradictions(root: Path | None = None) -> tuple[Contradiction, ...]:
     """What is wrong in the papers themselves, K01 to K75."""
     return tuple(rows(Contradiction, (root or shipped()) / PAPERS / "contradictions.csv"))
+
+
+def notes(paper: str, root: Path | None = None) -> tuple[Note, ...]:
+    """What is said of the cells of a paper; nothing without a file."""
+    path = (root or shipped()) / PAPERS / paper / "notes.csv"
+    return tuple(rows(Note, path)) if path.exists() else ()
+
+
+def paper_figures(root: Path | None = None) -> tuple[PaperFigure, ...]:
+    """Every figure of the five papers."""
+    return tuple(rows(PaperFigure, (root or shipped()) / PAPERS / "figures.csv"))
 
 
 def fingerprint(published: Mapping[str, tuple[Cell, ...]]) -> str:

@@ -18,12 +18,15 @@ from scipy.optimize import brentq
 
 from simulator.acceptance import Acceptance, Replay
 from simulator.schema import BadInput, Fault
+from simulator.sequences import RecordedSequences
 from simulator.trace_statistics import replayed_mean
 from simulator.traces import CONVERTED, Trace
 from simulator.tree_replay import Ints, RecordedRuns
 
 STEEPEST = 30.0
 """Tilt per token at which all but the shortest or the longest recorded length have vanished."""
+NEIGHBOURS = 16
+"""Positions around one that share a stretch; fewer than a recorded request has, more than a window of SpS."""
 DERIVED = "derived, not recorded: its mean at one window was set, its bursts are those of the recorded pair"
 
 
@@ -34,22 +37,34 @@ def check_length(length: float, window: int) -> None:
         raise BadInput([Fault(("", 0, 0), "", message)])
 
 
-def rescaled(acceptance: Acceptance, length: float, window: int, seed: int = 0) -> Replay:
+def rescaled(
+    acceptance: Acceptance, length: float, window: int, seed: int = 0, stretch: float = 0.0
+) -> Replay | RecordedSequences:
     """The same requests in the same order, with ``length`` tokens a step where ``window`` is proposed.
 
-    :class:`BadInput` for a mean that cannot be, or for verdicts that are no recording by position or by start.
+    :class:`BadInput` for a mean that cannot be, for verdicts that are no recording by position or by start, or for a
+    ``stretch`` of what was recorded by start.
     """
     check_length(length, window)
+    if isinstance(acceptance, RecordedSequences):
+        return RecordedSequences(rescaled_chain(acceptance.replay, length, window, seed, stretch), acceptance.split)
+    if stretch and (not isinstance(acceptance, Replay) or acceptance.trace.run is not None):
+        raise BadInput([Fault(("", 0, 0), "", "runs recorded by start cannot be stretched; leave stretch out")])
     if isinstance(acceptance, RecordedRuns):
         return tilted(acceptance, length, window, seed)
     if not isinstance(acceptance, Replay):
         raise BadInput([Fault(("", 0, 0), "", "this strategy reads more of a recording than one run of kept tokens")])
+    return rescaled_chain(acceptance, length, window, seed, stretch)
+
+
+def rescaled_chain(acceptance: Replay, length: float, window: int, seed: int = 0, stretch: float = 0.0) -> Replay:
+    """The same for the verdicts of a chain; :class:`BadInput` for a window that was not recorded."""
     known = acceptance.trace.window
     if known is not None and window > known:
         message = f"cannot be re-scaled at window {window}: it knows windows of up to {known} draft tokens"
         raise BadInput([Fault(("", 0, 0), "", message)])
     if acceptance.trace.run is None:
-        return acceptance.over(rescale(acceptance.trace, length, window, seed, replay=acceptance))
+        return acceptance.over(rescale(acceptance.trace, length, window, seed, replay=acceptance, stretch=stretch))
     run = np.minimum(acceptance.trace.run.astype(np.int64), window)
     return tilted(RecordedRuns(acceptance, run, window), length, window, seed)
 
@@ -116,7 +131,15 @@ def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
 # ---- by position
 
 
-def rescale(trace: Trace, length: float, window: int, seed: int = 0, name: str = "", replay: Replay | None = None) -> Trace:
+def rescale(
+    trace: Trace,
+    length: float,
+    window: int,
+    seed: int = 0,
+    name: str = "",
+    replay: Replay | None = None,
+    stretch: float = 0.0,
+) -> Trace:
     """A recorded trace with acceptance easier or harder, so that ``window`` yields ``length`` tokens a step.
 
     ``length`` counts correction or bonus. Every position has a score, and the positions above one threshold
@@ -124,25 +147,25 @@ def rescale(trace: Trace, length: float, window: int, seed: int = 0, name: str =
     position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
     draft's probability of the emitted token, first choices before all others, so that the threshold at which
     those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair,
-    not those of the published one. Exits stay as recorded; ranks say 0 for accepted and at least 1 for
-    rejected. ``name`` says in the header what was re-scaled; the mean is that of the requests which ``replay`` deals
-    out, by default all.
+    not those of the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was
+    kept and is rejected now has the rank of a recorded rejection, drawn with ``seed``. ``name`` says in the header what
+    was re-scaled; the mean is that of the requests which ``replay`` deals out, by default all.
 
     A trace with ``run`` is re-scaled as :func:`tilted` says; :class:`BadInput` for one that tells neither.
     """
     check_length(length, window)
     replay = replay or Replay(trace, seed=seed)
     if trace.run is not None:
-        found = rescaled(replay, length, window, seed).trace
+        found = rescaled_chain(replay, length, window, seed).trace
         return replace(found, header={**found.header, "derived_from": {"trace": name, **found.header["derived_from"]}})
     if not len(trace.q):
         raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
-    score = scores(trace, seed)
+    score = stretched(scores(trace, seed), trace.offsets, stretch)
     ordered = np.sort(score)
 
     def at(share: float) -> Trace:
         threshold = ordered[min(int((1.0 - share) * len(ordered)), len(ordered) - 1)]
-        return _decided(trace, score >= threshold if share > 0.0 else np.zeros(len(score), dtype=bool))
+        return _decided(trace, score >= threshold if share > 0.0 else np.zeros(len(score), dtype=bool), seed)
 
     def surplus(share: float) -> float:
         return replayed_mean(replay.over(at(share)), window) + 1.0 - length
@@ -154,6 +177,7 @@ def rescale(trace: Trace, length: float, window: int, seed: int = 0, name: str =
         "trace": name,
         "how": f"accepted where {kind} exceeds a threshold",
         "window": window,
+        "stretch": stretch,
         "mean_length_asked_tokens": length,
         "mean_length_tokens": round(reached, 4),
         "seed": seed,
@@ -171,8 +195,26 @@ def scores(trace: Trace, seed: int) -> NDArray[np.float64]:
     return q / np.maximum(trace.p.astype(np.float64), 1e-12) / np.maximum(uniform, 1e-12)
 
 
-def _decided(trace: Trace, accepted: NDArray[np.bool_]) -> Trace:
+def stretched(score: NDArray[np.float64], offsets: Ints, stretch: float) -> NDArray[np.float64]:
+    """Scores of which the share ``stretch`` is the mean over the ``NEIGHBOURS`` around, within each request.
+
+    Text that repeats itself is easy for a long stretch; 0 leaves the recording's own bursts.
+    """
+    if not stretch:
+        return score
+    here = np.arange(len(score))
+    request = np.searchsorted(offsets, here, side="right") - 1
+    first = np.maximum(here - NEIGHBOURS // 2, offsets[request])
+    last = np.minimum(here + NEIGHBOURS // 2, offsets[request + 1])
+    total = np.concatenate(([0.0], np.cumsum(score)))
+    means: NDArray[np.float64] = (total[last] - total[first]) / (last - first)
+    return np.asarray((1.0 - stretch) * score + stretch * means, dtype=np.float64)
+
+
+def _decided(trace: Trace, accepted: NDArray[np.bool_], seed: int) -> Trace:
     """The trace with its decisions replaced; p and q no longer tell them and are left out."""
-    ranks = np.where(accepted, 0, np.maximum(trace.draft_rank, 1)).astype(np.uint16)
+    missed = trace.draft_rank[trace.draft_rank > 0]
+    drawn = np.random.default_rng(seed).choice(missed if len(missed) else [1], len(accepted))
+    ranks = np.where(accepted, 0, np.where(trace.draft_rank > 0, trace.draft_rank, drawn)).astype(np.uint16)
     empty = np.empty(0, dtype=np.float16)
     return replace(trace, header={**trace.header, "format": CONVERTED}, draft_rank=ranks, p=empty, q=empty)

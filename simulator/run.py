@@ -20,6 +20,7 @@ from simulator.dealing import Dealer
 from simulator.fallback import FallbackRate, fallback_rates
 from simulator.notes import notes
 from simulator.outcome import Outcome, outcome_data, outcome_of
+from simulator.pipeline import StageMemory, message_bytes, stage_memory
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.schema import provenance
 from simulator.serving.requests import Request
@@ -62,6 +63,11 @@ class Result:
     def speedup(self) -> float:
         """Simulated time per token against simulated autoregressive decoding on the same target."""
         return self.baseline.tpot_s / self.simulated.tpot_s
+
+    @property
+    def speedup_with_prompts(self) -> float:
+        """Simulated tokens per second, prompts included, against simulated autoregressive decoding on the same target."""
+        return self.simulated.tokens_per_s / self.baseline.tokens_per_s
 
     @property
     def busy(self) -> dict[str, float]:
@@ -237,7 +243,7 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
 
 def summary(result: Result) -> dict[str, Any]:
     """A result as plain data, for ``run --json``."""
-    simulated, requests = result.simulated, result.scenario.requests
+    simulated, requests, target = result.simulated, result.scenario.requests, result.scenario.target
     return {
         "scenario": resolved(result.scenario),
         "law": law_data(result.law),
@@ -250,12 +256,51 @@ def summary(result: Result) -> dict[str, Any]:
             "tokens_per_s": result.baseline.tokens_per_s,
         },
         "speedup": result.speedup,
+        "stages": list(_stage_data(result.scenario)),
+        "speedup_with_prompts": result.speedup_with_prompts,
+        "extra_weights": target and result.scenario.strategy.extra_weights(target.model),
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
         "fallback": [asdict(rate) for rate in result.fallback],
         "notes": list(result.notes),
         "provenance": result.provenance(),
     }
+
+
+def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
+    """Memory of each stage, and the hidden states of a level on their way to the next one (SP-9)."""
+    for layers, true, printed in stage_memories(scenario):
+        tokens = getattr(scenario.schedule, "width", 1)
+        message = message_bytes(scenario.target.model, tokens) if scenario.target else 0
+        yield {"layers": layers, "memory_gib": true.gib, "memory_as_printed_gib": printed.gib,
+               "message_kib": message / 2**10, "message_mib": message / 2**20}  # fmt: skip
+
+
+def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
+    """Layers of each stage and what it holds, as it is and by the formula that SpecPipe prints (SP-10).
+
+    None without a pipeline of a dense model on one device a stage.
+    """
+    target = scenario.target
+    if target is None or target.pipeline is None or target.model.experts or target.tensor_parallel > 1:
+        return
+    model, pipeline = target.model, target.pipeline
+    for first, last in pipeline.bounds:
+        true, printed = (
+            stage_memory(
+                model,
+                last - first,
+                scenario.kv_tokens or 0,
+                ends=(first == 0) + (last == model.num_hidden_layers),
+                formula=formula,
+                weights=target.weights,
+                width=getattr(scenario.schedule, "width", 0),
+                stages=scenario.stages,
+                runtime_bytes=pipeline.runtime_gb.value * 1e9,
+            )
+            for formula in ("grouped", "printed")
+        )
+        yield last - first, true, printed
 
 
 def law_data(law: Law) -> dict[str, Any]:

@@ -219,7 +219,8 @@ class Loaded:
         if wanted is None:
             return found
         try:
-            return rescaled(found, wanted.tokens_per_step, scenario.schedule.window, scenario.seed)
+            window = wanted.window or scenario.schedule.window
+            return rescaled(found, wanted.tokens_per_step, window, scenario.seed, wanted.stretch)
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error

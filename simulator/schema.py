@@ -46,6 +46,10 @@ class BadInput(Exception):
         self.faults = tuple(faults)
         super().__init__("\n".join(map(str, self.faults)))
 
+    def __reduce__(self) -> tuple[type[BadInput], tuple[tuple[Fault, ...]]]:
+        """Whole on its way between processes."""
+        return type(self), (self.faults,)
+
 
 class Infeasible(BadInput):
     """The input is understood but nothing can run, as when a model does not fit; exit code 3."""
@@ -172,6 +176,7 @@ class Document:
             inner, held = (*path, key), self.get((*path, key))
             if isinstance(value, dict) and isinstance(held, dict) and value.get("name", held.get("name")) == held.get("name"):
                 self.merge(other, inner)
+                self.places[inner] = other.places[inner]
             else:
                 places = {place[len(inner) :]: where for place, where in other.places.items() if place[: len(inner)] == inner}
                 self.graft(inner, Document(value, places))

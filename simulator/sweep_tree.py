@@ -147,7 +147,8 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
     strategy = scenario.schedule
     beams = [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages] if trace else []
     if type(strategy) is not SpecPipe or trace is None or not beams:  # in tandem, steps are no common clock
-        message = f"expected a scenario of specpipe with a trace that holds trees over {scenario.stages} stages"
+        held = f"trees over its {scenario.stages} stages" if scenario.stages else "trees, and with stages"
+        message = f"expected a scenario of specpipe, with a trace that holds {held}; this one is of {strategy.name}"
         raise BadInput([Fault((scenario.name, 0, 0), "acceptance.trace", message)])
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)
     found = {beam: _replayed(scenario, _with(strategy, beam), trace, beam, replay) for beam in beams}

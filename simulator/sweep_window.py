@@ -56,14 +56,16 @@ def window_sweep(
 ) -> list[SweepPoint]:
     """Law at every one of ``gammas``, simulation where also in ``simulate_at``; empty without a ``gamma``.
 
-    The default of both is :func:`gammas_to_show`: everywhere worth a look.
+    The default of both is :func:`gammas_to_show`: everywhere worth a look. Windows that the strategy's other settings
+    do not allow are left out.
 
     A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its own ``gamma``; other windows
     take it in proportion to their internal draft steps.
     """
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
-    chosen = sorted(set(gammas_to_show(loaded) if gammas is None else gammas))
+    least = loaded.scenario.schedule.least_window
+    chosen = sorted({gamma for gamma in (gammas_to_show(loaded) if gammas is None else gammas) if gamma >= least})
     simulated = chosen if simulate_at is None else simulate_at
     asked = {gamma: at_window(loaded, gamma) for gamma in chosen}
     held = {gamma: one for gamma, one in asked.items() if not (one.trace and one.scenario.schedule.unrecorded(one.trace))}

@@ -174,6 +174,24 @@ def test_constant_and_drawn_acceptance() -> None:
     assert accepted_prefix("abcd", "abxd") == 2
 
 
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.integers(1, 9), st.integers(1, 9))
+def test_a_higher_rate_meets_the_same_luck_and_keeps_no_less(one: float, other: float, gamma: int, longer: int) -> None:
+    lower, higher = (Rates((rate,), seed=2).cursor(0, None) for rate in sorted((one, other)))
+    for _ in range(20):
+        assert lower.judge(Chain(gamma)).accepted <= higher.judge(Chain(gamma + longer)).accepted
+
+
+def test_drawn_windows_keep_what_the_odds_say() -> None:
+    rates = Rates((0.9, 0.6, 0.7), overlap=0.95, seed=3)
+    cursor, odds = rates.cursor(0, None), rates.odds(4, None)
+    verdicts = [cursor.judge(Chain(4)) for _ in range(20_000)]
+    for accepted in range(5):
+        share, off = odds.accepted[accepted], odds.off_exit[accepted]
+        assert np.mean([verdict.accepted == accepted for verdict in verdicts]) == pytest.approx(share, abs=0.01)
+        found = np.mean([verdict.accepted == accepted and verdict.off_exit for verdict in verdicts])
+        assert found == pytest.approx(off, abs=0.01)
+
+
 @given(st.lists(st.floats(1.0, 9.0), min_size=1, max_size=5), st.integers(1, 40))
 def test_internal_steps_are_the_first_that_suffice(emitted: list[float], gamma: int) -> None:
     steps = internal_steps(tuple(emitted), gamma)

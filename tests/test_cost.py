@@ -50,6 +50,15 @@ def place(**changes: Any) -> Placement:
     return Placement.model_validate({"model": MODEL, "device": DEVICE, "engine": ENGINE, **changes})
 
 
+@pytest.mark.parametrize(("rows", "milliseconds"), [(ONE, 4), (Rows.decode(1, 99, 2), 4), (Rows.decode(2, 99), 6)])
+def test_the_host_takes_longer_over_several_rows_of_a_sequence(rows: Rows, milliseconds: float) -> None:
+    """Four layers at 1 ms, and half as much again."""
+    engine = ENGINE | {"host_us_per_layer": 1_000, "many_rows_host_ratio": 1.5}
+    cost = HardwareCost(place(engine=engine))
+    assert cost.target(rows).wall_s == pytest.approx(milliseconds * 1e-3)
+    assert cost.head(DraftHead(layers=2), rows).wall_s == pytest.approx(milliseconds / 2 * 1e-3)
+
+
 def test_one_layer_by_hand() -> None:
     """Weights 100 x 200, 100 x 100, 100 x 400, 200 x 100 at two bytes and 1 GB/s, plus activations."""
     layer = layer_time(place(), ONE, experts=False)
@@ -115,6 +124,11 @@ def test_quantised_weights_are_read_faster_and_kv_copies_slower() -> None:
     assert quantised.attention == full.attention
     copies = layer_time(place(engine={**ENGINE, "kv_traffic_ratio": 3}), ONE, False)
     assert copies.attention == pytest.approx(3 * full.attention)
+    repeated = {**ENGINE, "kv_traffic_ratio": 3, "repeats_kv": True}
+    assert layer_time(place(engine=repeated), ONE, False).attention == pytest.approx((3 + 2 * 2) * full.attention)
+    one_head_each = {"model": {**MODEL, "num_key_value_heads": 10}}
+    once, same = (layer_time(place(engine=engine, **one_head_each), ONE, False) for engine in (ENGINE, repeated))
+    assert same.attention == pytest.approx(3 * once.attention)
 
 
 def test_experts_are_read_as_tokens_touch_them() -> None:

@@ -124,6 +124,7 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
         (["test", "-k", "model or cost", "-x"], [(*PYTEST, "-m", "not full", "-k", "model or cost", "-x")]),
         (["test", "--full", "tests/test_dev.py"], [(*PYTEST, "tests/test_dev.py")]),
         (["lint"], [("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)]),
+        (["validate"], [("specsim", "validate", "--out", "reports/validation")]),
     ],
 )
 def test_verbs_set_up_and_call_tools(monkeypatch, argv, calls):

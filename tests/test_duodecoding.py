@@ -25,6 +25,7 @@ from simulator.serving.scheduler import Scheduler
 from simulator.strategies.duodecoding import DuoDecoding
 from simulator.strategies.protocol import Kind, Lanes
 from simulator.sweep_budget import budget_sweep, coefficient, sequence_sweep, to_simulate
+from simulator.sweep_window import window_sweep
 from simulator.world import World
 from tests.test_tree_replay import trace_of
 
@@ -361,3 +362,20 @@ def test_pearl_is_a_configuration() -> None:
     assert t.send == pytest.approx(link.transfer_seconds(6 * 32_000 * 4))
     assert t.reply == pytest.approx(link.transfer_seconds(0))
     assert not scenario.one_lane
+
+
+def test_a_fixed_number_of_sequences_sweeps_no_window_below_it() -> None:
+    """Three sequences of at least a token each: no window of one or two tokens, which are no error either."""
+    loaded = load(A800, ["strategy.gamma=6", "strategy.sequences=3"])
+    assert [point.gamma for point in window_sweep(loaded, range(1, 7), ())] == [3, 4, 5, 6]
+
+
+def test_what_a_step_shows_past_the_end_is_cut_or_counted() -> None:
+    """One token from the prefill, then five a step; both end in the same step, after 5 + 2 x 5 ms."""
+    asked = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 1, draft_step_ms: 1}", "acceptance={always: 4}"]
+    ended = [
+        run.run(load("durations_only", [*asked, f"requests={{count: 3, output_tokens: 8, past_end: {end}}}"])).simulated
+        for end in ("cut", "counted")
+    ]
+    assert [one.tokens for one in ended] == [24, 33]
+    assert ended[0].end_s == ended[1].end_s

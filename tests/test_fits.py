@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import log
 from pathlib import Path
 
 import pytest
 
 from simulator.fits import Paper, Question
 from simulator.fitting import calibrate
-from simulator.published import PAPERS, Cell, cells
+from simulator.published import Cell, cells
 from simulator.schema import BadInput
 from simulator.validation import Errors, likeness, predictions
-
-SCENARIO = """
-strategy: {name: vanilla_sd, gamma: 4}
-durations: {target_ms: 1, draft_step_ms: 1}
-acceptance: {always: 4}
-requests: {count: 1, prompt_tokens: 1, output_tokens: 101}
-"""
-PARAMETERS = """
-parameters:
-  pass:
-    {key: durations.target_ms, why: host cost, scale: log, start: 2, least: 0, most: 5,
-     where: {method: [SD]}, decided_by: {task: [chat]}}
-  draft:
-    {key: durations.draft_step_ms, why: size, start: 1, least: 0.01, most: 9, per: [model], decided_by: {task: [chat, code]}}
-  draft_on_code: {key: durations.draft_step_ms, why: longer, start: 0, least: 0, most: 9, where: {task: [code]}}
-"""
-CELLS = """
-cell,source,model,task,method,quantity,published,role,scenario,overrides,metric
-a,T1,small,chat,SD,tpot,8,calibrate,sd,,simulated.step_ms
-b,T1,large,chat,SD,tpot,12,calibrate,sd,,simulated.step_ms
-c,T1,small,code,SD,tpot,16,calibrate,sd,,simulated.step_ms
-d,T1,large,code,SD,tpot,25,predict,sd,,simulated.step_ms
-e,T1,large,code,SD,tpot,10,predict,sd,strategy.gamma=2,simulated.step_ms
-f,T1,large,poem,SD,tpot,10,report,,,
-"""
+from tests.toy_paper import TERMS, written
 
 
 @pytest.fixture
 def paper(tmp_path: Path) -> Paper:
-    folder = tmp_path / PAPERS / "round"
-    folder.mkdir(parents=True)
-    for name, text in (("sd.yaml", SCENARIO), ("parameters.yaml", PARAMETERS), ("cells.csv", CELLS)):
-        (folder / name).write_text(text.lstrip())
+    written(tmp_path)
     return Paper.of("round", cells(tmp_path)["round"], tmp_path)
 
 
 def answer(questions: Iterable[Question]) -> Sequence[float]:
     return [question.answer() for question in questions]
-
-
-TERMS = {"pass": {"all": log(4)}, "draft": {"small": 1.0, "large": 2.0}, "draft_on_code": {"all": 2.0}}
 
 
 def test_terms_of_one_key_add_up_on_their_scale(paper: Paper) -> None:
@@ -86,7 +55,7 @@ def test_predictions_stand_beside_a_guess(paper: Paper) -> None:
 
 
 def test_what_was_not_fitted_is_said(paper: Paper) -> None:
-    with pytest.raises(BadInput, match="no value for 'small'; run specsim calibrate round"):
+    with pytest.raises(BadInput, match="no value for 'small'; run specsim calibrate paper round"):
         paper.question(paper.cells[0], {"pass": {"all": 1.0}})
 
 
@@ -99,3 +68,8 @@ def test_a_parameter_that_nothing_decides_is_refused(paper: Paper) -> None:
 def test_a_guess_needs_something_calibrated() -> None:
     alone = Cell(cell="x", source="T1", quantity="tpot", published="3", role="predict")
     assert likeness(alone, [alone]) is None
+
+
+def test_a_number_of_the_row_is_one_more_term(paper: Paper) -> None:
+    stated = paper.cells[0].model_copy(update={"overrides": "durations.target_ms=2.5"})
+    assert paper.question(stated, TERMS).answer() == pytest.approx(4 * 1 + 2.5 * 4)

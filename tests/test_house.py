@@ -25,7 +25,7 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"schema", "world", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
+    {"schema", "world", "processes", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
     {"model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
@@ -39,12 +39,12 @@ FLOORS = [
     {"run"},
     {"method_table"},
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
-    {"sweep_batch", "sweep_budget", "fits"},
+    {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
     {"sweep_load", "sweep_methods"},
     {"fitting", "validation"},
     {"report"},
     {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate"},
+    {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
     {"cli_compare", "cli_methods"},
     {"cli"},
 ]
@@ -105,11 +105,22 @@ COUNTS_AND_RATIOS = {
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "first_dense_layers", "learned_positions"),
     *("routed", "per_token", "shared", "parameters", "tensor_parallel", "count", "concurrency", "seed", "streams"),
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
-    *("small_operations_ratio", "kv_traffic_ratio", "rate", "overlap", "always", "accepted", "emitted", "slowdown"),
+    *(
+        "small_operations_ratio",
+        "many_rows_host_ratio",
+        "kv_traffic_ratio",
+        "rate",
+        "overlap",
+        "always",
+        "accepted",
+        "emitted",
+        "slowdown",
+    ),
     *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
-    *("stream_layers", "kept", "rank", "pruning_rank", "burstiness", "rate_scale"),
+    *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
+    *("burstiness", "rate_scale"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 

@@ -19,6 +19,7 @@ from simulator.run import law_details, run
 from simulator.scenario import load
 from simulator.schema import BadInput
 from simulator.sweep_window import SweepPoint, gammas_to_show, window_sweep
+from simulator.uncertainty import of_speedup
 from simulator.world import Span
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -226,13 +227,14 @@ def test_numbers_are_short(value, text):
 def test_console_fits(loaded, result, width):
     page = StringIO()
     console = Console(file=page, width=width)
-    print_result(result, console)
+    print_result(result, console, of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)]))
     print_law(law_details(loaded), console)
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= min(width, 100)
     assert "…" not in page.getvalue()
     assert any(line.startswith("ms per token") for line in lines)
     assert any(line.startswith("- Fallback") for line in lines)
+    assert any(line.startswith("speed-up within") for line in lines)
 
 
 def test_reports_run_nothing_and_only_figures_draw():

@@ -12,9 +12,10 @@ from test_tree_replay import trace_of
 
 from simulator.acceptance import Cycle, Replay
 from simulator.catalogue import Catalogue
-from simulator.rescale import lengths, rescaled
+from simulator.rescale import lengths, rescaled, stretched
 from simulator.scenario import load
 from simulator.schema import BadInput
+from simulator.sequences import RecordedSequences
 from simulator.trace_statistics import replayed_mean
 from simulator.traces import read
 from simulator.tree_replay import RecordedRuns
@@ -125,3 +126,39 @@ def test_faults_name_the_field(overrides: list[str], fault: str) -> None:
     with pytest.raises(BadInput) as caught:
         load(SCENARIO, overrides)
     assert fault in str(caught.value)
+
+
+GREEDY = Replay(read(Catalogue().names("trace")["six_flavours_greedy"]), ["code", "maths"])
+
+
+def test_what_is_rejected_anew_has_the_rank_of_a_recorded_rejection() -> None:
+    """So that a second sequence begins right as often as it did behind recorded rejections."""
+    before, after = GREEDY.trace.draft_rank, rescaled(GREEDY, 2.2, 5).trace.draft_rank
+    anew = after[(before == 0) & (after > 0)]
+    assert len(anew) > 1_000
+    assert np.mean(anew == 1) == pytest.approx(np.mean(before[before > 0] == 1), abs=0.03)
+    kept = (before > 0) & (after > 0)
+    assert (after[kept] == before[kept]).all()
+
+
+@given(st.lists(st.integers(2, 40), min_size=2, max_size=5), st.floats(0.0, 1.0))
+def test_requests_do_not_stretch_into_each_other(lengths_: list[int], stretch: float) -> None:
+    offsets = np.concatenate(([0], np.cumsum(lengths_)))
+    levels = np.repeat(np.arange(float(len(lengths_))), lengths_)
+    assert stretched(levels, offsets, stretch) == pytest.approx(levels)
+
+
+def test_a_stretch_keeps_the_mean_and_makes_longer_runs() -> None:
+    plain, long = (rescaled(GREEDY, 3.0, 5, stretch=share) for share in (0.0, 0.8))
+    assert replayed_mean(long, 5) + 1.0 == pytest.approx(3.0, abs=0.02)
+    assert replayed_mean(long, 23) > 1.1 * replayed_mean(plain, 23)
+    with pytest.raises(BadInput, match="runs recorded by start cannot be stretched"):
+        rescaled(RECORDED, 2.0, LEVELS, stretch=0.5)
+
+
+def test_a_mean_may_be_meant_at_another_window_and_reach_several_sequences() -> None:
+    asked = ["strategy.sequences=2", "acceptance.rescale={tokens_per_step: 2.5, window: 5}"]
+    acceptance = load("duodecoding_llama_2_7b_a800", asked).acceptance()
+    assert isinstance(acceptance, RecordedSequences)
+    assert acceptance.split.fixed == 2
+    assert replayed_mean(acceptance.replay, 5) + 1.0 == pytest.approx(2.5, abs=0.02)

@@ -56,6 +56,13 @@ def test_lengths_are_those_of_their_distribution_and_of_their_seed() -> None:
     assert longest == max(prompt + output for prompt, output in pairs)
 
 
+def test_even_lengths_have_the_mean_that_was_asked_for() -> None:
+    requests = Requests(count=100, output_tokens={"name": "even", "mean_tokens": 6.59})
+    outputs = [output for _, output in requests.lengths(1)]
+    assert (set(outputs), sum(outputs), outputs[:4]) == ({6, 7}, 659, [6, 7, 6, 7])
+    assert requests.totals(1) == (512, 6.59, 519)
+
+
 def test_a_request_keeps_its_lengths_when_more_are_sent() -> None:
     lengths = Uniform(name="uniform", least_tokens=2, most_tokens=90)
     few, many = (

@@ -78,7 +78,7 @@ def test_the_command_prints_what_the_sweep_found(tmp_path: Path) -> None:
 def test_a_scenario_without_recorded_trees_is_told_so(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, ["trees", *arguments])
     assert result.exit_code == 2
-    assert "expected a scenario of specpipe with a trace that holds trees over 8 stages" in result.stderr
+    assert "expected a scenario of specpipe, with a trace that holds trees over its 8 stages" in result.stderr
 
 
 def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None:

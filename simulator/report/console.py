@@ -13,14 +13,15 @@ from rich.text import Text
 from simulator.report import batches, memory
 from simulator.report.facts import choices, columns, conditions, fallback, gaps, headline, number, percent, share
 from simulator.run import Result
+from simulator.uncertainty import SHARE, Interval
 
 WIDEST = 100
 BAR = 30
 KINDS_SHOWN = 4
 
 
-def print_result(result: Result, console: Console) -> None:
-    """Answer, the four columns, gaps, lanes, fallback, notes."""
+def print_result(result: Result, console: Console, speedup: Interval) -> None:
+    """Answer, the interval of its speed-up, the four columns, gaps, lanes, fallback, notes."""
     width = min(console.width, WIDEST)
 
     def say(text: str, style: str = "") -> None:
@@ -29,6 +30,7 @@ def print_result(result: Result, console: Console) -> None:
     say(f"{result.scenario.name}: {result.scenario.method_name}", "bold")
     say(headline(result), "bold")
     say(conditions(result), "dim")
+    say(f"speed-up within {speedup.low:.2f} to {speedup.high:.2f} ({SHARE:.0%} of draws of requests and of devices)", "dim")
     console.print(_answers(result), width=width)
     for gap in gaps(result):
         item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)

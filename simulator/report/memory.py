@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from simulator.pipeline import GIB, StageMemory, stage_memory
+from simulator.pipeline import GIB
 from simulator.report.facts import number
+from simulator.run import stage_memories
 from simulator.scenario import Scenario
 
 HEAD = ("stages", "weights", "table", "KV", "tree", "runtime", "GiB", "printed")
@@ -18,7 +19,7 @@ def stage_rows(scenario: Scenario) -> Iterator[tuple[str, ...]]:
 
     ``printed`` is the total with ``4 d^2 + 3 d f`` weights a layer, as if there were no grouped heads.
     """
-    numbered = enumerate(_stages(scenario), start=1)
+    numbered = enumerate(stage_memories(scenario), start=1)
     for (layers, true, printed), run in groupby(numbered, key=itemgetter(1)):
         places = [place for place, _ in run]
         name = str(places[0]) if len(places) == 1 else f"{places[0]}-{places[-1]}"
@@ -34,26 +35,3 @@ def caption(scenario: Scenario) -> str:
         f"Memory of each stage in GiB. Table: embedding or LM head. KV: room for {room}. Printed: in total with 4 d² + 3 d f "
         "weights a layer, as SpecPipe counts them (SP-10)."
     )
-
-
-def _stages(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
-    target = scenario.target
-    if target is None or target.pipeline is None or target.model.experts or target.tensor_parallel > 1:
-        return
-    model, pipeline = target.model, target.pipeline
-    for first, last in pipeline.bounds:
-        true, printed = (
-            stage_memory(
-                model,
-                last - first,
-                scenario.kv_tokens or 0,
-                ends=(first == 0) + (last == model.num_hidden_layers),
-                formula=formula,
-                weights=target.weights,
-                width=getattr(scenario.schedule, "width", 0),
-                stages=scenario.stages,
-                runtime_bytes=pipeline.runtime_gb.value * 1e9,
-            )
-            for formula in ("grouped", "printed")
-        )
-        yield last - first, true, printed

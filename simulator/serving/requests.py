@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from math import inf, log
+from math import ceil, floor, inf, log
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -78,7 +78,29 @@ class Exponential(_Bounded):
         return np.clip(drawn, self.least_tokens, self.most_tokens).astype(np.int64)
 
 
-Lengths = Uniform | LogNormal | Exponential
+class Even(Frozen):
+    """The two whole numbers next to ``mean_tokens``, so spread that the mean is that number as nearly as can be."""
+
+    name: Literal["even"] = "even"
+    mean_tokens: float = Field(ge=1)
+
+    @property
+    def least_tokens(self) -> int:
+        """The shorter of the two."""
+        return floor(self.mean_tokens)
+
+    @property
+    def most_tokens(self) -> int:
+        """The longer of the two."""
+        return ceil(self.mean_tokens)
+
+    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """So many lengths; nothing is random about them."""
+        ends: NDArray[np.int64] = np.floor(np.arange(count + 1) * self.mean_tokens).astype(np.int64)
+        return ends[1:] - ends[:-1]
+
+
+Lengths = Uniform | LogNormal | Exponential | Even
 
 
 def _which(value: object) -> object:
@@ -89,7 +111,10 @@ def _which(value: object) -> object:
 
 
 _Drawn = (
-    Annotated[Uniform, Tag("uniform")] | Annotated[LogNormal, Tag("lognormal")] | Annotated[Exponential, Tag("exponential")]
+    Annotated[Uniform, Tag("uniform")]
+    | Annotated[LogNormal, Tag("lognormal")]
+    | Annotated[Exponential, Tag("exponential")]
+    | Annotated[Even, Tag("even")]
 )
 PromptTokens = Annotated[Annotated[int, Field(gt=0), Tag("number")] | _Drawn, Discriminator(_which)]
 OutputTokens = Annotated[Annotated[int, Field(gt=1), Tag("number")] | _Drawn, Discriminator(_which)]
@@ -104,7 +129,8 @@ class Requests(Frozen):
 
     Prompt and output lengths are the same for all requests, or drawn for each; those of a traffic file stand in the file,
     and ``count``, where it is stated, is the most requests that are taken from it. ``task_flavours`` says which
-    flavours of a recording the requests of a task replay.
+    flavours of a recording the requests of a task replay. ``past_end``: what a step shows beyond ``output_tokens`` is cut
+    off, as a server does, or counted, as programs do that divide the length of the text by the time.
     """
 
     name: str = ""
@@ -115,6 +141,7 @@ class Requests(Frozen):
     count: int = Field(default=200, gt=0)
     prompt_tokens: PromptTokens = 512
     output_tokens: OutputTokens = 128
+    past_end: Literal["cut", "counted"] = "cut"
     task_flavours: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -176,12 +203,13 @@ class Requests(Frozen):
         return ClosedLoop(self, seed) if self.arrivals is None else Arrivals(self._arriving(seed, deal))
 
     def _arriving(self, seed: int, deal: Deal) -> Iterator[Request]:
+        cut = self.past_end == "cut"
         if self.arrivals is None or isinstance(self.arrivals, TrafficFile):
             for index, (_, at, prompt, output, task) in enumerate(self.lines()):
-                yield Request(index, at, prompt, output, number=deal(index, task))
+                yield Request(index, at, prompt, output, cut, deal(index, task))
             return
         for index, (at, lengths) in enumerate(zip(self.arrivals.times(seed, self.count), self.lengths(seed), strict=True)):
-            yield Request(index, at, *lengths)
+            yield Request(index, at, *lengths, cut)
 
     def lengths(self, seed: int) -> Iterator[tuple[int, int]]:
         """(prompt, output) tokens of request 0, 1, 2, ...; drawn block by block or read, so that nothing is kept."""
@@ -223,6 +251,8 @@ class Request:
     arrival_s: float
     prompt_tokens: int
     output_tokens: int
+    cut: bool = True
+    """What the last step shows beyond ``output_tokens`` is not counted."""
     number: int | None = None
     """The number under which it asks for acceptance; None: its index."""
     cursor: Cursor | None = None
@@ -279,6 +309,7 @@ class ClosedLoop:
     def __init__(self, requests: Requests, seed: int = 0) -> None:
         self._lengths = enumerate(requests.lengths(seed))
         self._idle, self._left = requests.concurrency, requests.count
+        self._cut = requests.past_end == "cut"
         self.next_s = inf
 
     @property
@@ -292,7 +323,7 @@ class ClosedLoop:
             self._idle -= 1
             self._left -= 1
             index, (prompt, output) = next(self._lengths)
-            yield Request(index, now, prompt, output)
+            yield Request(index, now, prompt, output, self._cut)
 
     def ended(self) -> None:
         """Its client sends the next one."""

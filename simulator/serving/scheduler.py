@@ -330,8 +330,9 @@ class Scheduler:
                     gap, same = now - request.last_token_s, 1
                 request.last_token_s = now
                 if tokens >= request.output_tokens:
-                    shown_now += request.output_tokens - request.tokens
-                    request.tokens = request.output_tokens
+                    end = request.output_tokens if request.cut else tokens
+                    shown_now += end - request.tokens
+                    request.tokens = end
                     self._finish(request, now)
                     continue
             request.tokens = tokens

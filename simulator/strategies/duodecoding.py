@@ -110,6 +110,11 @@ class DuoDecoding(Strategy):
         return self.gamma
 
     @property
+    def least_window(self) -> int:
+        """A token for each of a fixed number of sequences."""
+        return self.fixed or 1
+
+    @property
     def window_steps(self) -> int:
         """Passes of the draft for one sequence."""
         return self.gamma

@@ -98,7 +98,7 @@ class Lyanna(Strategy):
     )
     host_ms: NonNegative = NonNegative(
         value=1.5,
-        source="calibrated-on: Lyanna sec. 7.2, LLaMA-2-7B on H800 at B = 2 and 16 (442.12 and 2498.64 tokens/s: +3.4 and "
+        source="calibrated-on: Lyanna sec. 7.2, LLaMA-2-7B on H800 at B = 2 and 16 (442.12 and 2498.64 tokens/s: +3.6 and "
         "-2.8 %), with the rates of its Table 1",
         confidence="calibrated",
     )

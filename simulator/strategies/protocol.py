@@ -204,6 +204,11 @@ class Strategy(Frozen, ABC):
         return False
 
     @property
+    def least_window(self) -> int:
+        """The shortest window that these settings allow."""
+        return 1
+
+    @property
     def window_steps(self) -> int:
         """Internal draft steps of one window; at least 1, or 0 where nothing computes it."""
         return 1

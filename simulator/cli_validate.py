@@ -1,0 +1,89 @@
+"""The command ``specsim validate``: how far off laws and runs are."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simulator.cli_options import catalogue_option, faults_as_lines
+
+SHARE = click.FloatRange(min=0)
+
+
+@click.command()
+@click.argument("papers", nargs=-1, metavar="[PAPER]...")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the page, its cells and its pictures."
+)
+@click.option("--most-mape", type=SHARE, metavar="PERCENT", help="Largest MAPE over all predicted cells.")
+@click.option("--most-median", type=SHARE, metavar="PERCENT", help="Largest median error over all predicted cells.")
+@click.option("--least-within-10", type=SHARE, metavar="PERCENT", help="Smallest share of cells within 10 %.")
+@click.option("--most-mape-of-a-paper", type=SHARE, metavar="PERCENT", help="Largest MAPE of a paper with ten cells or more.")
+@click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+@catalogue_option
+def validate(
+    papers: tuple[str, ...],
+    out: Path | None,
+    processes: int | None,
+    as_json: bool,
+    own: tuple[Path, ...],
+    **bounds: float | None,
+) -> None:
+    """Laws against simulation, then published values against runs, with the committed fits.
+
+    Nothing is fitted. Exit code 3 where a bound that was given is missed.
+    """
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.fits import papers as chosen
+    from simulator.law_check import law_gaps
+    from simulator.processes import CORES, spread
+    from simulator.report.validation import as_data, print_validation
+    from simulator.validation import GOAL, Bounds, shortfalls, validated
+
+    with faults_as_lines(), Console(stderr=True).status("laws") as status:
+        asked, found = chosen(Catalogue(own), papers), []
+        with spread(processes or CORES) as everywhere:
+            gaps = law_gaps(everywhere)
+            for paper in asked:
+                status.update(paper.name)
+                found.append(validated(paper, everywhere))
+        missed = shortfalls(found, Bounds(**{name: share and share / 100 for name, share in bounds.items()}))
+        if out:
+            _write(out, found, gaps, shortfalls(found, GOAL), shlex.join(["specsim", "validate", *papers]))
+    if as_json:
+        click.echo(json.dumps(as_data(found, gaps, missed), indent=2))
+    else:
+        print_validation(found, gaps, missed, Console())
+    for one in missed:
+        click.echo(f"bound missed: {one}", err=True)
+    sys.exit(3 if missed else 0)
+
+
+def _write(out: Path, found: Any, gaps: Any, missed: Any, command: str) -> None:
+    from simulator.published import contradictions, paper_figures
+    from simulator.report import validation, validation_figures
+    from simulator.report.logs import whole_file
+    from simulator.schema import BadInput, Fault
+
+    texts = {
+        validation.PAGE: validation.page(found, gaps, missed, paper_figures(), contradictions(), command),
+        validation.CELLS: validation.cells_csv(found),
+        validation.PARITY: validation_figures.parity(found),
+        validation.RESIDUALS: validation_figures.residuals(found),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput([Fault((str(out), 0, 0), "", f"cannot be made: {error.strerror}")]) from error
+    for name, text in texts.items():
+        with whole_file(out / name) as file:
+            if file:
+                file.write(text)

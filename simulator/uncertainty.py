@@ -1,0 +1,142 @@
+"""How far a simulated number may be off: other requests, devices that are not quite as their profile, fits that left something.
+
+Three things, drawn together ``DRAWS`` times, as factors on the number:
+
+- *requests*: those of the run, drawn again with replacement; the time per token over them.
+- *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, where nothing was left
+  out of its fit ``UNMEASURED``; how much the number follows is seen from one run (or law) with the device slower by its spread.
+- *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement; only where there was a fit.
+
+Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
+that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval
+holds ``SHARE`` of the draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import log
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.hardware import Device
+from simulator.run import baseline, law
+from simulator.scenario import Loaded
+from simulator.schema import Frozen
+from simulator.serving.requests import Request
+
+SHARE = 0.9
+DRAWS = 4_000
+UNMEASURED = 0.10
+"""Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and a datasheet's rates."""
+Whole = TypeVar("Whole")
+
+
+class Interval(NamedTuple):
+    """Between which numbers ``SHARE`` of the draws lie."""
+
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies within."""
+        return self.low <= value <= self.high
+
+
+class Times:
+    """Requests of a run as they end: seconds since they were admitted, and tokens."""
+
+    def __init__(self, then: Callable[[Request], object] | None = None) -> None:
+        self.requests, self.then = list[tuple[float, int]](), then
+
+    def note(self, one: Request) -> None:
+        """To be handed every request that has ended; hands it on."""
+        if self.then:
+            self.then(one)
+        self.requests.append((one.finished_s - one.admitted_s, one.tokens))
+
+
+class Doubt(NamedTuple):
+    """What a run knows of its own uncertainty: seconds and tokens of each request, and how its number follows each device.
+
+    ``devices``: by name, log change of the number where the device is slower by its spread.
+    """
+
+    requests: tuple[tuple[float, int], ...]
+    devices: dict[str, float]
+
+
+def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Interval:
+    """Of a number above zero; ``residuals``: ``log(run / published)`` of what was fitted."""
+    random = np.random.default_rng(seed)
+    factors = _luck(doubt.requests, random)
+    for change in doubt.devices.values():
+        factors = factors + change * random.standard_normal(DRAWS)
+    if residuals:
+        factors = factors + random.choice(residuals, DRAWS)
+    tail = (1.0 - SHARE) / 2.0
+    low, high = np.exp(np.quantile(factors, (tail, 1.0 - tail)))
+    return Interval(value * float(low), value * float(high))
+
+
+def _luck(requests: Sequence[tuple[float, int]], random: np.random.Generator) -> NDArray[np.float64]:
+    """Log of the time per token over requests drawn again, against that over all of them."""
+    if len(requests) < 2:
+        return np.zeros(DRAWS)
+    seconds, tokens = np.array(requests, dtype=float).T
+    drawn = random.integers(0, len(requests), (DRAWS, len(requests)))
+    times: NDArray[np.float64] = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
+    factors: NDArray[np.float64] = np.log(times / (seconds.sum() / tokens.sum()))
+    return factors
+
+
+def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
+    """Of a run's speed-up; how it follows the devices is taken from the laws, which are as good and much quicker."""
+    acceptance = loaded.acceptance()
+
+    def by_law(one: Loaded) -> float:
+        return baseline(one.scenario).tpot_s / law(one.scenario, acceptance).tpot_s
+
+    before = by_law(loaded)
+    changes = {name: log(by_law(change(loaded)) / before) for name, change in slowed(loaded)}
+    return interval(speedup, Doubt(tuple(requests), changes))
+
+
+def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
+    """Each device of a scenario by name, with what makes it slower by its spread in this or another scenario."""
+    for name in dict.fromkeys(one.name for one in _devices(loaded.scenario)):
+        yield name, partial(_with_slower, name)
+
+
+def _with_slower(name: str, loaded: Loaded) -> Loaded:
+    return Loaded(_slower(loaded.scenario, name), loaded.trace, loaded.document)
+
+
+def _devices(one: object) -> Iterator[Device]:
+    if isinstance(one, Device):
+        yield one
+    elif isinstance(one, Frozen):
+        for field in type(one).model_fields:
+            yield from _devices(getattr(one, field))
+    elif isinstance(one, tuple):
+        for part in one:
+            yield from _devices(part)
+
+
+def _slower(one: Whole, name: str) -> Whole:
+    if isinstance(one, Device) and one.name == name:
+        factor = 1.0 + (UNMEASURED if one.spread is None else one.spread.value)
+        rates = {
+            rate: getattr(one, rate).model_copy(update={"value": getattr(one, rate).value / factor})
+            for rate in ("memory_bandwidth_gb_s", "peak_tflops")
+        }
+        return one.model_copy(update=rates)
+    if isinstance(one, tuple) and any(True for _ in _devices(one)):
+        return type(one)(_slower(part, name) for part in one)
+    if isinstance(one, Frozen) and any(found.name == name for found in _devices(one)):
+        fields = {field: _slower(getattr(one, field), name) for field in type(one).model_fields}
+        return type(one)(**fields)
+    return one

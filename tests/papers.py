@@ -1,0 +1,51 @@
+"""What the tests of every paper share: its cells, and the predictions that are committed beside them."""
+
+from __future__ import annotations
+
+import csv
+
+from simulator.fits import Paper
+from simulator.published import Cell, cells
+from simulator.scenario import load
+from simulator.validation import Errors, likeness
+
+MAPPED = ("calibrate", "predict", "check", "report")
+
+
+class Committed:
+    """A paper with ``predictions.csv``: what runs said of each predicted cell, and perhaps of others, when it was fitted."""
+
+    def __init__(self, name: str) -> None:
+        self.paper = Paper.of(name, cells()[name])
+        self.cells = {cell.cell: cell for cell in self.paper.with_role(*MAPPED)}
+        with (self.paper.folder / "predictions.csv").open(newline="") as file:
+            self.runs = {row["cell"]: float(row["run"]) for row in csv.DictReader(file)}
+
+    def load_all(self) -> None:
+        """Every scenario that a cell names, as the cell and the fit set it; BadInput where one cannot be."""
+        for cell in self.cells.values():
+            question = self.paper.question(cell)
+            for run in filter(None, (question.run, question.against)):
+                load(run.scenario, run.overrides)
+
+    def answer(self, cell: str) -> float:
+        """What a run says now."""
+        return self.paper.question(self.cells[cell]).answer()
+
+    def error(self, cell: str) -> float:
+        """Of the committed prediction, as a share of the published value."""
+        return self.runs[cell] / float(self.cells[cell].published) - 1.0
+
+    def errors(self) -> Errors:
+        """Of all predicted cells."""
+        return Errors.of([self.error(cell.cell) for cell in self.predicted])
+
+    def guesses(self) -> Errors:
+        """Of the guess that needs no simulator, where there is one."""
+        found = [(likeness(cell, self.paper.cells), float(cell.published)) for cell in self.predicted]
+        return Errors.of([guess / published - 1.0 for guess, published in found if guess])
+
+    @property
+    def predicted(self) -> list[Cell]:
+        """The cells that no fit has seen."""
+        return self.paper.with_role("predict")

@@ -1,0 +1,68 @@
+"""DuoDecoding: every value that the simulator can produce is mapped, and the fit predicts what it predicted."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from simulator.catalogue import shipped
+from simulator.fits import Paper
+from simulator.published import PAPERS, Cell, cells
+from simulator.scenario import load
+from simulator.validation import Errors
+
+PAPER = Paper.of("duodecoding", cells()["duodecoding"])
+MAPPED = PAPER.with_role("calibrate", "predict", "report")
+QUICK = ("duodecoding_table1:1", "duodecoding_table1:123", "duodecoding_table1:91", "duodecoding_table2_sequences:14")
+COMMITTED = shipped() / PAPERS / "duodecoding" / "predictions.csv"
+
+
+@cache
+def committed() -> dict[str, float]:
+    """What the committed fit gave for every mapped value."""
+    with Path(COMMITTED).open(encoding="utf-8", newline="") as file:
+        return {row["cell"]: float(row["run"]) for row in csv.DictReader(file)}
+
+
+def test_what_is_predicted_is_mapped_and_at_most_half_as_much_is_free() -> None:
+    assert Counter(one.role for one in MAPPED) == {"calibrate": 36, "predict": 42, "report": 4}
+    assert PAPER.free == 17 <= 42 // 2
+    assert {one.cell for one in MAPPED} == set(committed())
+
+
+@pytest.mark.parametrize("cell", MAPPED, ids=lambda one: one.cell)
+def test_a_mapped_value_loads(cell: Cell) -> None:
+    question = PAPER.question(cell)
+    loaded = load(question.run.scenario, question.run.overrides)
+    assert (loaded.scenario.strategy.name == "duodecoding") == (cell.method.startswith("DuoDec") and not cell.against)
+
+
+@pytest.mark.parametrize("cell", [one for one in MAPPED if one.cell in QUICK], ids=lambda one: one.cell)
+def test_some_values_reproduce(cell: Cell) -> None:
+    assert PAPER.question(cell).answer() == pytest.approx(committed()[cell.cell], rel=1e-6)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("cell", MAPPED, ids=lambda one: one.cell)
+def test_every_value_reproduces(cell: Cell) -> None:
+    assert PAPER.question(cell).answer() == pytest.approx(committed()[cell.cell], rel=1e-6)
+
+
+def errors(role: str) -> Errors:
+    """Of the committed runs."""
+    return Errors.of([committed()[one.cell] / float(one.published) - 1.0 for one in MAPPED if one.role == role])
+
+
+def test_the_fit_is_tight_and_the_predictions_keep_the_bound() -> None:
+    assert errors("calibrate").mape < 0.01
+    predicted = errors("predict")
+    assert (predicted.count, predicted.mape < 0.06, predicted.median < 0.035, predicted.within_10 > 0.82) == (
+        42,
+        True,
+        True,
+        True,
+    )

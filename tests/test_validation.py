@@ -1,0 +1,251 @@
+"""Published values beside runs: intervals, summaries, bounds, the commands and their files, the figures of the papers."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+from dataclasses import replace
+from io import StringIO
+from math import exp, log
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from rich.console import Console
+
+from simulator.catalogue import Catalogue, shipped
+from simulator.cli import main
+from simulator.fits import Paper, Question, papers
+from simulator.law_check import law_gap
+from simulator.processes import in_turn, spread
+from simulator.published import cells, notes, paper_figures
+from simulator.report.validation import print_validation
+from simulator.run import run
+from simulator.scenario import load
+from simulator.schema import BadInput, Fault
+from simulator.uncertainty import Doubt, Times, interval, of_speedup, slowed
+from simulator.validation import Bounds, Prediction, Validated, left_over, shortfalls, summaries, validated
+from tests.toy_paper import TERMS, written
+
+NOTES = "cell,note\nd,poems are long\n?,of the toy\n"
+
+
+@pytest.fixture
+def fitted(tmp_path: Path) -> Paper:
+    folder = written(tmp_path)
+    (folder / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))
+    (folder / "notes.csv").write_text(NOTES)
+    return Paper.of("round", cells(tmp_path)["round"], tmp_path)
+
+
+# ---- work spread over processes
+
+
+def refuse(name: str) -> None:
+    raise BadInput([Fault((name, 1, 2), "key", "no")])
+
+
+def test_processes_change_nothing_and_hand_faults_back(fitted: Paper) -> None:
+    questions = [fitted.question(cell) for cell in fitted.with_role("calibrate", "predict")]
+    with spread(2) as everywhere:
+        assert everywhere(Question.answer, questions) == in_turn(Question.answer, questions)
+        with pytest.raises(BadInput, match=r"x\.yaml:1:2: key: no") as caught:
+            everywhere(refuse, ["x.yaml"])
+    assert caught.value.faults[0].field == "key"
+
+
+# ---- intervals
+
+
+def test_an_interval_of_devices_is_lognormal() -> None:
+    low, high = interval(10.0, Doubt((), {"a": 0.03, "b": -0.04}))
+    assert log(high / 10) == pytest.approx(1.645 * 0.05, rel=0.05)
+    assert log(low / 10) == pytest.approx(-1.645 * 0.05, rel=0.05)
+
+
+def test_an_interval_of_requests_is_their_bootstrap() -> None:
+    """Half the requests take 1 s a token, half 3 s: the mean of 100 has a standard error of 0.1 s around 2 s."""
+    low, high = interval(2.0, Doubt(((1.0, 1), (3.0, 1)) * 50, {}))
+    assert (low, high) == (pytest.approx(2 - 0.1645, rel=0.02), pytest.approx(2 + 0.1645, rel=0.02))
+
+
+def test_an_interval_of_residuals_reaches_from_one_to_the_other() -> None:
+    assert interval(1.0, Doubt((), {}), [log(0.9), log(1.2)]) == (pytest.approx(0.9), pytest.approx(1.2))
+    assert interval(7.0, Doubt(((1.0, 1),), {})) == (7.0, 7.0)
+
+
+def test_a_fit_that_has_used_up_its_cells_leaves_wider_residuals(fitted: Paper) -> None:
+    three = [Prediction("round", cell, float(cell.published) * exp(0.1), None) for cell in fitted.with_role("calibrate")]
+    assert left_over(three, 0) == pytest.approx([0.1] * 3)
+    assert left_over(three, 1) == pytest.approx([0.1 * 1.5**0.5] * 3)
+    assert left_over(three, 4) == pytest.approx([0.1 * 3**0.5] * 3)
+
+
+def test_a_slower_device_is_slower_by_its_spread_and_leaves_the_others_alone() -> None:
+    before = load("duodecoding_vicuna_7b_a800")
+    target, draft = before.scenario.target, before.scenario.draft
+    assert target
+    assert draft
+    changes = dict(slowed(before))
+    assert set(changes) == {target.device.name, draft.device.name}
+    after = changes[target.device.name](before).scenario
+    assert after.draft == draft
+    for rate in ("memory_bandwidth_gb_s", "peak_tflops"):
+        assert getattr(after.target.device, rate).value == pytest.approx(getattr(target.device, rate).value / 1.1)
+    one = load("vanilla_llama_2_7b_a100")
+    ((_, change),) = slowed(one)
+    factor = one.scenario.target.device.spread.value
+    assert change(one).scenario.target.device.peak_tflops.value == pytest.approx(312 / (1 + factor))
+
+
+def test_the_stages_of_a_pipeline_are_slowed_by_device() -> None:
+    before = load("specpipe_llama_3_1_70b_two_servers")
+    names = dict(slowed(before))
+    stages = [stage.device or before.scenario.target.device for stage in before.scenario.target.pipeline.stages]
+    assert {device.name for device in stages} <= set(names)
+    changed = names["rtx_4090"](before).scenario.target
+    rates = {(s.device or changed.device).name: (s.device or changed.device).peak_tflops.value for s in changed.pipeline.stages}
+    assert rates["rtx_4090"] == pytest.approx(next(d for d in stages if d.name == "rtx_4090").peak_tflops.value / 1.1)
+    assert rates["rtx_3090"] == next(d for d in stages if d.name == "rtx_3090").peak_tflops.value
+
+
+def test_a_run_of_stated_durations_is_as_sure_as_its_requests() -> None:
+    """Nothing to slow: the interval is that of the requests alone."""
+    loaded, times = load("durations_only", ["requests.count=20"]), Times()
+    speedup = run(loaded, finished=times.note).speedup
+    assert len(times.requests) == 20
+    assert of_speedup(loaded, speedup, times.requests) == interval(speedup, Doubt(tuple(times.requests), {}))
+
+
+def test_run_prints_its_interval() -> None:
+    done = CliRunner().invoke(main, ["run", "vanilla_llama_2_7b_a100", "--set", "requests.count=4", "--json"])
+    found = json.loads(done.stdout)
+    assert found["speedup_interval"]["low"] < found["speedup"] < found["speedup_interval"]["high"]
+
+
+# ---- papers
+
+
+def test_a_paper_beside_its_runs(fitted: Paper) -> None:
+    found = validated(fitted, in_turn)
+    assert [(one.cell.cell, one.run, one.note) for one in found.predicted] == [
+        ("d", pytest.approx(20), "poems are long; of the toy"),
+        ("e", pytest.approx(12), "of the toy"),
+    ]
+    assert [one.run for one in found.calibrated] == [pytest.approx(value) for value in (8, 12, 16)]
+    assert [cell.cell for cell in found.unmapped] == ["f"]
+    assert found.asked == 2
+    assert [one.interval for one in found.predicted] == [pytest.approx((20, 20)), pytest.approx((12, 12))]
+    assert not any(one.covered for one in found.predicted)
+
+
+def test_summaries_and_bounds(fitted: Paper) -> None:
+    found = validated(fitted, in_turn)
+    bare = Validated(Paper("bare", fitted.cells[3:4], {}, {}, fitted.folder), [], [], [], [], fitted.cells[3:4])
+    first, second, pooled = summaries([found, bare])
+    assert (first.asked, first.free, second.asked, pooled.asked) == (2, 4, 1, 3)
+    assert second.errors is None
+    assert pooled.errors
+    assert pooled.errors.mape == pytest.approx(0.2)
+    missed = shortfalls([found, bare], Bounds(0.1, 0.3, 0.5, 0.01))
+    assert list(map(str, missed)) == [
+        "all papers: MAPE 20.0 % is above 10 %",
+        "all papers: within 10 % 0.0 % is below 50 %",
+    ]
+
+
+def test_a_name_that_is_no_paper() -> None:
+    with pytest.raises(BadInput, match="there is no paper of this name; did you mean 'specpipe'"):
+        papers(Catalogue(), ["specpip"])
+
+
+def test_law_and_simulation_of_a_shipped_scenario() -> None:
+    gap = law_gap("vanilla_llama_2_7b_a800")
+    assert gap.relation == "exact"
+    assert abs(gap.step_gap) < 1e-9
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_terminal_of_eighty_columns_holds_the_table(fitted: Paper, width: int) -> None:
+    named = replace(fitted, name="speculative_streaming")
+    page = StringIO()
+    print_validation([validated(named, in_turn)], [], [], Console(file=page, width=width))
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    row = next(line for line in lines if line.startswith("speculative_streaming")).split()
+    assert row == ["speculative_streaming", "2/2", "4", "20.0", "20.0", "0", "41.6", "0"]  # guess: sqrt(12 * 16) for 25 and 10
+
+
+# ---- the commands
+
+
+def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path)
+    own = ["--catalogue", str(tmp_path), "--processes", "1"]
+    made = CliRunner().invoke(main, ["calibrate", "paper", "round", *own])
+    assert made.exit_code == 0, made.output
+    assert "round: 4 free parameters, 3 calibrated cells, 2 predicted cells" in made.stdout
+    again = CliRunner().invoke(main, ["calibrate", "paper", "round", *own, "--out", str(tmp_path / "again.yaml"), "--json"])
+    assert (tmp_path / "again.yaml").read_bytes() == (folder / "fitted.yaml").read_bytes()
+    assert json.loads(again.stdout)["residuals"].keys() == {"a", "b", "c"}
+    (folder / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))  # three cells leave one open
+    monkeypatch.setattr("simulator.law_check.law_gaps", lambda spread: spread(law_gap, ["vanilla_llama_2_7b_a800"]))
+    out = tmp_path / "out"
+    command = ["validate", "round", *own, "--out", str(out), "--most-mape", "6", "--least-within-10", "0"]
+    first = CliRunner().invoke(main, command)
+    assert first.exit_code == 3, first.output
+    assert "bound missed: all papers: MAPE 20" in first.stderr
+    held = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert set(held) == {"validation.md", "cells.csv", "parity.svg", "residuals.svg"}
+    rows = list(csv.DictReader((out / "cells.csv").read_text().splitlines()))
+    assert [(row["cell"], row["role"]) for row in rows] == [(name, "predict") for name in "de"] + [
+        (n, "calibrate") for n in "abc"
+    ]
+    assert [float(row["error_percent"]) for row in rows[:2]] == [pytest.approx(-20, abs=0.2), pytest.approx(20, abs=0.2)]
+    second = CliRunner().invoke(main, [*command[:-4], "--json"])
+    assert second.exit_code == 0, second.output
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == held
+    assert json.loads(second.stdout)["papers"][0]["name"] == "round"
+
+
+def test_a_paper_that_was_not_fitted_is_told_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path)
+    monkeypatch.setattr("simulator.law_check.law_gaps", lambda spread: [])
+    done = CliRunner().invoke(main, ["validate", "round", "--catalogue", str(tmp_path), "--processes", "1"])
+    assert done.exit_code == 2
+    assert "run specsim calibrate paper round" in done.stderr
+
+
+# ---- what is committed
+
+
+@pytest.mark.parametrize("paper", sorted(cells()))
+def test_notes_are_of_cells(paper: str) -> None:
+    assert [one.cell for one in notes(paper) if not any(one.about(cell) for cell in cells()[paper])] == []
+
+
+def test_every_figure_is_reproduced_or_says_why_not() -> None:
+    figures = paper_figures()
+    assert len(figures) == 46
+    assert {one.paper for one in figures} == set(cells())
+    scenarios = Catalogue().names("scenario")
+    for one in figures:
+        assert not (one.picture and not one.command), one.figure
+        assert not one.picture or (shipped() / "reports" / one.picture).exists(), one.picture
+        words = shlex.split(one.command)
+        assert not words or (words[0] == "specsim" and words[1] in main.list_commands(None)), one.command
+        if words and words[1] not in ("calibrate", "list"):
+            named = [word for word in words[2:] if "_" in word and "=" not in word]
+            assert named
+            assert set(named) <= set(scenarios), one.command
+
+
+@pytest.mark.full
+def test_the_committed_report_is_what_validate_writes(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["validate", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    kept = shipped() / "reports/validation"
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in kept.iterdir()}
+    assert [path.name for path in kept.iterdir() if path.read_bytes() != (tmp_path / path.name).read_bytes()] == []
