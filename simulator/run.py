@@ -20,11 +20,12 @@ from simulator.dealing import Dealer
 from simulator.fallback import FallbackRate, fallback_rates
 from simulator.notes import notes
 from simulator.outcome import Outcome, outcome_data, outcome_of
-from simulator.pipeline import StageMemory, message_bytes, stage_memory
+from simulator.pipeline import message_bytes
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.schema import provenance
 from simulator.serving.requests import Request
 from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.stages import stage_memories
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf
@@ -274,33 +275,6 @@ def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
         message = message_bytes(scenario.target.model, tokens) if scenario.target else 0
         yield {"layers": layers, "memory_gib": true.gib, "memory_as_printed_gib": printed.gib,
                "message_kib": message / 2**10, "message_mib": message / 2**20}  # fmt: skip
-
-
-def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
-    """Layers of each stage and what it holds, as it is and by the formula that SpecPipe prints (SP-10).
-
-    None without a pipeline of a dense model on one device a stage.
-    """
-    target = scenario.target
-    if target is None or target.pipeline is None or target.model.experts or target.tensor_parallel > 1:
-        return
-    model, pipeline = target.model, target.pipeline
-    for first, last in pipeline.bounds:
-        true, printed = (
-            stage_memory(
-                model,
-                last - first,
-                scenario.kv_tokens or 0,
-                ends=(first == 0) + (last == model.num_hidden_layers),
-                formula=formula,
-                weights=target.weights,
-                width=getattr(scenario.schedule, "width", 0),
-                stages=scenario.stages,
-                runtime_bytes=pipeline.runtime_gb.value * 1e9,
-            )
-            for formula in ("grouped", "printed")
-        )
-        yield last - first, true, printed
 
 
 def law_data(law: Law) -> dict[str, Any]:

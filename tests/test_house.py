@@ -35,7 +35,7 @@ FLOORS = [
     {"strategies", "converters", "independence"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
-    {"outcome", "notes"},
+    {"outcome", "notes", "stages"},
     {"run"},
     {"method_table"},
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},

@@ -8,8 +8,8 @@ from operator import itemgetter
 
 from simulator.pipeline import GIB
 from simulator.report.facts import number
-from simulator.run import stage_memories
 from simulator.scenario import Scenario
+from simulator.stages import stage_memories
 
 HEAD = ("stages", "weights", "table", "KV", "tree", "runtime", "GiB", "printed")
 

@@ -233,7 +233,7 @@ def _plain(one: Prediction) -> tuple[str, ...]:
 def _unmapped(one: Validated) -> Iterator[tuple[str, ...]]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for cell in one.unmapped:
-        reasons.setdefault((cell.role, one.paper.note(cell) or "not mapped yet"), []).append(cell.cell)
+        reasons.setdefault((cell.role, one.paper.note(cell) or cell.reason or "not mapped yet"), []).append(cell.cell)
     for (role, why), names in reasons.items():
         tables: dict[str, list[str]] = {}
         for name in names:
