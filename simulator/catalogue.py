@@ -21,6 +21,7 @@ FOLDERS = {
     "model": ("scenarios/models", ".yaml"),
     "trace": ("scenarios/traces", ".npz"),
     "method": ("scenarios/methods", ".yaml"),
+    "workload": ("scenarios/workloads", ".yaml"),
     "scenario": ("scenarios", ".yaml"),
 }
 """Kind of thing -> folder and file ending."""
@@ -29,6 +30,7 @@ REFERENCES = {
     "device": "device",
     "engine": "engine",
     "model": "model",
+    "requests": "workload",
     **dict.fromkeys(("link", "channel", "within", "between"), "link"),
 }
 """Fields of a scenario whose text names a file that takes its place."""
@@ -65,15 +67,18 @@ class Catalogue:
         """The file of ``name``, mentioned in ``document`` at ``where``; raises :class:`BadInput`."""
         ending = FOLDERS[kind][1]
         if "/" in name or name.endswith((ending, ".json")):
-            file = Path(document.place(where)[0])
-            path = (file.parent if file.is_file() else Path()) / name
-            if not path.exists():
-                raise BadInput([document.fault(where, f"there is no file {shown(path)}")])
-            return path
+            return _beside(name, document, where)
         names = self.names(kind)
         if name not in names:
             raise BadInput([document.fault(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}")])
         return names[name]
+
+    def find_traffic(self, document: Document) -> None:
+        """Put the path of a traffic file, which stands beside the file that names it, in the place of its name."""
+        *inner, last = where = ("requests", "arrivals", "file")
+        name = document.get(where)
+        if isinstance(name, str):
+            document.get(tuple(inner))[last] = shown(_beside(name, document, where))
 
     def scenario(self, name: str) -> Document:
         """A scenario file by name or path, with everything it refers to in place.
@@ -99,6 +104,8 @@ class Catalogue:
             base = self._scenario(other, (*seen, path))
             if "method" in document.data:
                 del base.data["strategy"]
+            if document.get(("requests", "arrivals", "name")) == "file":
+                base.data.pop("requests", None)  # count and lengths stand in the file
             if document.get(("strategy", "name")):
                 base.data.pop("method", None)
             base.merge(document)
@@ -143,6 +150,15 @@ class Catalogue:
             mention = document.place(where)
             document.graft(where, other)
             document.mentions[where] = mention
+
+
+def _beside(name: str, document: Document, where: Path_) -> Path:
+    """The file of this name beside the one that mentions it; raises :class:`BadInput` where there is none."""
+    file = Path(document.place(where)[0])
+    path = (file.parent if file.is_file() else Path()) / name
+    if not path.exists():
+        raise BadInput([document.fault(where, f"there is no file {shown(path)}")])
+    return path
 
 
 def _references(data: dict[str, object] | list[object], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:

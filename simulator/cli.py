@@ -25,7 +25,7 @@ from simulator.cli_validate import validate
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
 
-KINDS = ("scenario", "strategy", "method", "device", "link", "engine", "model", "trace")
+KINDS = ("scenario", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
 
 
@@ -74,7 +74,7 @@ def _catalogue(own: tuple[Path, ...]) -> Catalogue:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @catalogue_option
 def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Names of scenarios, strategies, methods, devices, links, engines, models and traces; of methods, their features."""
+    """Names of everything in the catalogue, from scenarios to traces; of methods, their features."""
     from simulator.overview import describe
 
     kind = PLURALS.get(kind or "", kind)
@@ -203,7 +203,9 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
 
 
 @main.command()
-@click.argument("kind", type=click.Choice(("scenario", "device", "link", "engine", "model", "method")), default="scenario")
+@click.argument(
+    "kind", type=click.Choice(("scenario", "workload", "device", "link", "engine", "model", "method")), default="scenario"
+)
 def schema(kind: str) -> None:
     """JSON Schema of a kind of file, for editors."""
     from simulator.overview import json_schema

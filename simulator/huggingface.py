@@ -119,6 +119,7 @@ def _shape(config: _Config) -> dict[str, Any]:
         "tie_word_embeddings": tied,
         "mlp": "two_matrix" if config.model_type in TWO_MATRIX else "gated",
         "experts": _experts(config),
+        "context_tokens": config.count("max_position_embeddings") if config.has("max_position_embeddings") else None,
     }
     if opt:
         width = config.count("word_embed_proj_dim", default=hidden)

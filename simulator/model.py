@@ -46,6 +46,7 @@ class ModelSpec(Frozen):
     ``learned_positions`` are the rows of a position table (OPT: 2 more than its positions). ``embedding_width``
     is set where embeddings are projected to the hidden size, ``kv_latent_width`` where a token leaves one latent
     in the cache instead of keys and values; the latent projections are counted in ``parameters``, not in ``qkv_weights``.
+    ``context_tokens`` is the longest prompt and output together (``max_position_embeddings``); None: not known.
     """
 
     name: str = ""
@@ -64,6 +65,7 @@ class ModelSpec(Frozen):
     embedding_width: int | None = Field(default=None, gt=0)
     kv_latent_width: int | None = Field(default=None, gt=0)
     learned_positions: int = Field(default=0, ge=0)
+    context_tokens: int | None = Field(default=None, gt=0)
     parameters: int | None = Field(default=None, gt=0)
     experts: Experts | None = None
 

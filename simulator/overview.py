@@ -108,6 +108,10 @@ def json_schema(kind: str) -> dict[str, Any]:
         found = MethodFile.model_json_schema()
         found["required"] = [field for field in found["required"] if field != "name"]
         return found
+    if kind == "workload":
+        from simulator.serving.requests import Requests
+
+        return Requests.model_json_schema()
     if kind != "scenario":
         found = MODELS[kind].model_json_schema()
         found["required"] = [field for field in found.get("required", []) if field != "name"]
@@ -118,7 +122,7 @@ def json_schema(kind: str) -> dict[str, Any]:
     for part in (found, *found["$defs"].values()):
         part.pop("required", None)
         for field, target in REFERENCES.items():
-            if field in part.get("properties", {}):
+            if "$ref" in str(part.get("properties", {}).get(field)):  # a number of requests is no workload
                 _or_a_name(part, field, target)
     return found
 

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from simulator.acceptance import Acceptance, Cycle, Odds, Replay
+from simulator.acceptance_spec import AcceptanceSpec
 from simulator.cost import Cost, Phase
+from simulator.dealing import Dealer
 from simulator.fallback import FallbackRate, fallback_rates
+from simulator.notes import notes
 from simulator.outcome import Outcome, outcome_data, outcome_of
 from simulator.pipeline import message_bytes
-from simulator.scenario import AcceptanceSpec, Loaded, Scenario, resolved
+from simulator.scenario import Loaded, Scenario, resolved
 from simulator.schema import provenance
-from simulator.serving.requests import ClosedLoop, Request
+from simulator.serving.requests import Request
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.stages import stage_memories
 from simulator.strategies.autoregressive import Autoregressive
@@ -89,7 +92,8 @@ def run(
     acceptance = loaded.acceptance()
     simulated, spans = simulate(scenario, acceptance, SPANS, log, finished)
     replayed = replay(scenario, acceptance) if scenario.schedule.in_flight == 1 else simulated
-    marginal = law(scenario, acceptance)
+    seen = _seen(scenario, simulated)
+    marginal = law(scenario, acceptance, seen)
     return Result(
         scenario=scenario,
         command=command,
@@ -97,12 +101,12 @@ def run(
         law_replayed=law_from(scenario, simulated),
         replay=replayed,
         simulated=simulated,
-        odds=acceptance.odds(scenario.schedule.window_for(scenario.batch), scenario.exit),
+        odds=acceptance.odds(scenario.schedule.window_for(seen), scenario.exit),
         baseline=simulated_baseline(scenario),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         fallback=_fallback(scenario, acceptance),
-        notes=tuple(_notes(loaded, acceptance)),
+        notes=tuple(notes(loaded, acceptance)),
     )
 
 
@@ -151,9 +155,28 @@ def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     return outcome_of(scenario, scheduler, end, {})
 
 
-def law(scenario: Scenario, acceptance: Acceptance) -> Law:
-    """The closed form with marginal acceptance rates."""
-    return _law(scenario, lambda gamma: acceptance.odds(gamma, scenario.exit), None)
+def _seen(scenario: Scenario, outcome: Outcome) -> int:
+    """Requests that decode together: those of a closed loop, or of arrivals the mean over the steps of a run.
+
+    Where several steps are in flight, requests in the system that do not wait, mean over time.
+    """
+    if not scenario.requests.arrivals:
+        return scenario.batch
+    serving = outcome.serving
+    mean = serving.mean_batch if scenario.schedule.in_flight == 1 else serving.mean_in_system - serving.mean_waiting
+    return max(1, round(mean))
+
+
+def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None) -> Law:
+    """The closed form with marginal acceptance rates, for so many requests at a time; None: as many as there are places."""
+    requests = requests or scenario.batch
+    found = _law(scenario, lambda gamma: acceptance.odds(gamma, scenario.exit), None, requests)
+    if not scenario.requests.arrivals:
+        return found
+    relation = (
+        f"idealised: {requests:,} requests in every step, while arrivals vary the batch (for one batch: {found.relation})"
+    )
+    return replace(found, relation=relation)
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
@@ -168,11 +191,12 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
     total = kept.sum()
     odds = Odds(kept / total if total else np.ones(1), np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
     steps = sum(pure.values())
-    return _law(scenario, lambda gamma: odds, {kind: count / steps for kind, count in pure.items()})
+    shares = {kind: count / steps for kind, count in pure.items()}
+    return _law(scenario, lambda gamma: odds, shares, _seen(scenario, outcome))
 
 
-def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None) -> Law:
-    requests, context = scenario.batch, scenario.mean_context
+def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, requests: int) -> Law:
+    context = scenario.mean_context
     found = scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
     if not scenario.cost.jitters:
         return found
@@ -198,7 +222,8 @@ def _scheduler(
     log: Callable[[Iteration], object] | None = None,
     finished: Callable[[Request], object] | None = None,
 ) -> Scheduler:
-    source = ClosedLoop(scenario.requests, scenario.seed)
+    requests = scenario.requests
+    source = requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours))
     policy, memory = scenario.serving.policy, scenario.memory()
     return Scheduler(scenario.schedule, acceptance, scenario.exit, source, cost, policy, memory, log=log, finished=finished)
 
@@ -217,58 +242,9 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
     return []
 
 
-def _notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
-    scenario, trace = loaded.scenario, loaded.trace
-    relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
-    if relation != "exact":
-        yield f"the law is no equality here ({relation})"
-    requests = scenario.requests.concurrency
-    if scenario.schedule.in_flight > 1:
-        yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"
-    if requests > 1:
-        yield "the law is about steps; what admissions of other requests cost in between is left out of it"
-    if scenario.cost.jitters:
-        yield "links jitter: drawn for every transfer in the simulation, at its mean in law and replay"
-    if scenario.durations and requests > 1:
-        yield f"stated durations are taken for the whole batch of {requests}, whatever its size"
-    if trace is None:
-        return
-    if scenario.acceptance.stand_in:
-        pair = acceptance.trace.pair if isinstance(acceptance, Replay) else trace.pair
-        yield f"acceptance is a stand-in: recorded from {pair}, not from the models of this scenario"
-    if isinstance(acceptance, Replay):
-        yield from _dealt(scenario, acceptance)
-    drafter = scenario.acceptance.drafter
-    if drafter != "draft" and scenario.schedule.window:
-        priced = scenario.draft.model.name if scenario.draft else "the stated durations"
-        yield f"acceptance is that of the drafter '{drafter}'; drafting is priced as {priced}"
-    if "replay" in trace.header:
-        yield f"replay of this trace: {trace.header['replay']}"
-    if scenario.exit:
-        used = trace.exit_fractions[trace.nearest_exit(scenario.exit.fraction)]
-        if abs(used - scenario.exit.fraction) > 1e-9:
-            wanted = scenario.exit.fraction
-            yield f"the trace has no exit at {wanted:.3f} of the depth; the recorded one at {used:.3f} stands in"
-
-
-def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
-    """Where a recording was re-scaled, and where recordings are used more than once."""
-    if mean := scenario.acceptance.rescale:
-        before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
-        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
-        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts stay as recorded"
-    count, recordings = scenario.requests.count, len(replay.order)
-    if count > recordings:
-        yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"
-    shortest = min(replay.length(request) for request in range(min(count, recordings)))
-    longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
-    if longest > shortest:
-        yield f"outputs of up to {longest:,} tokens after the first go round in recordings of {shortest:,} and more positions"
-
-
 def summary(result: Result) -> dict[str, Any]:
     """A result as plain data, for ``run --json``."""
-    simulated, requests, target = result.simulated, result.scenario.requests.concurrency, result.scenario.target
+    simulated, requests, target = result.simulated, result.scenario.requests, result.scenario.target
     return {
         "scenario": resolved(result.scenario),
         "law": law_data(result.law),
@@ -285,7 +261,7 @@ def summary(result: Result) -> dict[str, Any]:
         "speedup_with_prompts": result.speedup_with_prompts,
         "extra_weights": target and result.scenario.strategy.extra_weights(target.model),
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
-        "concurrency": requests,
+        "concurrency": None if requests.arrivals else requests.concurrency,
         "fallback": [asdict(rate) for rate in result.fallback],
         "notes": list(result.notes),
         "provenance": result.provenance(),

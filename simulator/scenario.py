@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 from pydantic import Field, model_validator
 
-from simulator.acceptance import Acceptance, Cycle, Exit, Rates, Replay
+from simulator.acceptance import Acceptance, Exit
+from simulator.acceptance_spec import AcceptanceSpec
 from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, HardwareCost, Placement
 from simulator.given import Given, GivenCost
 from simulator.hardware import Link
 from simulator.method import Method
 from simulator.rescale import rescaled
-from simulator.schema import BadInput, Confidence, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
+from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Path_, Sourced, did_you_mean, validate
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
 from simulator.strategies import Strategy, strategies
-from simulator.strategies.protocol import ChainStrategy
+from simulator.strategies.protocol import UNLIMITED, ChainStrategy
 from simulator.traces import Trace
 from simulator.traces import read as read_trace
 
@@ -33,69 +34,6 @@ if TYPE_CHECKING:
     AnyStrategy = Strategy
 else:
     AnyStrategy = Annotated[Union[tuple(strategies().values())], Field(discriminator="name")]  # noqa: UP007
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-class CycleSpec(Frozen):
-    """Verdicts over and over: accepted tokens, and whether the next token was off the exit."""
-
-    accepted: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
-    off_exit: tuple[bool, ...] = Field(default=(False,), min_length=1)
-
-
-class Rescale(Frozen):
-    """A mean that a recording is moved to, correction or bonus included; its bursts stay (:mod:`simulator.rescale`).
-
-    ``window`` is the one at which the mean is meant, by default that of the strategy. ``stretch`` makes a chain's
-    bursts longer, as text has them that repeats itself.
-    """
-
-    tokens_per_step: float = Field(gt=1)
-    window: int | None = Field(default=None, ge=1)
-    stretch: float = Field(default=0.0, ge=0.0, le=1.0)
-    source: str = "not stated"
-    confidence: Confidence = "assumed"
-
-
-class AcceptanceSpec(Frozen):
-    """Exactly one of: a recorded trace, a rate, rates by position, a constant, a cycle.
-
-    ``rescale`` moves a trace to another mean, such as one published for larger models.
-
-    ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
-    borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among those
-    that the trace knows: the first draft, another one, a draft head, prompt look-up. ``source`` and
-    ``confidence`` say where stated numbers come from.
-    """
-
-    trace: str | None = None
-    stand_in: bool = False
-    rescale: Rescale | None = None
-    flavours: tuple[str, ...] = ()
-    drafter: str = "draft"
-    rate: Share | None = None
-    per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
-    overlap: Share = 1.0
-    always: int | None = Field(default=None, ge=0)
-    cycle: CycleSpec | None = None
-    source: str | None = None
-    confidence: Confidence | None = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> AcceptanceSpec:
-        given = [name for name in ("trace", "rate", "per_position", "always", "cycle") if getattr(self, name) is not None]
-        if len(given) != 1:
-            held = " and ".join(given) or "none"
-            raise ValueError(f"expected exactly one of trace, rate, per_position, always, cycle; found {held}")
-        if self.rescale and self.trace is None:
-            raise ValueError("rescale is for a trace; other sources state their mean themselves")
-        highest = max(self.per_position or (self.rate or 0.0,))
-        if highest > self.overlap < 1.0:
-            raise ValueError(
-                f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: what is kept is on the exit"
-            )
-        return self
 
 
 class SharedMemory(Frozen):
@@ -178,8 +116,12 @@ class Scenario(Frozen):
 
     @property
     def batch(self) -> int:
-        """Requests that decode together when nothing holds them up: what the law is taken at."""
-        return min(self.requests.concurrency, self.serving.policy.max_requests or self.requests.concurrency)
+        """Requests that decode together when nothing holds them up: what the law is taken at, and the strategy is set for.
+
+        Of an open workload, all places there are.
+        """
+        places = self.serving.policy.max_requests or UNLIMITED
+        return places if self.requests.arrivals else min(self.requests.concurrency, places)
 
     @cached_property
     def schedule(self) -> Strategy:
@@ -272,7 +214,8 @@ class Loaded:
     @cached_property
     def _acceptance(self) -> Acceptance:
         scenario = self.scenario
-        found, wanted = scenario.schedule.reads(self._verdicts()), scenario.acceptance.rescale
+        found = scenario.schedule.reads(scenario.acceptance.verdicts(self.trace, scenario.seed))
+        wanted = scenario.acceptance.rescale
         if wanted is None:
             return found
         try:
@@ -281,17 +224,6 @@ class Loaded:
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error
-
-    def _verdicts(self) -> Acceptance:
-        spec, seed = self.scenario.acceptance, self.scenario.seed
-        if self.trace is not None:
-            return Replay(self.trace, spec.flavours, seed)
-        if spec.cycle:
-            return Cycle(spec.cycle.accepted, spec.cycle.off_exit)
-        if spec.always is not None:
-            return Cycle((spec.always,))
-        rates = spec.per_position or (spec.rate or 0.0,)
-        return Rates(tuple(rates), spec.overlap, seed)
 
     def change(self, **updates: Any) -> Loaded:
         """The same with fields of the strategy replaced, checked like the file."""
@@ -316,10 +248,12 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
         catalogue.expand(document)
     if seed is not None:
         document.data["seed"] = seed
+    catalogue.find_traffic(document)
     scenario = validate(Scenario, document)
     faults = list(_faults(scenario, document))
     if faults:
         raise BadInput(faults)
+    scenario = scenario.replace(requests=scenario.requests.counted())
     _check_memory(scenario, document)
     loaded = Loaded(scenario, _trace(scenario, document, catalogue), document)
     if scenario.acceptance.rescale:
@@ -371,8 +305,13 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if strategy.prompts_apart and policy not in ("fixed_batch", "prefill_first"):
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
         yield document.fault(("serving", "policy"), message)
-    if strategy.alone and scenario.batch > 1:
-        yield document.fault(("requests", "concurrency"), f"{strategy.name} takes one request at a time, got {scenario.batch}")
+    if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
+        message = f"{policy} needs max_requests where requests arrive: there are no clients to count as places"
+        yield document.fault(("serving", "policy"), message)
+    elif strategy.alone and scenario.batch > 1:
+        message = f"{strategy.name} takes one request at a time, got {scenario.batch}"
+        remedy = "; set serving.policy.max_requests=1" if scenario.requests.arrivals else ""
+        yield document.fault(("requests", "arrivals" if scenario.requests.arrivals else "concurrency"), message + remedy)
     if strategy.staged and not stages:
         held = "durations.stages_ms" if scenario.durations else "target.pipeline"
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
@@ -413,10 +352,17 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
         message = f"the trace has no drafter '{spec.drafter}'{did_you_mean(spec.drafter, trace.drafters)}"
         raise BadInput([document.fault(("acceptance", "drafter"), message)])
     trace = trace.drafted_by(spec.drafter, scenario.seed)
-    unknown = [flavour for flavour in spec.flavours if flavour not in trace.flavours]
-    if unknown:
-        message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
-        raise BadInput([document.fault(("acceptance", "flavours"), message)])
+    asked: dict[Path_, tuple[str, ...]] = {("acceptance", "flavours"): spec.flavours}
+    dealt = spec.flavours or trace.flavours
+    for task, flavours in scenario.requests.task_flavours.items():
+        asked["requests", "task_flavours", task] = flavours
+        if not set(flavours) & set(dealt) and set(flavours) <= set(trace.flavours):
+            message = f"none of these is among the flavours of acceptance, {', '.join(dealt)}"
+            raise BadInput([document.fault(("requests", "task_flavours", task), message)])
+    for place, flavours in asked.items():
+        if unknown := [flavour for flavour in flavours if flavour not in trace.flavours]:
+            message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
+            raise BadInput([document.fault(place, message)])
     faults = list(_beyond_trace(scenario, trace, document, shown(path)))
     if faults:
         raise BadInput(faults)
@@ -445,7 +391,7 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
     """Weights and KV caches must fit their devices: those of the whole batch where it is fixed, else of any one request."""
     policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
-    places = scenario.batch if fixed else 1
+    places = scenario.batch if fixed and not scenario.requests.arrivals else 1
     tokens = places * (longest + strategy.lookahead)
     for group in scenario.device_groups:
         needed, limit = group.needed_gb(tokens), group.limit_gb
@@ -462,7 +408,20 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
         message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
     if refusal := policy.refusal(longest, strategy.lookahead, scenario.memory()):
-        raise Infeasible([document.fault(("requests",), refusal)])
+        raise Infeasible([_about_longest(scenario, document, refusal)])
+    context = scenario.target.model.context_tokens if scenario.target else None
+    if context is not None and longest > context:
+        message = f"{scenario.target.model.name} has a context of {context:,} tokens" if scenario.target else ""
+        raise BadInput([_about_longest(scenario, document, f"a request of {longest:,} tokens is too long: {message}")])
+
+
+def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:
+    """A fault about the longest request, at its line where it was read from a file."""
+    traffic, longest = scenario.requests.traffic, scenario.lengths[2]
+    if traffic is None:
+        return document.fault(("requests",), message)
+    line = next(line for line in scenario.requests.lines() if line.tokens == longest)
+    return Fault((traffic.file, line.number, 1), "", message)
 
 
 def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:

@@ -19,6 +19,7 @@ from simulator import run
 from simulator.acceptance import Acceptance
 from simulator.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
+from simulator.schema import BadInput, Fault
 from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import ChainStrategy, Kind, Strategy
@@ -170,6 +171,9 @@ def _loaded(loaded: Loaded, scenario: Scenario) -> Loaded:
 def at_size(scenario: Scenario, size: int) -> Scenario:
     """The same for so many requests at a time, and enough of them for ``TURNS`` on every place."""
     requests = scenario.requests
+    if requests.arrivals:
+        message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
+        raise BadInput([Fault((scenario.name, 0, 0), "requests.arrivals", message)])
     return scenario.replace(
         requests=requests.model_copy(update={"concurrency": size, "count": max(requests.count, TURNS * size)})
     )

@@ -26,16 +26,16 @@ from simulator.strategies import strategies
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
     {"schema", "world", "processes", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
-    {"model", "method", "engine", "hardware", "traces", "flow_line"},
+    {"model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
-    {"given", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
+    {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
     {"trace_statistics", "published", "resampling", "token_tree", "calibrate"},
     {"rescale"},
     {"strategies", "converters", "independence"},
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
-    {"outcome", "stages"},
+    {"outcome", "notes", "stages"},
     {"run"},
     {"method_table"},
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
@@ -120,6 +120,7 @@ COUNTS_AND_RATIOS = {
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
+    *("burstiness", "rate_scale"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
@@ -146,7 +147,7 @@ def test_every_shipped_scenario_loads(name: str) -> None:
     assert scenario.about
 
 
-@pytest.mark.parametrize("kind", ["device", "link", "engine", "model"])
+@pytest.mark.parametrize("kind", ["workload", "device", "link", "engine", "model"])
 def test_every_shipped_file_says_what_it_is(kind: str) -> None:
     for name in Catalogue().names(kind):
         shown = CliRunner().invoke(main, ["show", name, "--json"])
@@ -205,7 +206,7 @@ def test_list_names_everything_once() -> None:
 def test_schema_accepts_every_shipped_file_as_it_is_written() -> None:
     """What an editor is told must not redden what specsim itself runs."""
     jsonschema = pytest.importorskip("jsonschema")
-    for kind in ("scenario", "method", "device", "link", "engine", "model"):
+    for kind in ("scenario", "workload", "method", "device", "link", "engine", "model"):
         schema = json.loads(CliRunner().invoke(main, ["schema", kind]).stdout)
         checker = jsonschema.Draft202012Validator(schema)
         for name, path in Catalogue().names(kind).items():

@@ -35,7 +35,7 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
     for gap in gaps(result):
         item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
     console.print(_lanes(result), width=width)
-    if result.scenario.requests.concurrency > 1:
+    if result.scenario.requests.together:
         spread = new_table(*batches.HEAD)
         for row in batches.times(result.simulated.serving):
             spread.add_row(*row)

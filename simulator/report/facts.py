@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import floor, log10
 from typing import NamedTuple
 
+from simulator.acceptance_spec import AcceptanceSpec
 from simulator.run import Result
-from simulator.scenario import AcceptanceSpec, Scenario
-from simulator.serving.requests import Lengths
+from simulator.scenario import Scenario
+from simulator.serving.requests import Lengths, Requests
 from simulator.strategies.protocol import Kind
 from simulator.sweep_window import main_kind
 
@@ -125,7 +126,7 @@ def headline(result: Result) -> str:
     speed = result.speedup
     verdict = f"{speed:.2f} times as fast as" if speed >= 1.0 else f"only {speed:.2f} times as fast as"
     rate = ""
-    if result.scenario.requests.concurrency > 1:
+    if result.scenario.requests.together:
         rates = number(result.simulated.tokens_per_s, 3), number(result.baseline.tokens_per_s, 3)
         share_of = result.simulated.tokens_per_s / result.baseline.tokens_per_s
         rate = f"; {rates[0]} tokens per second against {rates[1]}, {share_of:.2f} times, admissions included"
@@ -155,9 +156,30 @@ def conditions(result: Result) -> str:
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
-        f"Tokens counted: {counted(scenario)}. Load: {requests.count:,} requests, {requests.concurrency} at a time, "
-        f"{_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens each."
+        f"Tokens counted: {counted(scenario)}. Load: {requests.count:,} requests, {_coming(requests)}, {_sizes(scenario)}."
     )
+
+
+def _coming(requests: Requests) -> str:
+    """When requests come, in words."""
+    arrivals = requests.arrivals
+    if arrivals is None:
+        return f"{requests.concurrency} at a time"
+    if arrivals.name == "file":
+        until = "its end" if arrivals.to_s is None else f"{arrivals.to_s:g} s"
+        piece = f", {arrivals.from_s:g} s to {until}" if arrivals.from_s or arrivals.to_s else ""
+        rate = f", at {arrivals.rate_scale:g} times its rate" if arrivals.rate_scale != 1.0 else ""
+        return f"from {arrivals.file} ({arrivals.format}{piece}){rate}"
+    shape = f" with burstiness {arrivals.burstiness:g}" if arrivals.name == "gamma" else ""
+    return f"{arrivals.rate_per_s:g} a second ({arrivals.name}{shape})"
+
+
+def _sizes(scenario: Scenario) -> str:
+    requests = scenario.requests
+    if requests.traffic:
+        prompt, output, longest = scenario.lengths
+        return f"{prompt:,.0f} prompt and {output:,.0f} output tokens in the mean, {longest:,} together at most"
+    return f"{_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens each"
 
 
 def _lengths(tokens: int | Lengths) -> str:
@@ -231,7 +253,7 @@ def _why_second(result: Result) -> str:
             reasons.append("the first window of a request is drafted outside the steps")
     if any(kind.prompts for kind in result.simulated.kinds):
         reasons.insert(0, "prompts of other requests travel in the steps, and the batch empties at the end")
-    elif scenario.requests.concurrency > 1:
+    elif scenario.requests.together:
         reasons.insert(0, "prefills of other requests hold up the batch, which empties at the end")
     if scenario.schedule.relation(scenario.contention, scenario.one_lane) != "exact":
         reasons.append(result.law.relation)

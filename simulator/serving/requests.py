@@ -1,15 +1,16 @@
 """Requests: the workload of a scenario, and one request on its way through the system.
 
 A closed loop has ``concurrency`` clients; each sends its next request the moment its last one ends, until
-``count`` have been sent. Lengths are fixed or drawn from a distribution; request number i always gets the
-i-th draw of its seed, whatever happens around it, and always replays the same piece of a trace (see
-:class:`simulator.acceptance.Replay`).
+``count`` have been sent. With ``arrivals`` the loop is open: requests come
+when they come. Lengths are fixed, drawn or read; request number i always gets the i-th draw of its seed, whatever
+happens around it, and always replays the same piece of a trace (see :mod:`simulator.dealing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import ceil, floor, inf, log
 from typing import Annotated, Any, Literal, Protocol
 
@@ -18,11 +19,10 @@ from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from simulator.acceptance import Cursor
-from simulator.schema import Frozen
+from simulator.schema import Frozen, did_you_mean
+from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.strategies.protocol import State
-
-DRAWN_AT_ONCE = 1_024
-"""Lengths are drawn in blocks of this many requests, each with random numbers of its own."""
+from simulator.traffic import Line, TrafficFile
 
 
 class _Bounded(Frozen):
@@ -63,6 +63,21 @@ class LogNormal(_Bounded):
         return np.clip(np.rint(drawn), self.least_tokens, self.most_tokens).astype(np.int64)
 
 
+class Exponential(_Bounded):
+    """Lengths without memory: exponential, rounded up (which makes it geometric), and moved to the bounds.
+
+    ``mean_tokens`` is that of the exponential.
+    """
+
+    name: Literal["exponential"] = "exponential"
+    mean_tokens: float = Field(gt=0)
+
+    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """So many lengths."""
+        drawn = np.ceil(random.exponential(self.mean_tokens, size=count))
+        return np.clip(drawn, self.least_tokens, self.most_tokens).astype(np.int64)
+
+
 class Even(Frozen):
     """The two whole numbers next to ``mean_tokens``, so spread that the mean is that number as nearly as can be."""
 
@@ -85,7 +100,7 @@ class Even(Frozen):
         return ends[1:] - ends[:-1]
 
 
-Lengths = Uniform | LogNormal | Even
+Lengths = Uniform | LogNormal | Exponential | Even
 
 
 def _which(value: object) -> object:
@@ -95,23 +110,39 @@ def _which(value: object) -> object:
     return getattr(value, "name", "number")
 
 
-_Drawn = Annotated[Uniform, Tag("uniform")] | Annotated[LogNormal, Tag("lognormal")] | Annotated[Even, Tag("even")]
+_Drawn = (
+    Annotated[Uniform, Tag("uniform")]
+    | Annotated[LogNormal, Tag("lognormal")]
+    | Annotated[Exponential, Tag("exponential")]
+    | Annotated[Even, Tag("even")]
+)
 PromptTokens = Annotated[Annotated[int, Field(gt=0), Tag("number")] | _Drawn, Discriminator(_which)]
 OutputTokens = Annotated[Annotated[int, Field(gt=1), Tag("number")] | _Drawn, Discriminator(_which)]
 
 
-class Requests(Frozen):
-    """A closed-loop workload; prompt and output lengths are the same for all requests, or drawn for each.
+Deal = Callable[[int, str], int]
+"""From a request's index and task to the number under which it asks for acceptance."""
 
-    ``past_end``: what a step shows beyond ``output_tokens`` is cut off, as a server does, or counted, as programs do that
-    divide the length of the text by the time.
+
+class Requests(Frozen):
+    """A workload: a closed loop of ``concurrency`` clients, or an open one with ``arrivals``.
+
+    Prompt and output lengths are the same for all requests, or drawn for each; those of a traffic file stand in the file,
+    and ``count``, where it is stated, is the most requests that are taken from it. ``task_flavours`` says which
+    flavours of a recording the requests of a task replay. ``past_end``: what a step shows beyond ``output_tokens`` is cut
+    off, as a server does, or counted, as programs do that divide the length of the text by the time.
     """
 
+    name: str = ""
+    about: str = ""
+    source: str | None = None
     concurrency: int = Field(default=1, gt=0)
+    arrivals: AnyArrivals | None = None
     count: int = Field(default=200, gt=0)
     prompt_tokens: PromptTokens = 512
     output_tokens: OutputTokens = 128
     past_end: Literal["cut", "counted"] = "cut"
+    task_flavours: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _enough(self) -> Requests:
@@ -121,8 +152,70 @@ class Requests(Frozen):
             raise ValueError("output_tokens.least_tokens: expected 2 or more, as time per token needs two tokens")
         return self
 
+    @model_validator(mode="after")
+    def _one_load(self) -> Requests:
+        if self.arrivals is not None and self.concurrency > 1:
+            raise ValueError("concurrency is for a closed loop, and there are arrivals; leave one of them out")
+        if self.traffic is None:
+            if self.task_flavours:
+                raise ValueError("task_flavours is for a traffic file; nothing else says what a request's task is")
+            return self
+        if stated := self.model_fields_set & {"prompt_tokens", "output_tokens"}:
+            raise ValueError(f"{' and '.join(sorted(stated))} stand in the traffic file; leave them out")
+        return self
+
+    @property
+    def traffic(self) -> TrafficFile | None:
+        """The file that requests are read from."""
+        return self.arrivals if isinstance(self.arrivals, TrafficFile) else None
+
+    @property
+    def together(self) -> bool:
+        """Several requests may be in the system at a time."""
+        return self.arrivals is not None or self.concurrency > 1
+
+    def lines(self) -> Iterator[Line]:
+        """What is read from the traffic file; nothing without one."""
+        if self.traffic is not None:
+            yield from islice(self.traffic.lines(), self.count if "count" in self.model_fields_set else None)
+
+    def counted(self) -> Requests:
+        """With the number of requests that the traffic file holds, all of them read and checked.
+
+        Raises :class:`BadInput` for the first line that is wrong or whose task has no flavours, and for an empty slice.
+        """
+        if self.traffic is None:
+            return self
+        traffic, count, decoded, known = self.traffic, 0, False, self.task_flavours
+        for line in self.lines():
+            count += 1
+            decoded = decoded or line.output_tokens > 1
+            if known and line.task not in known:
+                raise traffic.fault(line.number, f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, known)}")
+        if not count:
+            raise traffic.fault(0, f"holds no request from {traffic.from_s:g} s to {traffic.to_s or 'its end'}")
+        if not decoded:
+            raise traffic.fault(0, "holds no request with more than one output token; nothing would be decoded")
+        return self.model_copy(update={"count": count})
+
+    def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
+        """The requests as they come, one at a time: nothing is kept of those that have not arrived."""
+        return ClosedLoop(self, seed) if self.arrivals is None else Arrivals(self._arriving(seed, deal))
+
+    def _arriving(self, seed: int, deal: Deal) -> Iterator[Request]:
+        cut = self.past_end == "cut"
+        if self.arrivals is None or isinstance(self.arrivals, TrafficFile):
+            for index, (_, at, prompt, output, task) in enumerate(self.lines()):
+                yield Request(index, at, prompt, output, cut, deal(index, task))
+            return
+        for index, (at, lengths) in enumerate(zip(self.arrivals.times(seed, self.count), self.lengths(seed), strict=True)):
+            yield Request(index, at, *lengths, cut)
+
     def lengths(self, seed: int) -> Iterator[tuple[int, int]]:
-        """(prompt, output) tokens of request 0, 1, 2, ...; drawn block by block, so that nothing is kept."""
+        """(prompt, output) tokens of request 0, 1, 2, ...; drawn block by block or read, so that nothing is kept."""
+        if self.traffic is not None:
+            yield from ((line.prompt_tokens, line.output_tokens) for line in self.lines())
+            return
         for first in range(0, self.count, DRAWN_AT_ONCE):
             block = min(DRAWN_AT_ONCE, self.count - first)
             yield from zip(*(_drawn(kind, (seed, which, first), block) for which, kind in enumerate(self._kinds)), strict=True)
@@ -133,7 +226,7 @@ class Requests(Frozen):
 
     def totals(self, seed: int) -> tuple[float, float, int]:
         """Mean prompt tokens, mean output tokens, and most tokens of prompt and output together in one request."""
-        if isinstance(self.prompt_tokens, int) and isinstance(self.output_tokens, int):
+        if self.traffic is None and isinstance(self.prompt_tokens, int) and isinstance(self.output_tokens, int):
             return self.prompt_tokens, self.output_tokens, self.prompt_tokens + self.output_tokens
         prompts = outputs = longest = 0
         for prompt, output in self.lengths(seed):
@@ -160,6 +253,8 @@ class Request:
     output_tokens: int
     cut: bool = True
     """What the last step shows beyond ``output_tokens`` is not counted."""
+    number: int | None = None
+    """The number under which it asks for acceptance; None: its index."""
     cursor: Cursor | None = None
     """Its place in the acceptance source; None until it is first admitted."""
     state: State | None = None

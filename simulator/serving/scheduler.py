@@ -95,6 +95,7 @@ class Scheduler:
         self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[Step, Any] = {}
         self._bell: Event | None = None
+        self._alarm_s = -inf
         self._since = 0.0
         self._leaving = False
 
@@ -156,7 +157,8 @@ class Scheduler:
         """Until something changes: an arrival, the end of another iteration, a request handed in."""
         if self._bell is None:
             self._bell = Event(environment)
-        if self.source.next_s < inf:
+        if self._alarm_s < self.source.next_s < inf:  # one alarm for an arrival, however many iterations wait for it
+            self._alarm_s = self.source.next_s
             arrival = Booking(environment, self.source.next_s)
             arrival.callbacks.append(lambda _: self.ring())
         return self._bell
@@ -221,7 +223,8 @@ class Scheduler:
         one = _Round(now, decode, prompts)
         for request, _ in prompts:
             if request.cursor is None:
-                request.cursor, request.admitted_s = self.acceptance.cursor(request.index, self.exit), now
+                number = request.index if request.number is None else request.number
+                request.cursor, request.admitted_s = self.acceptance.cursor(number, self.exit), now
                 self.tally.wait.add(now - request.arrival_s)
         if queues.in_flight > 1:
             self._mark(one, True)
@@ -379,7 +382,8 @@ class Scheduler:
         tally.tokens += request.tokens
         tally.preemptions += request.preemptions
         tally.e2e.add(now - request.arrival_s)
-        tally.tpot.add((now - request.first_token_s) / (request.tokens - 1) if request.tokens > 1 else 0.0)
+        if request.tokens > 1:
+            tally.tpot.add((now - request.first_token_s) / (request.tokens - 1))
         tally.leave(request.arrival_s, now)
         self.source.ended()
         if self.finished:
