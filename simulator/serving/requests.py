@@ -133,8 +133,8 @@ class Requests(Frozen):
     off, as a server does, or counted, as programs do that divide the length of the text by the time.
     """
 
-    name: str = ""
-    about: str = ""
+    name: str | None = None
+    about: str | None = None
     source: str | None = None
     concurrency: int = Field(default=1, gt=0)
     arrivals: AnyArrivals | None = None
