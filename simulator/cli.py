@@ -39,7 +39,7 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(
     cls=LazyGroup,
-    lazy={"measure": "simulator.record.budget_cli:measure"},
+    lazy={"measure": "simulator.record.measure_cli:measure"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="specsim")

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -24,12 +24,17 @@ SHARE = click.FloatRange(min=0)
 @click.option("--most-median", type=SHARE, metavar="PERCENT", help="Largest median error over all predicted cells.")
 @click.option("--least-within-10", type=SHARE, metavar="PERCENT", help="Smallest share of cells within 10 %.")
 @click.option("--most-mape-of-a-paper", type=SHARE, metavar="PERCENT", help="Largest MAPE of a paper with ten cells or more.")
+@click.option("--live", is_flag=True, help="Decoding on this machine instead: what `specsim measure decoding` does.")
 @click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 @catalogue_option
+@click.pass_context
 def validate(
+    context: click.Context,
+    /,
     papers: tuple[str, ...],
     out: Path | None,
+    live: bool,
     processes: int | None,
     as_json: bool,
     own: tuple[Path, ...],
@@ -39,6 +44,8 @@ def validate(
 
     Nothing is fitted. Exit code 3 where a bound that was given is missed.
     """
+    if live:
+        _decoding(context)
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
@@ -65,6 +72,13 @@ def validate(
     for one in missed:
         click.echo(f"bound missed: {one}", err=True)
     sys.exit(3 if missed else 0)
+
+
+def _decoding(context: click.Context) -> None:
+    """By its name, since nothing here needs torch but this."""
+    root = context.find_root()
+    measure = cast(click.Group, cast(click.Group, root.command).get_command(root, "measure"))
+    context.invoke(cast(click.Command, measure.get_command(context, "decoding")))
 
 
 def _write(out: Path, found: Any, gaps: Any, missed: Any, command: str) -> None:

@@ -190,9 +190,23 @@ class PipelineTree:
 
     def verify(self, token: int) -> Passage:
         """Let steps pass until the root's row is out and says ``token``; cut the tree to it."""
-        last = self.entry[0] + self.beam.stages - 1
-        for _ in range(self.step, last):
-            self._grow()
+        for _ in range(self.step, self.due):
+            self.grow()
+        return self.cut(token)
+
+    @property
+    def due(self) -> int:
+        """The step in which the root's row leaves the last stage."""
+        return self.entry[0] + self.beam.stages - 1
+
+    def entering(self, step: int) -> list[int]:
+        """Tokens of the level that enters the first stage in a step."""
+        tokens: list[int] = self.tree.tokens[self.tree.level == self.entry.index(step)].tolist()
+        return tokens
+
+    def cut(self, token: int) -> Passage:
+        """The root's row is out and says ``token``, after :meth:`grow` in every step until then."""
+        last = self.due
         steps, self.step = last - self.step, last
         rows = self._rows_in_flight()
         root, self.above = self.tree.child(token), int(self.tree.key[0])
@@ -203,7 +217,7 @@ class PipelineTree:
         self.tree = self.tree.prune(root)
         self.entry = self.entry[1 : 2 + int(self.tree.level[-1])]
         if self.entry[-1] <= last:
-            self._grow()
+            self.grow()
         return Passage(steps, rows, hit=True)
 
     def _rows_in_flight(self) -> list[int]:
@@ -214,7 +228,7 @@ class PipelineTree:
                 rows[self.step - entry] = nodes
         return rows
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
         """One more level, entering the pipeline a step after the deepest one; after a gap, in the next step."""
         bottom = self.tree.bottom
         if self.tree.key[bottom[0]] < 0:

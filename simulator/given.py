@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+import numpy as np
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from simulator.cost import Depth, Phase, Purpose, Role, Rows
 from simulator.model import DraftHead
 from simulator.schema import BadInput, Fault, Frozen
 
+Duration = Annotated[float, Field(ge=0)]
+ByRows = Annotated[dict[Annotated[int, Field(gt=0)], Duration], Field(min_length=1)]
+"""Times at some numbers of rows, as measured; linear in between and flat outside."""
+PassDuration = Annotated[
+    Annotated[Duration, Tag("for any rows")] | Annotated[ByRows, Tag("by rows")],
+    Discriminator(lambda given: "by rows" if isinstance(given, Mapping) else "for any rows"),
+]
+
 
 class Given(Frozen):
-    """Durations in milliseconds.
+    """Durations in milliseconds; of a pass of the target or of a stage one for any rows, or one by its rows.
 
     The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
     layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the way of a verified
@@ -21,11 +31,11 @@ class Given(Frozen):
     an LM head that drafts beside the target, if it is not in there.
     """
 
-    target_ms: float | None = Field(default=None, ge=0)
-    stages_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=2)
-    links_ms: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    target_ms: PassDuration | None = None
+    stages_ms: tuple[PassDuration, ...] | None = Field(default=None, min_length=2)
+    links_ms: tuple[Duration, ...] = ()
     token_ms: float = Field(default=0.0, ge=0)
-    layers_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(default=None, min_length=1)
+    layers_ms: tuple[Duration, ...] | None = Field(default=None, min_length=1)
     prefix_ms: float | None = Field(default=None, ge=0)
     suffix_ms: float | None = Field(default=None, ge=0)
     draft_ms: float | None = Field(default=None, ge=0)
@@ -69,9 +79,9 @@ class GivenCost:
         if start == stop:
             return Phase(0.0, {})
         if given.stages_ms is not None:
-            return Phase((sum(given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
+            return Phase((sum(_at(each, rows) for each in given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
-            return Phase(given.target_ms * 1e-3 * (float(stop) - float(start)), {})
+            return Phase(_at(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0
         return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
 
@@ -109,8 +119,8 @@ class GivenCost:
         return len(self.given.stages_ms or ())
 
     def stage(self, index: int, rows: Rows) -> Phase:
-        """As stated, for any rows."""
-        return Phase((self.given.stages_ms or ())[index] * 1e-3, {})
+        """As stated."""
+        return Phase(_at((self.given.stages_ms or ())[index], rows) * 1e-3, {})
 
     def carry(self, index: int, tokens: int) -> float:
         """As stated; nothing unless it is."""
@@ -128,3 +138,10 @@ class GivenCost:
     def drawn(self, seed: int) -> GivenCost:
         """Itself."""
         return self
+
+
+def _at(duration_ms: float | Mapping[int, float], rows: Rows) -> float:
+    if isinstance(duration_ms, Mapping):
+        known = sorted(duration_ms)
+        return float(np.interp(rows.tokens, known, [duration_ms[count] for count in known]))
+    return duration_ms

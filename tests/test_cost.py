@@ -214,6 +214,15 @@ def test_durations_that_do_not_fit_together(fields: dict[str, float], message: s
         Given.model_validate(fields)
 
 
+def test_a_stated_pass_takes_the_time_of_its_rows() -> None:
+    cost = GivenCost(Given(target_ms={8: 10, 1: 4, 4: 7}, draft_step_ms=1))
+    times = [cost.target(Rows.decode(rows, 100)).wall_s * 1e3 for rows in (1, 2, 4, 6, 8, 99)]
+    assert times == pytest.approx([4, 5, 7, 8.5, 10, 10])
+    staged = GivenCost(Given(stages_ms=({1: 2, 5: 4}, 3), links_ms=(1,), draft_step_ms=0))
+    assert [staged.stage(index, Rows.decode(3, 100)).wall_s * 1e3 for index in (0, 1)] == pytest.approx([3, 3])
+    assert staged.target(Rows.decode(3, 100)).wall_s * 1e3 == pytest.approx(7)
+
+
 def test_given_durations_split_at_the_exit() -> None:
     cost = GivenCost(Given(target_ms=40, draft_ms=21), window_steps=7)
     assert cost.target(ONE, 0.0, 0.25).wall_s == pytest.approx(0.010)

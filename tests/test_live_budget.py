@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 from simulator.acceptance import Replay  # noqa: E402
 from simulator.catalogue import shipped  # noqa: E402
 from simulator.record.family import Family  # noqa: E402
-from simulator.record.live_budget import PAIR, decode, drafting, measure, shipped_prompts  # noqa: E402
+from simulator.record.live_budget import PAIR, beside, decode, measure, shipped_prompts  # noqa: E402
 from simulator.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
 from simulator.strategies.duodecoding import DuoDecoding  # noqa: E402
 from simulator.traces import Trace  # noqa: E402
@@ -28,7 +28,7 @@ def test_two_processes_write_what_the_target_writes_iteration_for_iteration(
 ) -> None:
     cores = sorted(os.sched_getaffinity(0))[:2]
     before = os.sched_getaffinity(0)
-    with drafting(shipped() / PAIR, cores) as connection:
+    with beside(shipped() / PAIR, cores) as connection:
         assert os.sched_getaffinity(0) == {cores[0]}
         for request, split in enumerate([Split(1, 1), Split(4), Split(12), Split(8, 1), Split(6, 3), Split(5)]):
             done = decode(family.target, connection, prompts[request].tolist(), TOKENS, split)

@@ -7,6 +7,7 @@ returns what it wrote and, per step, how many draft tokens were kept.
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,8 @@ class Decoded(NamedTuple):
 
     tokens: list[int]
     accepted: list[int]
+    seconds: float = 0.0
+    """From the first token to the last."""
 
 
 class Reader:
@@ -36,7 +39,7 @@ class Reader:
     @torch.no_grad()
     def extend(self, tokens: list[int]) -> Tensor:
         """Read ``tokens``; logits (tokens, vocabulary) behind each."""
-        logits = self.network(torch.tensor([tokens]), self.read, self.cache)[0]
+        logits = self.network(torch.tensor([tokens], device=self.network.embedding.weight.device), self.read, self.cache)[0]
         self.read += len(tokens)
         return logits
 
@@ -92,11 +95,23 @@ def ngram_drafter() -> Drafter:
     return lambda text, count: Trie(text).propose()[:count]
 
 
-def speculate(target: Network, drafter: Drafter, prompt: list[int], gamma: int, tokens: int) -> Decoded:
+def alone(target: Network, prompt: list[int], tokens: int, clock: Callable[[], float] = perf_counter) -> Decoded:
+    """Plain greedy decoding; every step keeps nothing and yields one token."""
+    reader = Reader(target)
+    text = [*prompt, int(reader.extend(prompt)[-1].argmax())]
+    begin = clock()
+    while len(text) - len(prompt) < tokens:
+        text.append(int(reader.extend(text[-1:])[-1].argmax()))
+    return Decoded(text[len(prompt) :], [0] * (tokens - 1), clock() - begin)
+
+
+def speculate(
+    target: Network, drafter: Drafter, prompt: list[int], gamma: int, tokens: int, clock: Callable[[], float] = perf_counter
+) -> Decoded:
     """Greedy speculative decoding with windows of up to ``gamma``; what a full window earns is kept too."""
     reader = Reader(target)
     text = [*prompt, int(reader.extend(prompt)[-1].argmax())]
-    accepted = []
+    accepted, begin = [], clock()
     while len(text) - len(prompt) < tokens:
         proposal = drafter(text, gamma)
         choices = reader.extend([text[-1], *proposal]).argmax(-1).tolist()
@@ -104,7 +119,7 @@ def speculate(target: Network, drafter: Drafter, prompt: list[int], gamma: int, 
         accepted.append(kept)
         text += choices[: kept + 1]
         reader.keep(len(text) - 1)
-    return Decoded(text[len(prompt) :], accepted)
+    return Decoded(text[len(prompt) :], accepted, clock() - begin)
 
 
 def sample_speculatively(

@@ -11,7 +11,7 @@ do not stretch.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -27,7 +27,7 @@ import torch
 from simulator.acceptance import accepted_prefix
 from simulator.catalogue import Catalogue, shipped
 from simulator.record.family import Family
-from simulator.record.live import Reader
+from simulator.record.live import Reader, alone
 from simulator.record.network import Network
 from simulator.record.recorder import PROMPT_TOKENS
 from simulator.schema import BadInput, Fault
@@ -48,6 +48,8 @@ class Drafts(NamedTuple):
     sequences: list[list[int]]
     pass_s: list[float]
     """Processor seconds of each of its passes."""
+    wall_s: float
+    """Of all of it, by the clock on the wall."""
 
 
 class Verdict(NamedTuple):
@@ -66,7 +68,7 @@ class SequenceDrafter:
 
     def write(self, prefix: list[int], split: Split) -> Drafts:
         """All sequences of one iteration; how many is known after two passes (DUO-3)."""
-        self.pass_s = []
+        self.pass_s, begin = [], perf_counter()
         common = accepted_prefix(self.seen, prefix[:-1])
         self.reader.keep(common)
         first = self._odds(prefix[common:]).topk(CANDIDATES)
@@ -82,7 +84,7 @@ class SequenceDrafter:
             self.reader.keep(len(prefix))
             rows.append(self._continued([start], length))
         self.seen = [*prefix, *rows[-1][:-1]]
-        return Drafts(rows, self.pass_s)
+        return Drafts(rows, self.pass_s, perf_counter() - begin)
 
     def _continued(self, row: list[int], length: int) -> list[int]:
         while len(row) < length:
@@ -98,7 +100,7 @@ class SequenceDrafter:
 
 def draft_process(connection: Connection, pair: Path, core: int | None) -> None:
     """The draft's side, until it is told to stop: (prompt, split) opens a request, None ends it."""
-    _settle_down(core)
+    settle_down(core)
     draft = cast(Network, Family.read(pair).modules["draft"])
     connection.send(None)
     while (opened := connection.recv()) is not None:
@@ -114,7 +116,8 @@ def draft_process(connection: Connection, pair: Path, core: int | None) -> None:
             prefix, drafting = [*prefix[: verdict.kept], verdict.token, *rest], split
 
 
-def _settle_down(core: int | None) -> None:
+def settle_down(core: int | None) -> None:
+    """One thread on one core."""
     torch.set_num_threads(1)
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -173,15 +176,17 @@ def decode(target: Network, connection: Connection, prompt: list[int], tokens: i
 
 
 @contextmanager
-def drafting(pair: Path, cores: Sequence[int]) -> Iterator[Connection]:
-    """A :func:`draft_process` on the second of two cores, this process on the first; as before when it ends."""
+def beside(
+    pair: Path, cores: Sequence[int], worker: Callable[[Connection, Path, int | None], None] = draft_process
+) -> Iterator[Connection]:
+    """A ``worker`` on the second of two cores, this process on the first; as before when it ends."""
     here, there = get_context("spawn").Pipe()
     before = os.sched_getaffinity(0)
-    process = get_context("spawn").Process(target=draft_process, args=(there, pair, cores[1]), daemon=True)
+    process = get_context("spawn").Process(target=worker, args=(there, pair, cores[1]), daemon=True)
     process.start()
     there.close()
     try:
-        _settle_down(cores[0])
+        settle_down(cores[0])
         here.recv()
         yield here
         here.send(None)
@@ -189,6 +194,14 @@ def drafting(pair: Path, cores: Sequence[int]) -> Iterator[Connection]:
     finally:
         process.kill()
         os.sched_setaffinity(0, before)
+
+
+def two_cores() -> list[int]:
+    """The first two that this process may use; BadInput where there is only one."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        raise BadInput([Fault(("measure", 0, 0), "", "needs two cores, one for each side; this process may use one")])
+    return cores
 
 
 def shipped_prompts(requests: int) -> list[list[int]]:
@@ -237,18 +250,16 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
 
     Without ``budgets``: those around c as a first run has it, and as far as twice c. BadInput on a single core.
     """
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    if len(cores) < 2:
-        raise BadInput([Fault(("measure", 0, 0), "", "needs two cores, one for each model; this process may use one")])
+    cores = two_cores()
     pair, prompts = shipped() / PAIR, shipped_prompts(requests)
     target = Family.read(pair).target
     runs: dict[int, list[list[Decoding]]] = {}
-    with drafting(pair, cores) as connection:
+    with beside(pair, cores) as connection:
         first = decode(target, connection, prompts[0], tokens, Split(WARM_UP, 1))
         chosen = list(budgets) or _around(budget(cost_coefficient(*_passes([first]))))
-        alone = list[list[float]]()
+        alone_s = 0.0
         for round_ in range(rounds):
-            alone += [_decoded_alone(target, prompt, tokens) for prompt in prompts]
+            alone_s += sum(alone(target, prompt, tokens).seconds for prompt in prompts)
             for one in np.random.default_rng(round_).permutation(chosen).tolist():
                 split = Split(one, min(one, sequences) if sequences else None)
                 runs.setdefault(one, []).append([decode(target, connection, prompt, tokens, split) for prompt in prompts])
@@ -257,22 +268,12 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
     pass_s, draft_s = _passes(every)
     c = cost_coefficient(pass_s, draft_s)
     best = max(points, key=lambda point: point.tokens_per_s).budget
-    count = sum(map(len, alone))
-    return Measured(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / sum(map(sum, alone)), best, rounds, requests, points)
+    count = rounds * requests * (tokens - 1)
+    return Measured(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / alone_s, best, rounds, requests, points)
 
 
 def _around(c: int) -> list[int]:
     return sorted({1, 2, *(max(1, c + offset) for offset in range(-2, 3)), 2 * c})
-
-
-def _decoded_alone(target: Network, prompt: list[int], tokens: int) -> list[float]:
-    """Seconds of each pass of plain decoding behind the first token."""
-    reader, text, seconds = Reader(target), list(prompt), list[float]()
-    for _ in range(tokens):
-        start = perf_counter()
-        text.append(int(reader.extend(text[reader.read :])[-1].argmax()))
-        seconds.append(perf_counter() - start)
-    return seconds[1:]
 
 
 def _passes(decoded: Sequence[Decoding]) -> tuple[float, float]:

@@ -51,7 +51,9 @@ class Block(nn.Module):
                 past_k, past_v = cache.pop(0)
                 k, v = torch.cat((past_k, k), 2), torch.cat((past_v, v), 2)
             cache.append((k, v))
-        mask = None if tokens == 1 else torch.ones(tokens, k.shape[2], dtype=torch.bool).tril(k.shape[2] - tokens)
+        mask = (
+            None if tokens == 1 else torch.ones(tokens, k.shape[2], dtype=torch.bool, device=x.device).tril(k.shape[2] - tokens)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width)))
 
@@ -90,8 +92,8 @@ class Block(nn.Module):
 def rotate(x: Tensor, start: int) -> Tensor:
     """Rotary position embedding of ``x``: (batch, heads, tokens, head width)."""
     half = x.shape[-1] // 2
-    frequency = 10_000.0 ** (-torch.arange(half, dtype=torch.float32) / half)
-    angle = torch.arange(start, start + x.shape[2], dtype=torch.float32)[:, None] * frequency
+    frequency = 10_000.0 ** (-torch.arange(half, dtype=torch.float32, device=x.device) / half)
+    angle = torch.arange(start, start + x.shape[2], dtype=torch.float32, device=x.device)[:, None] * frequency
     left, right = x[..., :half], x[..., half:]
     sine, cosine = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
     return torch.cat((left * cosine - right * sine, left * sine + right * cosine), -1)
