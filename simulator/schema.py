@@ -375,7 +375,8 @@ def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
     width = getattr(model, "width", ())
     if isinstance(width, tuple) and width:  # a measured table has one source for all its points
         source = getattr(model, "width_source", "not stated")
-        yield {"parameter": f"{path}.width (points)", "value": len(width), "source": source, "confidence": "calibrated"}
+        confidence = "calibrated" if source.startswith("calibrated-on") else "assumed"
+        yield {"parameter": f"{path}.width (points)", "value": len(width), "source": source, "confidence": confidence}
     for name in type(model).model_fields:
         value = getattr(model, name)
         where = f"{path}.{name}" if path else name
