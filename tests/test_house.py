@@ -229,7 +229,13 @@ def test_a_name_that_is_nothing_gets_a_suggestion() -> None:
 
 
 REPORTS = PACKAGE.parent / "reports"
-PAGES = ["README.md", "reports/README.md", *(f"reports/{page.relative_to(REPORTS)}" for page in sorted(REPORTS.glob("*/*.md")))]
+BOOKS = sorted(str(page.relative_to(REPORTS.parent)) for page in (REPORTS.parent / "docs").rglob("*.md"))
+PAGES = [
+    "README.md",
+    *BOOKS,
+    "reports/README.md",
+    *(f"reports/{page.relative_to(REPORTS)}" for page in sorted(REPORTS.glob("*/*.md"))),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,102 @@
+"""The README and docs/: commands exist, scenarios load, figures quoted beside a command are printed by it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from simulator.catalogue import shipped
+from simulator.cli import main
+from simulator.scenario import load
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^(?:    .*\n|\n(?=    ))+|^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
+QUICK = ("run", "law", "list", "show", "schema")
+"""Commands that are carried out; sweeps, live decoding and recordings are only read."""
+
+
+class Quoted(NamedTuple):
+    """A command of a page with the words behind its ``#``."""
+
+    page: str
+    command: str
+    words: str
+
+    @property
+    def args(self) -> list[str]:
+        return shlex.split(self.command)[1:]
+
+
+def quoted() -> list[Quoted]:
+    found = []
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text()):
+            joined = re.sub(r"\s*\\\n\s*", " ", block)
+            for line in re.findall(r"^\s*(?:\$ )?(specsim .*)$", joined, re.MULTILINE):
+                command, _, words = line.partition(" #")
+                found.append(Quoted(str(page.relative_to(ROOT)), command.partition(" > ")[0].strip(), words.strip()))
+    return found
+
+
+QUOTED = quoted()
+QUOTED_ONCE = list({(one.command, one.words): one for one in QUOTED}.values())
+
+
+def test_the_pages_quote_commands() -> None:
+    assert len(QUOTED) >= 30
+    assert {one.page for one in QUOTED} >= {"README.md", "docs/how-to/pipelines.md"}
+
+
+@pytest.mark.parametrize("one", QUOTED_ONCE, ids=lambda one: one.command)
+def test_a_quoted_command_is_one(one: Quoted) -> None:
+    command: click.Command = main
+    args, context = one.args, click.Context(main)
+    while isinstance(command, click.Group):
+        inner = command.get_command(context, args[0])
+        assert inner is not None, f"{one.page}: specsim has no command '{args[0]}'"
+        command, args = inner, args[1:]
+        context = click.Context(command, parent=context)
+    own = [arg for arg in args if Path(arg).suffix not in (".csv", ".npz", ".jsonl", ".yaml") and not arg.isupper()]
+    if own == args:  # no file of the reader's
+        command.make_context(command.name, list(args))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("one", [one for one in QUOTED_ONCE if one.args[0] in QUICK], ids=lambda one: one.command)
+def test_what_is_said_of_a_command_is_what_it_prints(one: Quoted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    args = [arg if not arg.startswith("./") else str(_own(tmp_path)) for arg in one.args]
+    result = CliRunner().invoke(main, args, env={"COLUMNS": "120"})
+    assert result.exit_code == 0, result.stderr
+    missing = [number for number in NUMBER.findall(one.words) if number not in NUMBER.findall(result.stdout)]
+    assert missing == [], f"{one.page}: {one.command}\n{result.stdout}"
+
+
+def _own(folder: Path) -> Path:
+    """The reader's scenario of the README."""
+    (first, *_) = YAML.findall((ROOT / "README.md").read_text())
+    path = folder / "mine.yaml"
+    path.write_text(first)
+    return path
+
+
+SCENARIOS = [(str(page.relative_to(ROOT)), text) for page in PAGES for text in YAML.findall(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "text"), SCENARIOS)
+def test_a_quoted_scenario_loads(page: str, text: str, tmp_path: Path) -> None:
+    """A file of real traffic that it names is stood in for by the shipped sample."""
+    sample = (shipped() / "scenarios" / "workloads" / "azure_sample.csv").read_bytes()
+    (tmp_path / "AzureLLMInferenceTrace_conv.csv").write_bytes(sample)
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    load(str(path))
