@@ -18,10 +18,11 @@ if TYPE_CHECKING:  # profiles are listed without numpy
 
 
 class WidthPoint(Frozen):
-    """A measured ratio: a pass over ``tokens`` takes ``ratio`` times the memory time of one token."""
+    """Measured ratios: over ``tokens``, the memory time is ``ratio`` times that of one token, the constant ``fixed_ratio`` times."""
 
     tokens: int = Field(gt=0)
     ratio: float = Field(gt=0)
+    fixed_ratio: float = Field(default=1.0, gt=0)
 
 
 class Roofline(Frozen):
@@ -30,7 +31,8 @@ class Roofline(Frozen):
     ``p_norm`` says how sharp the knee is (large: a hard maximum). Kernels work in tiles: flops are those
     of the token count rounded up to the next of ``tile_tokens``, beyond the last to its multiples; this
     makes the steps after 64, 128 and 256 tokens. ``width`` multiplies the memory time by a measured
-    ratio where a kernel reads its weights slower for several tokens than for one.
+    ratio where a kernel reads its weights slower for several tokens than for one, and the constant by
+    another where wide tiles leave a small matrix to few multiprocessors.
     """
 
     fixed_us: NonNegative
@@ -57,18 +59,19 @@ class Roofline(Frozen):
                 return tile
         return ceil(tokens / self.tile_tokens[-1]) * self.tile_tokens[-1]
 
-    def width_ratio(self, tokens: float) -> float:
-        """Measured slowdown of the memory time at ``tokens``, linear between points, flat outside."""
+    def width_ratios(self, tokens: float) -> tuple[float, float]:
+        """Measured slowdown of memory time and constant at ``tokens``, linear between points, flat outside."""
         if not self.width:
-            return 1.0
+            return 1.0, 1.0
         below = self.width[0]
         for point in self.width:
             if tokens <= point.tokens:
                 span = point.tokens - below.tokens
                 share = (tokens - below.tokens) / span if span and tokens > below.tokens else 1.0
-                return below.ratio + share * (point.ratio - below.ratio)
+                ratio = below.ratio + share * (point.ratio - below.ratio)
+                return ratio, below.fixed_ratio + share * (point.fixed_ratio - below.fixed_ratio)
             below = point
-        return below.ratio
+        return below.ratio, below.fixed_ratio
 
 
 class Device(Frozen):
@@ -96,16 +99,17 @@ class Device(Frozen):
 
     def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
         """Time of one operation that moves ``size_bytes`` and does ``flops`` on ``tokens`` rows."""
-        memory = size_bytes / (operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9)
-        memory *= operation.width_ratio(tokens)
+        memory_ratio, fixed_ratio = operation.width_ratios(tokens)
+        fixed = operation.fixed_us.value * 1e-6 * fixed_ratio
+        memory = size_bytes * memory_ratio / (operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9)
         tiled = operation.tiled(tokens) / tokens if tokens else 1.0
         compute = flops * tiled / (operation.compute_efficiency.value * self.peak_tflops.value * 1e12)
         largest = max(memory, compute)
         if not largest:
-            return operation.fixed_us.value * 1e-6
+            return fixed
         p = operation.p_norm.value
         norm: float = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
-        return operation.fixed_us.value * 1e-6 + norm
+        return fixed + norm
 
     def matmul_for(self, weight_format: str) -> Roofline:
         """The matrix-product roofline of a weight format, or the default one."""

@@ -44,7 +44,7 @@ def layers(operation: object, models: dict[str, float] | None = None, degrees: t
 
 
 numbers = st.tuples(st.floats(0, 60), st.floats(0.2, 1), st.floats(0.05, 1), st.floats(1, 50))
-ratios = st.lists(st.floats(1, 5), min_size=10, max_size=10)
+ratios = st.lists(st.floats(1, 5), min_size=14, max_size=14)
 
 
 @settings(max_examples=40)
@@ -52,7 +52,7 @@ ratios = st.lists(st.floats(1, 5), min_size=10, max_size=10)
 def test_all_rows_at_once_take_what_the_simulator_takes(
     four: tuple[float, ...], more: list[float], form: Form, tokens: int
 ) -> None:
-    operation = roofline((*four, *more[: len(form.at[1:])]), form)
+    operation = roofline((*four, *(more if form.at else ())), form)
     rows = measurements.table([importers.product("up", n, 4096, 512, 1.0) for n in (1, tokens, 64)])
     expected = [DEVICE.seconds(operation, row.size_bytes, row.flops, row.tokens) for row in rows.itertuples()]
     assert fit.seconds(DEVICE, operation, rows) == pytest.approx(expected, rel=1e-12)
@@ -70,7 +70,8 @@ def test_the_formula_and_its_tiles_are_found() -> None:
 
 
 def test_a_table_follows_a_curve_that_falls_again() -> None:
-    made = roofline((5.0, 0.8, 0.7, 4.0, 1.1, 1.6, 1.6, 1.2, 1.2, 1.2, 1.5, 1.5, 1.5, 1.5), fit.TABLE)
+    ratios, constants = (1.1, 1.6, 1.6, 1.2, 1.2, 1.2, 1.5, 1.5, 1.5, 1.5), (1.5, 2.0, 1.0, 1.2)
+    made = roofline((5.0, 0.8, 0.7, 4.0, *ratios, *constants), fit.TABLE)
     rows = layers(made)
     found = fit.products(DEVICE, rows, fit.TABLE)
     worst = max(error.p95_percent for error in quality.errors(DEVICE, found, rows))
@@ -145,7 +146,7 @@ def test_a_model_left_out_is_predicted_by_the_others() -> None:
 
 
 def test_steps_are_measured_and_predicted() -> None:
-    made = roofline((0.0, 0.8, 1.0, 50.0, *[1.0, 1.5, 1.5, *[1.8] * 7]), fit.TABLE)
+    made = roofline((0.0, 0.8, 1.0, 50.0, *[1.0, 1.5, 1.5, *[1.8] * 7], *[1.0] * 4), fit.TABLE)
     rows = layers(made)
     first, second, _ = quality.steps(DEVICE, made, rows)
     assert (first.after_tokens, first.next_tokens, second.next_tokens) == (64, 65, 129)

@@ -64,9 +64,11 @@ def test_without_tiles_time_follows_the_tokens():
 
 
 def test_width_is_linear_between_its_points_and_flat_outside():
-    points = [{"tokens": 2, "ratio": 1.0}, {"tokens": 4, "ratio": 3.0}, {"tokens": 8, "ratio": 5.0}]
+    points = [{"tokens": 2, "ratio": 1.0}, {"tokens": 4, "ratio": 3.0, "fixed_ratio": 2.0}, {"tokens": 8, "ratio": 5.0}]
     operation = roofline(width=points, width_source="round numbers")
-    assert [operation.width_ratio(tokens) for tokens in (1, 2, 3, 4, 6, 8, 100)] == pytest.approx([1, 1, 2, 3, 4, 5, 5])
+    memory, fixed = zip(*(operation.width_ratios(tokens) for tokens in (1, 2, 3, 4, 6, 8, 100)), strict=True)
+    assert memory == pytest.approx([1, 1, 2, 3, 4, 5, 5])
+    assert fixed == pytest.approx([1, 1, 1.5, 2, 1.5, 1, 1])
     assert device().seconds(operation, 1e9, 0, tokens=3) == pytest.approx(2.0, rel=1e-12)
     assert device().seconds(operation, 0, 1e12, tokens=3) == pytest.approx(1.0, rel=1e-12)  # compute is not stretched
 

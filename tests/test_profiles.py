@@ -131,8 +131,8 @@ def test_the_command_fits_the_shipped_numbers(measurements, name):
         shipped = device.matmul["default"] if operation == "matmul" else getattr(device, operation)
         for number in ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm"):
             assert getattr(fitted, number).value == pytest.approx(getattr(shipped, number).value, rel=0.01), (operation, number)
-        ratios = [[point.ratio for point in one.width] for one in (fitted, shipped)]
-        assert ratios[0] == pytest.approx(ratios[1], rel=0.01), operation
+        ratios = [[(point.ratio, point.fixed_ratio) for point in one.width] for one in (fitted, shipped)]
+        assert np.array(ratios[0]) == pytest.approx(np.array(ratios[1]), rel=0.01), operation
 
 
 @measured
@@ -149,14 +149,14 @@ def test_nvlink_reduces_in_the_measured_time(measurements):
 @pytest.mark.full
 @pytest.mark.parametrize("by", ["model", "tensor_parallel"])
 def test_a_table_predicts_an_a100_layer_that_was_left_out(measurements, by):
-    """What the formula with tiles misses: 1..256 tokens within 7 % on average (worst 7.01), steps within 5 points."""
+    """What the formula with tiles misses: 1..256 tokens within 7 %, steps within 5 points."""
     device, rows = load("devices/a100_80g_sxm"), some(measurements, "a100_80g_sxm", "matmul")
     fitted = device.matmul["default"]
     left_out = quality.left_out(device, rows, fit.TABLE, fitted, by)
     assert len(left_out) == {"model": 3, "tensor_parallel": 4}[by]
     assert max(one.mape_percent[0] for one in left_out) < 6.0
-    assert max(one.mape_percent[1] for one in left_out) < 7.05
-    assert np.mean([one.mape_percent[1] for one in left_out]) < 6.5
+    assert max(one.mape_percent[1] for one in left_out) < 7.0
+    assert np.mean([one.mape_percent[1] for one in left_out]) < 6.0
     for step in quality.steps(device, fitted, rows):
         assert abs(step.measured_percent - step.predicted_percent) < 5.0
 

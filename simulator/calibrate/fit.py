@@ -1,14 +1,15 @@
 """Rooflines and links with the least error on measured times; bounded, so that every number stays physical.
 
 What is fitted is what the simulator uses: ``fixed + ||(bytes / bandwidth, flops / peak)||_p`` with flops rounded up to
-tiles (:class:`~simulator.hardware.Roofline`). A ``table`` beside the formula multiplies the memory time by a ratio that
-depends on the token count alone; it follows a curve that steps, or is not monotone, where tiles do not. Fits minimise
+tiles (:class:`~simulator.hardware.Roofline`). A ``table`` beside the formula multiplies memory time and constant by ratios
+that depend on the token count alone; it follows a curve that steps, or is not monotone, where tiles do not. Fits minimise
 a robust (soft L1) loss of log(predicted / measured); numbers are rounded to three digits before any error is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -37,6 +38,11 @@ class Form(NamedTuple):
     tiles: tuple[int, ...] = (1,)
     at: tuple[int, ...] = ()
 
+    @property
+    def plateaus(self) -> list[int]:
+        """Which plateau each point of the table is on; a new one begins between two neighbouring token counts."""
+        return [0, *accumulate(int(after == before + 1) for before, after in pairwise(self.at))] if self.at else []
+
 
 TILES = tuple(
     Form(tiles)
@@ -48,13 +54,21 @@ TABLE = Form((64,), (1, 64, 65, 128, 129, 192, 256, 257, 384, 385, 512))
 START, BOUNDS = (5.0, 0.8, 0.7, 3.0), ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))
 """Of fixed_us, memory_efficiency, compute_efficiency, p_norm."""
 ATTENTION_START = (10.0, 0.8, 0.5, 5.0)
-MOST_RATIO = 30.0
+RATIOS = ((1.0, 30.0), (0.5, 30.0))
+"""Bounds of those of the memory time and of the constant."""
 
 
 def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
-    """A roofline of bare numbers: the four of ``BOUNDS``, then a ratio for each but the first point of a table."""
+    """A roofline of bare numbers: the four of ``BOUNDS``, then a ratio of the memory time for each but the first point of a
+    table, and one of the constant for each but its first plateau.
+    """
     fixed, memory, compute, p, *ratios = numbers
-    points = [{"tokens": tokens, "ratio": ratio} for tokens, ratio in zip(form.at, (1.0, *ratios), strict=False)]
+    further = len(form.at[1:])
+    slower, constants = (1.0, *ratios[:further]), (1.0, *ratios[further:])
+    points = [
+        {"tokens": tokens, "ratio": ratio, "fixed_ratio": constants[plateau]}
+        for tokens, ratio, plateau in zip(form.at, slower, form.plateaus, strict=False)
+    ]
     named = {"fixed_us": fixed, "memory_efficiency": memory, "compute_efficiency": compute, "p_norm": p}
     return Roofline.model_validate({**named, "tile_tokens": form.tiles, "width": points, "width_source": "a fit"})
 
@@ -68,12 +82,12 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
     tokens = rows.tokens.to_numpy(float)
     distinct, place = np.unique(tokens, return_inverse=True)
     tiled = np.array([operation.tiled(one) / one for one in distinct])[place]
-    ratio = np.array([operation.width_ratio(one) for one in distinct])[place]
+    ratio, fixed_ratio = np.array([operation.width_ratios(one) for one in distinct])[place].T
     memory = rows.size_bytes.to_numpy() * ratio / (operation.memory_efficiency.value * device.memory_bandwidth_gb_s.value * 1e9)
     compute = rows.flops.to_numpy() * tiled / (operation.compute_efficiency.value * device.peak_tflops.value * 1e12)
     largest, p = np.maximum(memory, compute), operation.p_norm.value
     norm = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
-    return np.asarray(operation.fixed_us.value * 1e-6 + norm)
+    return np.asarray(operation.fixed_us.value * 1e-6 * fixed_ratio + norm)
 
 
 def measured(rows: Table) -> Seconds:
@@ -118,10 +132,10 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
         layers = np.bincount(layer[body], times[body])
         return np.concatenate([PRODUCTS_BESIDE_LAYERS * each, np.log(layers[whole] / measured_layers[whole])])
 
-    ratios = len(form.at[1:])
-    first = (*START, *[1.2] * ratios) if start is None else _numbers(start)
-    low, high = BOUNDS
-    return roofline(_least(error, first, ((*low, *[1.0] * ratios), (*high, *[MOST_RATIO] * ratios))), form)
+    points, plateaus = len(form.at[1:]), len(set(form.plateaus[1:]) - {0})
+    first = (*START, *[1.2] * (points + plateaus)) if start is None else _numbers(start)
+    low, high = ((*four, *[memory] * points, *[fixed] * plateaus) for four, memory, fixed in zip(BOUNDS, *RATIOS, strict=True))
+    return roofline(_least(error, first, (low, high)), form)
 
 
 def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
@@ -202,7 +216,10 @@ def spread(rows: Table, sizes: int = 60) -> Table:
 
 def _numbers(operation: Roofline) -> list[float]:
     four = (operation.fixed_us, operation.memory_efficiency, operation.compute_efficiency, operation.p_norm)
-    return [number.value for number in four] + [point.ratio for point in operation.width[1:]]
+    plateaus = Form(at=tuple(point.tokens for point in operation.width)).plateaus
+    constants = dict(zip(plateaus, (point.fixed_ratio for point in operation.width), strict=True))
+    ratios = [point.ratio for point in operation.width[1:]] + [ratio for plateau, ratio in constants.items() if plateau]
+    return [number.value for number in four] + ratios
 
 
 def _least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:

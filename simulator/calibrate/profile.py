@@ -129,7 +129,7 @@ def _written(operation: Roofline, source: str) -> dict[str, Any]:
     tiles = {"tile_tokens": list(operation.tile_tokens)} if operation.tile_tokens != (1,) else {}
     if not operation.width:
         return numbers | tiles
-    points = [{"tokens": point.tokens, "ratio": point.ratio} for point in operation.width]
+    points = [point.model_dump() for point in operation.width]
     return numbers | tiles | {"width": points, "width_source": source}
 
 
