@@ -12,8 +12,8 @@
 #
 # $$T = T_{prefix} + rv_{ee} + \max\{\Delta, T_{draft}\} + rv_{fv}, \qquad \Delta = T_{suffix}$$
 #
-# As long as $T_{draft} \le \Delta$ a longer window costs nothing: the zero-slope region. Here the law stands beside a simulation
-# that replays which draft tokens real models kept, and we look for the places where the two part.
+# As long as $T_{draft} \le \Delta$ a longer window costs nothing: the zero-slope region. Here the law stands beside a
+# simulation that replays which draft tokens real models kept, and we look for the places where the two part.
 
 # %%
 import pandas as pd
@@ -27,7 +27,8 @@ from simulator.sweep_window import window_sweep
 # %% [markdown]
 # ## Round numbers first
 #
-# No hardware: a pass of 36 ms, an exit at half depth, a draft of 12 ms for its window. Every draft token is accepted four times of five.
+# No hardware: a pass of 36 ms, an exit at half depth, a draft of 12 ms for its window. Every draft token is accepted
+# four times of five.
 
 # %%
 stated = load("durations_only")
@@ -35,8 +36,8 @@ details = law_details(stated)
 pd.DataFrame([{**kind["durations"], "share": kind["share"], "step_ms": kind["step_ms"]} for kind in details["kinds"]]).round(3)
 
 # %% [markdown]
-# There are two kinds of step. In the second the early exit's candidates did not hold the token that the target chose, so the window has to
-# be written again with nothing to hide behind. The law is the mean over both.
+# There are two kinds of step. In the second the early exit's candidates did not hold the token that the target chose,
+# so the window has to be written again with nothing to hide behind. The law is the mean over both.
 
 # %%
 result = run(stated)
@@ -52,8 +53,8 @@ pd.Series(
 # %% [markdown]
 # ## On hardware
 #
-# Qwen3-32B on eight M2 Ultra GPUs with the draft on the Neural Engines. The step is flat up to the window at which drafting fills
-# $\Delta$, then it climbs with every token.
+# Qwen3-32B on eight M2 Ultra GPUs with the draft on the Neural Engines. The step is flat up to the window at which
+# drafting fills $\Delta$, then it climbs with every token.
 
 # %%
 mirror = load("mirror_qwen3_32b_m2_ultra")
@@ -63,8 +64,9 @@ SVG(figures.window_sweep(points))
 # %% [markdown]
 # ## Where it ends
 #
-# Three things the one-line formula does not say. A lost window is drafted in full view; fewer candidates ($\kappa$) make the draft's passes
-# narrower and losses more frequent; and the two devices share a memory, so that each slows the other down.
+# Three things the one-line formula does not say. A lost window is drafted in full view; fewer candidates ($\kappa$)
+# make the draft's passes narrower and losses more frequent; and the two devices share a memory, so that each slows the
+# other down.
 
 # %%
 rows = []

@@ -8,8 +8,8 @@
 # %% [markdown]
 # # SpecPipe: how wide a tree, and the price of a miss
 #
-# A target cut into m stages works on m levels of a draft tree at a time. While the next token is in the tree, a token leaves every
-# step; a token outside it empties the pipeline. Eq. (1) of the paper,
+# A target cut into m stages works on m levels of a draft tree at a time. While the next token is in the tree, a token
+# leaves every step; a token outside it empties the pipeline. Eq. (1) of the paper,
 #
 # $$E(T) = \max_i t_i(w) + (1 - P(w)) \sum_i t_i(w),$$
 #
@@ -31,7 +31,8 @@ from simulator.sweep_tree import tree_study
 # %% [markdown]
 # ## The equation alone
 #
-# Eight equal stages of 5 ms. Without a tree a token takes 40 ms. The table says what a hit rate is worth, and from which on the tree pays.
+# Eight equal stages of 5 ms. Without a tree a token takes 40 ms. The table says what a hit rate is worth, and from
+# which on the tree pays.
 
 # %%
 hits = np.array([0.0, 0.5, 0.8, 0.9, 0.95, 1.0])
@@ -47,8 +48,8 @@ print(
 # %% [markdown]
 # ## Trees that were recorded
 #
-# P(w) of a real drafter is not a formula. The shipped recording holds how every token of 90 texts passes through dynamic trees of
-# width 1 to 128. Llama-3.1-70B on eight RTX 3090:
+# P(w) of a real drafter is not a formula. The shipped recording holds how every token of 90 texts passes through
+# dynamic trees of width 1 to 128. Llama-3.1-70B on eight RTX 3090:
 
 # %%
 study = tree_study(load("specpipe_llama_3_1_70b_8x3090"))
@@ -62,9 +63,9 @@ pd.DataFrame(
 ).round(3)
 
 # %% [markdown]
-# `printed_ms` is Eq. (1). The replay is slower: a token that *is* in the tree may still come late, because pruning left a gap in front of
-# its level (`steps` is above 1 even where nearly every token is in the tree). The best width is where a level fills a token tile of the
-# slowest stage; the next token beyond it buys another tile.
+# `printed_ms` is Eq. (1). The replay is slower: a token that *is* in the tree may still come late, because pruning left
+# a gap in front of its level (`steps` is above 1 even where nearly every token is in the tree). The best width is where
+# a level fills a token tile of the slowest stage; the next token beyond it buys another tile.
 #
 # ## The price of a miss
 #

@@ -8,8 +8,9 @@
 # %% [markdown]
 # # DuoDecoding: how many tokens should a draft on the CPU write?
 #
-# The draft runs on the CPU while the GPU verifies what was drafted one step before. A step takes $\max\{T_{target}, T_{draft}\}$, and the
-# paper sets the budget to $c = T_{target} / T_{draft}$ tokens, so that neither waits. Is that the best budget, and how sharp is it?
+# The draft runs on the CPU while the GPU verifies what was drafted one step before. A step takes $\max\{T_{target},
+# T_{draft}\}$, and the paper sets the budget to $c = T_{target} / T_{draft}$ tokens, so that neither waits. Is that the
+# best budget, and how sharp is it?
 
 # %%
 import pandas as pd
@@ -27,15 +28,16 @@ slow, quick = load("duodecoding_llama_2_7b_a800_figure_1"), load("duodecoding_ll
 # %% [markdown]
 # ## Every budget
 #
-# Law, replay and simulation of each. *Verified* counts tokens that the target has seen; *emitted* counts like the released program,
-# which also reports those that nobody has checked when it stops.
+# Law, replay and simulation of each. *Verified* counts tokens that the target has seen; *emitted* counts like the
+# released program, which also reports those that nobody has checked when it stops.
 
 # %%
 study = budget_study(slow)
 SVG(budget_figure([study]))
 
 # %% [markdown]
-# Below c every token more is free, beyond it costs its own time: the optimum has one steep side. The law says how steep.
+# Below c every token more is free, beyond it costs its own time: the optimum has one steep side. The law says how
+# steep.
 
 # %%
 columns = ["gamma", "draft_ms", "step_ms"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # profiles are listed without numpy
 
 
 class WidthPoint(Frozen):
-    """Measured ratios: over ``tokens``, the memory time is ``ratio`` times that of one token, the constant ``fixed_ratio`` times."""
+    """Measured: over ``tokens``, the memory time is ``ratio`` times that of one token, the constant ``fixed_ratio`` times."""
 
     tokens: int = Field(gt=0)
     ratio: float = Field(gt=0)

@@ -59,8 +59,9 @@ RATIOS = ((1.0, 30.0), (0.5, 30.0))
 
 
 def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
-    """A roofline of bare numbers: the four of ``BOUNDS``, then a ratio of the memory time for each but the first point of a
-    table, and one of the constant for each but its first plateau.
+    """A roofline of bare numbers: the four of ``BOUNDS``, then what a table adds.
+
+    That is a ratio of the memory time for each but its first point, and one of the constant for each but its first plateau.
     """
     fixed, memory, compute, p, *ratios = numbers
     further = len(form.at[1:])
