@@ -82,7 +82,7 @@ class GivenCost:
             return Phase((sum(_at(each, rows) for each in given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
             return Phase(_at(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
-        prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0
+        prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))
         return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:

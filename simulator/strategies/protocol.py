@@ -16,6 +16,7 @@ from functools import cache
 from itertools import count, takewhile
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field
 from simpy import Event
 
@@ -148,18 +149,21 @@ class Admission(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """A closed form evaluated: mean step, tokens per step and request, and its share of step kinds."""
+    """A closed form evaluated: mean step, tokens per step and request, and its share of step kinds.
 
-    step_s: float
-    tokens_per_step: float
+    Numbers, or arrays over a grid (:mod:`simulator.grid`).
+    """
+
+    step_s: Any
+    tokens_per_step: Any
     relation: str
     source: str
     kinds: Mapping[Kind, float] = field(default_factory=dict)
-    request_step_s: float | None = None
+    request_step_s: Any = None
     """Mean step as a request meets it, large batches counting more; None: all batches are alike."""
 
     @property
-    def tpot_s(self) -> float:
+    def tpot_s(self) -> Any:
         """Seconds per output token of one request (X-1)."""
         return (self.step_s if self.request_step_s is None else self.request_step_s) / self.tokens_per_step
 
@@ -186,6 +190,8 @@ class Strategy(Frozen, ABC):
     """Stops within every pass of the target, behind a layer counted from its ends."""
     prompts_apart: ClassVar[bool] = False
     """Prompts take passes of their own; a step carries none."""
+    takes_rates: ClassVar[bool] = True
+    """The law takes arrays of acceptance rates; False where it solves equations for each."""
     bonus_on_full_accept: bool = True
 
     @property
@@ -315,7 +321,7 @@ class Strategy(Frozen, ABC):
         """How the law relates to the process: exact, a bound, an idealisation (and of what)."""
         return "exact"
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Long-run share of each kind of step for a batch of independent requests."""
         return {Kind("step", requests): 1.0}
 
@@ -323,7 +329,7 @@ class Strategy(Frozen, ABC):
         """Requests in the batch of a step of this kind."""
         return kind.verifying + kind.bare
 
-    def committed(self, kind: Kind, odds: OddsOf) -> float:
+    def committed(self, kind: Kind, odds: OddsOf) -> Any:
         """Expected tokens that a step of this kind commits, over all its requests."""
         return kind.verifying * odds(self.window_of(kind)).committed(self.bonus_on_full_accept) + kind.bare
 
@@ -367,18 +373,26 @@ class Strategy(Frozen, ABC):
         """Renewal-reward over step kinds: a request's time per token is ``sum pi_k B_k T_k / sum pi_k n_k``.
 
         B_k requests are in the batch of kind k, and its step commits n_k tokens. ``kinds`` replaces the
-        shares of independent requests where the real ones are known.
+        shares of independent requests where the real ones are known. Where durations or odds are arrays, so is the law.
         """
         shares = kinds or self.kinds(odds, requests)
-        step = weighted = tokens = batch = 0.0
+        alike = len({self.batch(kind) for kind in shares}) == 1
+        step = weighted = tokens = batch = np.float64(0.0)
         for kind, share in shares.items():
-            seconds = float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind))
-            step += share * seconds
-            weighted += share * self.batch(kind) * seconds
-            tokens += share * self.committed(kind, odds)
-            batch += share * self.batch(kind)
+            seconds, present = share * self.step_seconds(self.durations(cost, self.step(kind, context)), kind), self.batch(kind)
+            step = step + seconds
+            weighted = weighted if alike else weighted + present * seconds
+            tokens = tokens + share * self.committed(kind, odds)
+            batch = batch + share * present
         source = f"{self.equation}; {odds(self.window_for(requests)).source}"
-        return Law(step, tokens / batch, self.relation(cost.contention, one_lane), source, shares, weighted / batch)
+        step_s, tokens_per_step, request_step_s = map(_plain, (step, tokens / batch, weighted / batch))
+        relation = self.relation(cost.contention, one_lane)
+        return Law(step_s, tokens_per_step, relation, source, shares, None if alike else request_step_s)
+
+
+def _plain(value: Any) -> Any:
+    """A number as Python's own; an array as it is."""
+    return value if np.ndim(value) else float(value)
 
 
 class ChainStrategy(Strategy, ABC):
