@@ -317,7 +317,7 @@ class MirrorSD(ChainStrategy):
         """Long-run share of steps that a request begins without a window of ``gamma``."""
         miss = self.miss(odds(gamma))
         if self.fallback == "undrafted":
-            return miss / (1.0 + miss - odds(0).off_exit[0])
+            return miss / np.where(miss > 0.0, 1.0 + miss - odds(0).off_exit[0], 1.0)
         return miss / (1.0 + miss) if self.others == "proceed" else miss
 
     def batch(self, kind: Kind) -> int:

@@ -12,8 +12,9 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial, reduce
 from itertools import count, takewhile
+from operator import add
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -160,7 +161,7 @@ class Law:
     source: str
     kinds: Mapping[Kind, float] = field(default_factory=dict)
     request_step_s: Any = None
-    """Mean step as a request meets it, large batches counting more; None: all batches are alike."""
+    """Mean step as a request meets it, large batches counting more; None: the mean step."""
 
     @property
     def tpot_s(self) -> Any:
@@ -373,21 +374,61 @@ class Strategy(Frozen, ABC):
         """Renewal-reward over step kinds: a request's time per token is ``sum pi_k B_k T_k / sum pi_k n_k``.
 
         B_k requests are in the batch of kind k, and its step commits n_k tokens. ``kinds`` replaces the
-        shares of independent requests where the real ones are known. Where durations or odds are arrays, so is the law.
+        shares of independent requests where the real ones are known.
         """
-        shares = kinds or self.kinds(odds, requests)
-        alike = len({self.batch(kind) for kind in shares}) == 1
-        step = weighted = tokens = batch = np.float64(0.0)
-        for kind, share in shares.items():
-            seconds, present = share * self.step_seconds(self.durations(cost, self.step(kind, context)), kind), self.batch(kind)
-            step = step + seconds
-            weighted = weighted if alike else weighted + present * seconds
-            tokens = tokens + share * self.committed(kind, odds)
-            batch = batch + share * present
+        parts = self.parts(cost, odds, requests, context, kinds)
+        step_s, tokens_per_step, request_step_s = means(parts)
         source = f"{self.equation}; {odds(self.window_for(requests)).source}"
-        step_s, tokens_per_step, request_step_s = map(_plain, (step, tokens / batch, weighted / batch))
-        relation = self.relation(cost.contention, one_lane)
-        return Law(step_s, tokens_per_step, relation, source, shares, None if alike else request_step_s)
+        relation, shares = self.relation(cost.contention, one_lane), {part.kind: part.share for part in parts}
+        return Law(_plain(step_s), _plain(tokens_per_step), relation, source, shares, _plain(request_step_s))
+
+    def parts(
+        self, cost: Cost, odds: OddsOf, requests: int, context: int, kinds: Mapping[Kind, Any] | None = None
+    ) -> list[Part]:
+        """What a law is made of, for each kind of step, where nothing has met yet but what belongs together."""
+        return [
+            Part(
+                kind,
+                share,
+                partial(self.step_seconds, kind=kind),
+                self.durations(cost, self.step(kind, context)),
+                self.committed(kind, odds),
+                self.batch(kind),
+            )
+            for kind, share in (kinds or self.kinds(odds, requests)).items()
+        ]
+
+
+class Part(NamedTuple):
+    """One kind of step in a law; share, durations and tokens may be arrays that fit each other."""
+
+    kind: Kind
+    share: Any
+    seconds: Callable[[Any], Any]
+    """Of a step, from its durations."""
+    durations: Any
+    committed: Any
+    """Tokens, over all requests."""
+    batch: int
+
+
+def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
+    """Mean step, tokens per step and request, and mean step as a request meets it: in seconds, weighted by share."""
+    seconds = [part.seconds(part.durations) for part in parts]
+    step_s = _mean([(part.share, each) for part, each in zip(parts, seconds, strict=True)])
+    tokens = _mean([(part.share, part.committed) for part in parts])
+    if len({part.batch for part in parts}) == 1:
+        return step_s, tokens / parts[0].batch, step_s
+    present = _mean([(part.share, part.batch) for part in parts])
+    met = _mean([(part.share, part.batch * each) for part, each in zip(parts, seconds, strict=True)])
+    return step_s, tokens / present, met / present
+
+
+def _mean(weighted: Sequence[tuple[Any, Any]]) -> Any:
+    """Of values by their shares, which add up to 1; of one value, itself."""
+    if len(weighted) == 1:
+        return weighted[0][1]
+    return reduce(add, (share * value for share, value in weighted))
 
 
 def _plain(value: Any) -> Any:
