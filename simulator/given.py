@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -69,6 +69,7 @@ class GivenCost:
     given: Given
     window_steps: int = 1
     contention: float = 1.0
+    reads_context: ClassVar[bool] = False
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """The whole pass, or the part before or after the early exit."""

@@ -6,6 +6,7 @@ here stand the formulas. Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, log, log2
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -96,16 +97,24 @@ class Device(Frozen):
 
     def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
         """Time of one operation that moves ``size_bytes`` and does ``flops`` on ``tokens`` rows."""
-        memory = size_bytes / (operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9)
-        memory *= operation.width_ratio(tokens)
-        tiled = operation.tiled(tokens) / tokens if tokens else 1.0
-        compute = flops * tiled / (operation.compute_efficiency.value * self.peak_tflops.value * 1e12)
-        largest = max(memory, compute)
-        if not largest:
-            return operation.fixed_us.value * 1e-6
-        p = operation.p_norm.value
-        norm: float = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
-        return operation.fixed_us.value * 1e-6 + norm
+        return self.timer(operation)(size_bytes, flops, tokens)
+
+    def timer(self, operation: Roofline) -> Callable[[float, float, float], float]:
+        """``seconds`` of one operation, for who asks often."""
+        bandwidth = operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9
+        peak = operation.compute_efficiency.value * self.peak_tflops.value * 1e12
+        fixed, p = operation.fixed_us.value * 1e-6, operation.p_norm.value
+
+        def seconds(size_bytes: float, flops: float, tokens: float) -> float:
+            memory = size_bytes / bandwidth * operation.width_ratio(tokens)
+            compute = flops * (operation.tiled(tokens) / tokens if tokens else 1.0) / peak
+            largest = max(memory, compute)
+            if not largest:
+                return fixed
+            norm: float = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
+            return fixed + norm
+
+        return seconds
 
     def matmul_for(self, weight_format: str) -> Roofline:
         """The matrix-product roofline of a weight format, or the default one."""

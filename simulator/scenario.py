@@ -278,7 +278,7 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
     if "requests" not in same:
         scenario = scenario.replace(requests=scenario.requests.counted())
     _check_memory(scenario, document)
-    if base and "acceptance" in same and (scenario.acceptance.drafter == "draft" or scenario.seed == base.scenario.seed):
+    if base and "acceptance" in same and (scenario.seed == base.scenario.seed or not _drawn(scenario, base.trace)):
         trace = base.trace and _fitting(base.trace, scenario, document, catalogue)
         loaded = Loaded(scenario, trace, document, base.verdicts)
     else:
@@ -373,6 +373,11 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
         message = f"the trace has no drafter '{spec.drafter}'{did_you_mean(spec.drafter, trace.drafters)}"
         raise BadInput([document.fault(("acceptance", "drafter"), message)])
     return _fitting(trace.drafted_by(spec.drafter, scenario.seed), scenario, document, catalogue)
+
+
+def _drawn(scenario: Scenario, trace: Trace | None) -> bool:
+    """Whether the seed decides what the trace's drafter proposes."""
+    return trace is not None and trace.temperature != 0 and scenario.acceptance.drafter != "draft"
 
 
 def _trace_path(scenario: Scenario, document: Document, catalogue: Catalogue) -> Path:

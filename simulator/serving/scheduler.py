@@ -93,7 +93,7 @@ class Scheduler:
         self.tally = Tally()
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
-        self._prices: dict[Step, Any] = {}
+        self._prices: dict[tuple[object, ...], Any] = {}
         self._bell: Event | None = None
         self._alarm_s = -inf
         self._since = 0.0
@@ -171,11 +171,12 @@ class Scheduler:
 
     def price(self, step: Step) -> Any:
         """Durations of a step; equal steps are priced once, unless links jitter."""
-        durations = None if self.cost.jitters else self._prices.get(step)
+        key = step if self.cost.reads_context else _without_context(step)
+        durations = None if self.cost.jitters else self._prices.get(key)
         if durations is None:
             if len(self._prices) >= REMEMBERED:
                 self._prices.clear()
-            durations = self._prices[step] = self.strategy.durations(self.cost, step)
+            durations = self._prices[key] = self.strategy.durations(self.cost, step)
         return durations
 
     # ---- who takes part
@@ -398,3 +399,8 @@ class Scheduler:
         self.tally.check()
         if self.memory.used or self.queues.running or self.queues.waiting:
             raise BrokenRunError(f"{self.memory.used} KV blocks are still held when everybody has left")
+
+
+def _without_context(step: Step) -> tuple[object, ...]:
+    """What tells steps apart where cached tokens make no difference."""
+    return step.kind, step.rows[:3], step.prompts[:3], tuple([rows[:3] for rows in step.loads])
