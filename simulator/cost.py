@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -37,14 +37,15 @@ class Rows(NamedTuple):
     ``tokens``: rows of every matrix product; ``logit_rows``: rows that reach the LM head;
     ``sequences``: attention calls; ``kv_tokens``: cached tokens that attention reads; ``attention_pairs``:
     query-key pairs; ``adapted``: those of ``tokens`` that pass a low-rank adapter instead of the MLP, whose products are
-    left out (of rank 8 they are 1/512 of the MLP at h = 4096, SS-7).
+    left out (of rank 8 they are 1/512 of the MLP at h = 4096, SS-7). What depends on the context, ``kv_tokens`` and
+    ``attention_pairs``, may be arrays: the rows of many steps that differ in nothing else, priced at once.
     """
 
     tokens: int = 0
     logit_rows: int = 0
     sequences: int = 0
-    kv_tokens: int = 0
-    attention_pairs: int = 0
+    kv_tokens: Any = 0
+    attention_pairs: Any = 0
     adapted: int = 0
 
     def __add__(self, other: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
@@ -58,7 +59,7 @@ class Rows(NamedTuple):
         )
 
     @staticmethod
-    def decode(tokens: int, context: int, sequences: int = 1) -> Rows:
+    def decode(tokens: int, context: Any, sequences: int = 1) -> Rows:
         """``tokens`` new tokens for each of ``sequences``, all with logits, behind ``context`` cached ones in total."""
         rows = tokens * sequences
         return Rows(rows, rows, sequences, context + rows, tokens * context + sequences * (tokens * (tokens + 1) // 2))
@@ -75,8 +76,8 @@ NO_ROWS = Rows()
 class Phase(NamedTuple):
     """One stretch between two synchronisations: its wall time and who was busy for how long in it."""
 
-    wall_s: float
-    busy: Mapping[str, float]
+    wall_s: Any
+    busy: Mapping[str, Any]
 
 
 def together(*phases: Phase, times: int = 1) -> Phase:
@@ -243,7 +244,7 @@ class LayerTime(NamedTuple):
     small: float
 
 
-def attention_timer(place: Placement) -> Callable[[Rows], float]:
+def attention_timer(place: Placement) -> Callable[[Rows], Any]:
     """Device time of attention in one layer over some rows, on one of the tensor-parallel ranks."""
     model, ranks = place.model, place.tensor_parallel
     cached = model.kv_bytes_per_layer() * place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
@@ -471,13 +472,15 @@ class HardwareCost:
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """One pass of layers that draft beside the target, remembered like every other."""
+        if "head" not in self._times:
+            self._times["head"] = PassTimes(self.target_place, "draft head")
+        if isinstance(rows.kv_tokens, np.ndarray):
+            return self._times["head"].drafting(head, rows)
         key = head, rows
         phase = self._heads.get(key)
         if phase is None:
             if len(self._heads) >= REMEMBERED:
                 self._heads.clear()
-            if "head" not in self._times:
-                self._times["head"] = PassTimes(self.target_place, "draft head")
             phase = self._heads[key] = self._times["head"].drafting(head, rows)
         return phase
 
@@ -505,12 +508,14 @@ class HardwareCost:
         return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value if place else 0.0
 
     def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
+        if role not in self._times:
+            self._times[role] = PassTimes(place, role)
+        if isinstance(rows.kv_tokens, np.ndarray):
+            return self._times[role].phase(rows, first, last)
         key = (role, rows, first, last)
         phase = self._known.get(key)
         if phase is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            if role not in self._times:
-                self._times[role] = PassTimes(place, role)
             phase = self._known[key] = self._times[role].phase(rows, first, last)
         return phase

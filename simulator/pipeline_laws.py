@@ -40,9 +40,10 @@ Clock = Literal["barrier", "tandem"]
 
 def longest(*seconds: Any) -> Any:
     """The longest of some durations; element by element where there are arrays among them."""
-    if any(isinstance(one, np.ndarray) for one in seconds):
+    try:
+        return max(seconds)
+    except ValueError:  # an array is neither more nor less
         return reduce(np.maximum, seconds)
-    return max(seconds)
 
 
 def unequal_stages(stages: Any, hit: Any) -> Any:

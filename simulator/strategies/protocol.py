@@ -334,8 +334,8 @@ class Strategy(Frozen, ABC):
         """Expected tokens that a step of this kind commits, over all its requests."""
         return kind.verifying * odds(self.window_of(kind)).committed(self.bonus_on_full_accept) + kind.bare
 
-    def step(self, kind: Kind, context: int) -> Step:
-        """A step of this kind with all requests at ``context``; prompts beside it are left out."""
+    def step(self, kind: Kind, context: Any) -> Step:
+        """A step of this kind with all requests at ``context``, or at each of many; prompts beside it are left out."""
         rows = Rows.decode(self.window_of(kind) + 1, kind.verifying * context, kind.verifying)
         return Step(kind, rows + Rows.decode(1, kind.bare * context, kind.bare), kind.redrafts * context)
 
