@@ -10,11 +10,13 @@ top kappa (MSD-7): ``off_exit``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +61,8 @@ class Cursor(Protocol):
 class Odds:
     """Joint distribution of one verification of ``gamma`` tokens, index 0..gamma = accepted tokens.
 
+    Further axes are those of a grid over which a law is evaluated; what has none is a number.
+
     ``accepted[r] = P(A = r)``; ``off_exit[r] = P(A = r and the next token is off the exit)``;
     ``off_path = P(A = gamma and the verdict is off the path)``. ``source`` says where they come from.
     ``unmatched`` is the share of steps in which look-up finds nothing to propose; the rest is about the others.
@@ -66,18 +70,18 @@ class Odds:
 
     accepted: NDArray[np.float64]
     off_exit: NDArray[np.float64]
-    off_path: float
+    off_path: Any
     source: str
     unmatched: float = 0.0
 
     @property
-    def mean_accepted(self) -> float:
+    def mean_accepted(self) -> Any:
         """E[A], correction and bonus not counted."""
-        return float(np.arange(len(self.accepted)) @ self.accepted)
+        return sum(kept * share for kept, share in enumerate(self.accepted))
 
-    def committed(self, bonus: bool = True) -> float:
+    def committed(self, bonus: bool = True) -> Any:
         """Expected tokens per step, correction or bonus included."""
-        return self.mean_accepted + 1.0 - (0.0 if bonus else float(self.accepted[-1]))
+        return self.mean_accepted + 1.0 - (0.0 if bonus else self.accepted[-1])
 
 
 class Acceptance(Protocol):
@@ -90,15 +94,20 @@ class Acceptance(Protocol):
         """The distribution of one verification, from marginal rates."""
 
 
-def chain_odds(rates: Sequence[float], rejected_off: Sequence[float], next_off: float, path_off: float, source: str) -> Odds:
+def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str) -> Odds:
     """Odds of independent positions: ``rates[r]`` is the chance of position r+1 given the ones before.
 
-    ``rejected_off[r]`` is the chance that position r+1 is rejected *and* its token is off the exit.
+    ``rejected_off[r]`` is the chance that position r+1 is rejected *and* its token is off the exit. All of them may be
+    arrays that fit each other.
     """
-    reach = np.concatenate(([1.0], np.cumprod(np.asarray(rates, dtype=float))))
-    stop = np.append(1.0 - np.asarray(rates, dtype=float), 1.0)
-    off = np.append(np.asarray(rejected_off, dtype=float), next_off)
-    return Odds(reach * stop, reach * off, float(reach[-1] * path_off), source)
+    reach = list(accumulate(rates, mul, initial=1.0))
+    stops, offs = (*(1.0 - rate for rate in rates), 1.0), (*rejected_off, next_off)
+    accepted, off_exit = (_stacked(map(mul, reach, each)) for each in (stops, offs))
+    return Odds(accepted, off_exit, reach[-1] * path_off, source)
+
+
+def _stacked(rows: Iterable[Any]) -> NDArray[np.float64]:
+    return np.array(np.broadcast_arrays(*rows), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -106,14 +115,14 @@ class Rates:
     """Independent positions with acceptance ``rates`` (the last one repeats) and exit overlap Omega.
 
     An accepted token is taken to be inside the exit's top kappa, as in MSD-8, so that a rejected one
-    is outside with chance (1 - Omega) / (1 - rate).
+    is outside with chance (1 - Omega) / (1 - rate). Only ``odds`` takes arrays of rates and overlaps.
     """
 
-    rates: tuple[float, ...]
-    overlap: float = 1.0
+    rates: tuple[Any, ...]
+    overlap: Any = 1.0
     seed: int = 0
 
-    def rate(self, position: int) -> float:
+    def rate(self, position: int) -> Any:
         """Chance that the draft token at ``position`` (from 0) of a window is kept, given those before."""
         return self.rates[min(position, len(self.rates) - 1)]
 
@@ -125,7 +134,7 @@ class Rates:
         """Exact odds of this source."""
         rates = [self.rate(position) for position in range(gamma)]
         off = 1.0 - self.overlap
-        return chain_odds(rates, [off if rate < 1.0 else 0.0 for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
+        return chain_odds(rates, [off * (rate < 1.0) for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
 
 
 class _RateCursor:

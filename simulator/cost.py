@@ -7,10 +7,10 @@ collectives); :mod:`simulator.given` repeats durations that a scenario states ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -37,14 +37,15 @@ class Rows(NamedTuple):
     ``tokens``: rows of every matrix product; ``logit_rows``: rows that reach the LM head;
     ``sequences``: attention calls; ``kv_tokens``: cached tokens that attention reads; ``attention_pairs``:
     query-key pairs; ``adapted``: those of ``tokens`` that pass a low-rank adapter instead of the MLP, whose products are
-    left out (of rank 8 they are 1/512 of the MLP at h = 4096, SS-7).
+    left out (of rank 8 they are 1/512 of the MLP at h = 4096, SS-7). What depends on the context, ``kv_tokens`` and
+    ``attention_pairs``, may be arrays: the rows of many steps that differ in nothing else, priced at once.
     """
 
     tokens: int = 0
     logit_rows: int = 0
     sequences: int = 0
-    kv_tokens: int = 0
-    attention_pairs: int = 0
+    kv_tokens: Any = 0
+    attention_pairs: Any = 0
     adapted: int = 0
 
     def __add__(self, other: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
@@ -58,7 +59,7 @@ class Rows(NamedTuple):
         )
 
     @staticmethod
-    def decode(tokens: int, context: int, sequences: int = 1) -> Rows:
+    def decode(tokens: int, context: Any, sequences: int = 1) -> Rows:
         """``tokens`` new tokens for each of ``sequences``, all with logits, behind ``context`` cached ones in total."""
         rows = tokens * sequences
         return Rows(rows, rows, sequences, context + rows, tokens * context + sequences * (tokens * (tokens + 1) // 2))
@@ -75,8 +76,8 @@ NO_ROWS = Rows()
 class Phase(NamedTuple):
     """One stretch between two synchronisations: its wall time and who was busy for how long in it."""
 
-    wall_s: float
-    busy: Mapping[str, float]
+    wall_s: Any
+    busy: Mapping[str, Any]
 
 
 def together(*phases: Phase, times: int = 1) -> Phase:
@@ -94,6 +95,10 @@ class Cost(Protocol):
     @property
     def contention(self) -> float:
         """Slowdown of target and draft while both are busy; 1 with memories of their own."""
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether a pass takes longer over more cached tokens."""
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """One pass of the target through the layers from ``start`` to ``stop``."""
@@ -239,17 +244,17 @@ class LayerTime(NamedTuple):
     small: float
 
 
-def attention_time(place: Placement, rows: Rows) -> float:
-    """Device time of attention in one layer, on one of the tensor-parallel ranks."""
-    traffic = place.engine.kv_traffic(place.model.num_attention_heads // place.model.num_key_value_heads)
-    kv_bytes = rows.kv_tokens * place.model.kv_bytes_per_layer() * traffic / place.tensor_parallel
-    flops = 4.0 * rows.attention_pairs * place.model.query_width / place.tensor_parallel
-    return place.device.seconds(place.device.attention, kv_bytes, flops, rows.tokens)
+def attention_timer(place: Placement) -> Callable[[Rows], Any]:
+    """Device time of attention in one layer over some rows, on one of the tensor-parallel ranks."""
+    model, ranks = place.model, place.tensor_parallel
+    cached = model.kv_bytes_per_layer() * place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
+    pair, seconds = 4.0 * model.query_width, place.device.timer(place.device.attention)
+    return lambda rows: seconds(rows.kv_tokens * cached / ranks, rows.attention_pairs * pair / ranks, rows.tokens)
 
 
 def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
     """Device time of one layer for ``rows`` on one of the tensor-parallel ranks."""
-    return layer_products(place, rows.tokens, experts, rows.adapted)._replace(attention=attention_time(place, rows))
+    return layer_products(place, rows.tokens, experts, rows.adapted)._replace(attention=attention_timer(place)(rows))
 
 
 def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) -> LayerTime:
@@ -318,6 +323,16 @@ def all_reduce_time(place: Placement, tokens: int) -> float:
     return float(form.seconds(size, place.tensor_parallel))
 
 
+class PassParts(NamedTuple):
+    """A pass but for its attention, in seconds."""
+
+    layers: tuple[tuple[int, LayerTime], ...]
+    """How many take so long."""
+    head: float
+    carried: float
+    host: float
+
+
 class PassTimes:
     """Passes of one model where it is placed; the parts that depend on few numbers are worked out once.
 
@@ -327,75 +342,65 @@ class PassTimes:
 
     def __init__(self, place: Placement, role: str) -> None:
         self.place, self.role = place, role
-        self._products: dict[tuple[int, bool, int], LayerTime] = {}
-        self._heads: dict[int, float] = {}
-        self._collectives: dict[int, float] = {}
+        self.attention = attention_timer(place)
+        self._parts: dict[tuple[int, int, int, bool, int, int], PassParts] = {}
+        self._drafting: dict[tuple[DraftHead, int, int, int, bool], PassParts] = {}
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
-
-    def layer(self, rows: Rows, attention: float, experts: bool) -> float:
-        """Device time of one layer."""
-        key = rows.tokens, experts, rows.adapted
-        found = self._products.get(key)
-        if found is None:
-            found = self._products[key] = layer_products(self.place, *key)
-        return found.qkv + attention + found.output + found.mlp + found.small
-
-    def head(self, logit_rows: int) -> float:
-        """Device time of the LM head and of sampling."""
-        found = self._heads.get(logit_rows)
-        if found is None:
-            found = self._heads[logit_rows] = head_time(self.place, logit_rows)
-        return found
-
-    def collective(self, tokens: int) -> float:
-        """Time of one all-reduce."""
-        found = self._collectives.get(tokens)
-        if found is None:
-            found = self._collectives[tokens] = all_reduce_time(self.place, tokens)
-        return found
 
     def phase(self, rows: Rows, first: int, last: int) -> Phase:
         """Layers ``first`` to ``last`` of one pass; the LM head belongs to the last layer, no layers cost nothing."""
         if first >= last:
             return Phase(0.0, {})
+        key = rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last
+        parts = self._parts.get(key)
+        if parts is None:
+            parts = self._parts[key] = self.parts(*key)
+        return self._phase(rows, parts)
+
+    def parts(self, tokens: int, logit_rows: int, adapted: int, many_rows: bool, first: int, last: int) -> PassParts:
+        """What does not depend on the cached tokens."""
         place = self.place
         model, layers = place.model, last - first
-        dense_layers = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
-        attention = attention_time(place, rows)
-        device = dense_layers * self.layer(rows, attention, experts=False) if dense_layers else 0.0
-        if layers > dense_layers:
-            device += (layers - dense_layers) * self.layer(rows, attention, experts=True)
+        dense = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
+        stretches = ((dense, False), (layers - dense, True))
+        products = tuple((count, layer_products(place, tokens, experts, adapted)) for count, experts in stretches if count)
         ends = last == model.num_hidden_layers
-        if ends:
-            device += self.head(rows.logit_rows)
-        collective = self.collective(rows.tokens)
-        if place.collectives.per == "layer":
-            carried = collective * place.collectives.count * layers
-        else:
-            carried = collective * place.collectives.count if ends else 0.0
-        host = place.engine.host_seconds(layers, rows.tokens > rows.sequences)
+        carried = all_reduce_time(place, tokens) * place.collectives.count
+        carried = carried * layers if place.collectives.per == "layer" else carried * ends
+        host = place.engine.host_seconds(layers, many_rows)
         if first == 0:
             host += place.engine.host_us_per_pass.value * 1e-6
-        return self._together(device, carried, host)
+        return PassParts(products, head_time(place, logit_rows) if ends else 0.0, carried, host)
 
     def drafting(self, head: DraftHead, rows: Rows) -> Phase:
         """A pass of a draft head beside the target; the LM head runs where rows need logits."""
-        place, model = self.place, self.place.model
-        device = head.layers * self.layer(rows, attention_time(place, rows), experts=False)
-        device += head.squares * side_product_time(place, rows.tokens, model.hidden_size)
-        if head.rank:
-            device += 2 * side_product_time(place, rows.tokens, head.rank)
-        if rows.logit_rows:
-            own = model.model_copy(update={"vocab_size": head.width(model)})
-            device += head_time(place.model_copy(update={"model": own}), rows.logit_rows)
-        engine = place.engine
-        host = engine.host_seconds(head.layers, rows.tokens > rows.sequences) + engine.host_us_per_pass.value * 1e-6
-        carried = self.collective(rows.tokens) * place.collectives.count * head.layers
-        return self._together(device, carried, host)
+        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences
+        parts = self._drafting.get(key)
+        if parts is None:
+            parts = self._drafting[key] = self.drafting_parts(*key)
+        return self._phase(rows, parts)
 
-    def _together(self, device: float, carried: float, host: float) -> Phase:
+    def drafting_parts(self, head: DraftHead, tokens: int, logit_rows: int, adapted: int, many_rows: bool) -> PassParts:
+        """What does not depend on the cached tokens; matrices beside the layers count with the LM head."""
+        place, model = self.place, self.place.model
+        beside = head.squares * side_product_time(place, tokens, model.hidden_size)
+        if head.rank:
+            beside += 2 * side_product_time(place, tokens, head.rank)
+        if logit_rows:
+            own = model.model_copy(update={"vocab_size": head.width(model)})
+            beside += head_time(place.model_copy(update={"model": own}), logit_rows)
+        carried = all_reduce_time(place, tokens) * place.collectives.count * head.layers
+        host = place.engine.host_seconds(head.layers, many_rows) + place.engine.host_us_per_pass.value * 1e-6
+        return PassParts(((head.layers, layer_products(place, tokens, False, adapted)),), beside, carried, host)
+
+    def _phase(self, rows: Rows, parts: PassParts) -> Phase:
+        attention, device = self.attention(rows), parts.head
+        for layers, one in parts.layers:
+            device += layers * (one.qkv + attention + one.output + one.mlp + one.small)
+        carried, host = parts.carried, parts.host
+        compute, collectives, program = self._busy
         wall = self.place.engine.wall_seconds(host, device + carried)
-        return Phase(wall, dict(zip(self._busy, (device, carried, host), strict=True)))
+        return Phase(wall, {compute: device, collectives: carried, program: host})
 
 
 @dataclass(frozen=True)
@@ -408,6 +413,7 @@ class HardwareCost:
     contention: float = 1.0
     random: np.random.Generator | None = None
     """Draws the jitter of links; None: it is at its mean."""
+    reads_context: ClassVar[bool] = True
     _known: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
     _heads: dict[tuple[DraftHead, Rows], Phase] = field(default_factory=dict, repr=False)
     _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
@@ -466,13 +472,15 @@ class HardwareCost:
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """One pass of layers that draft beside the target, remembered like every other."""
+        if "head" not in self._times:
+            self._times["head"] = PassTimes(self.target_place, "draft head")
+        if isinstance(rows.kv_tokens, np.ndarray):
+            return self._times["head"].drafting(head, rows)
         key = head, rows
         phase = self._heads.get(key)
         if phase is None:
             if len(self._heads) >= REMEMBERED:
                 self._heads.clear()
-            if "head" not in self._times:
-                self._times["head"] = PassTimes(self.target_place, "draft head")
             phase = self._heads[key] = self._times["head"].drafting(head, rows)
         return phase
 
@@ -500,12 +508,14 @@ class HardwareCost:
         return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value if place else 0.0
 
     def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
+        if role not in self._times:
+            self._times[role] = PassTimes(place, role)
+        if isinstance(rows.kv_tokens, np.ndarray):
+            return self._times[role].phase(rows, first, last)
         key = (role, rows, first, last)
         phase = self._known.get(key)
         if phase is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            if role not in self._times:
-                self._times[role] = PassTimes(place, role)
             phase = self._known[key] = self._times[role].phase(rows, first, last)
         return phase

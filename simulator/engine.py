@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+from simulator.pipeline_laws import longest
 from simulator.schema import Frozen, NonNegative, Positive
 
 
@@ -33,9 +34,9 @@ class Engine(Frozen):
         """Host time of so many layers, in seconds; ``many_rows``: over several rows of a sequence."""
         return layers * self.host_us_per_layer.value * 1e-6 * (self.many_rows_host_ratio.value if many_rows else 1.0)
 
-    def wall_seconds(self, host: float, device: float) -> float:
+    def wall_seconds(self, host: float, device: Any) -> Any:
         """Time of one pass from its host and device times, in seconds."""
-        return host + device if self.launch == "synchronous" else max(host, device)
+        return host + device if self.launch == "synchronous" else longest(host, device)
 
     def kv_traffic(self, group: int) -> float:
         """KV bytes moved for every cached byte, with ``group`` query heads to a key-value head."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -69,6 +69,7 @@ class GivenCost:
     given: Given
     window_steps: int = 1
     contention: float = 1.0
+    reads_context: ClassVar[bool] = False
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """The whole pass, or the part before or after the early exit."""
@@ -82,7 +83,7 @@ class GivenCost:
             return Phase((sum(_at(each, rows) for each in given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
             return Phase(_at(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
-        prefix, suffix = given.prefix_ms or 0.0, given.suffix_ms or 0.0
+        prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))
         return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:

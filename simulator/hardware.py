@@ -6,11 +6,13 @@ here stand the formulas. Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, log, log2
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from simulator.pipeline_laws import longest
 from simulator.schema import Fraction, Frozen, NonNegative, Positive
 
 if TYPE_CHECKING:  # profiles are listed without numpy
@@ -97,19 +99,26 @@ class Device(Frozen):
             raise ValueError("matmul needs an entry 'default'; others are named after weight formats")
         return self
 
-    def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
+    def seconds(self, operation: Roofline, size_bytes: Any, flops: Any, tokens: float) -> Any:
         """Time of one operation that moves ``size_bytes`` and does ``flops`` on ``tokens`` rows."""
-        memory_ratio, fixed_ratio = operation.width_ratios(tokens)
-        fixed = operation.fixed_us.value * 1e-6 * fixed_ratio
-        memory = size_bytes * memory_ratio / (operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9)
-        tiled = operation.tiled(tokens) / tokens if tokens else 1.0
-        compute = flops * tiled / (operation.compute_efficiency.value * self.peak_tflops.value * 1e12)
-        largest = max(memory, compute)
-        if not largest:
-            return fixed
-        p = operation.p_norm.value
-        norm: float = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
-        return fixed + norm
+        return self.timer(operation)(size_bytes, flops, tokens)
+
+    def timer(self, operation: Roofline) -> Callable[[Any, Any, float], Any]:
+        """``seconds`` of one operation, for who asks often; bytes and flops may be arrays."""
+        bandwidth = operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9
+        peak = operation.compute_efficiency.value * self.peak_tflops.value * 1e12
+        constant, p = operation.fixed_us.value * 1e-6, operation.p_norm.value
+
+        def seconds(size_bytes: Any, flops: Any, tokens: float) -> Any:
+            memory_ratio, fixed_ratio = operation.width_ratios(tokens)
+            memory, fixed = size_bytes / bandwidth * memory_ratio, constant * fixed_ratio
+            compute = flops * (operation.tiled(tokens) / tokens if tokens else 1.0) / peak
+            largest = longest(memory, compute)
+            if isinstance(largest, float) and not largest:
+                return fixed
+            return fixed + largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
+
+        return seconds
 
     def matmul_for(self, weight_format: str) -> Roofline:
         """The matrix-product roofline of a weight format, or the default one."""

@@ -30,11 +30,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 
 Clock = Literal["barrier", "tandem"]
+
+
+def longest(*seconds: Any) -> Any:
+    """The longest of some durations; element by element where there are arrays among them."""
+    try:
+        return max(seconds)
+    except ValueError:  # an array is neither more nor less
+        return reduce(np.maximum, seconds)
 
 
 def unequal_stages(stages: Any, hit: Any) -> Any:
@@ -84,17 +93,17 @@ class PipelineTimes:
 
     # ---- barrier
 
-    def step(self, active: int, verified: bool = True) -> float:
+    def step(self, active: int, verified: bool = True) -> Any:
         """One step of all stages together, of which the first ``active`` have work.
 
         It begins with pruning, where a token has just been ``verified``, and the levels moving on; the draft grows a
         level meanwhile.
         """
-        pruning, carried = verified * (self.token + self.prune), max(self.links[: active - 1], default=0.0)
-        exchange = max(pruning, carried) if self.asynchronous else pruning + carried
-        return max(exchange + max(self.stages[:active]), self.draft)
+        pruning, carried = verified * (self.token + self.prune), longest(0.0, *self.links[: active - 1])
+        exchange = longest(pruning, carried) if self.asynchronous else pruning + carried
+        return longest(exchange + longest(*self.stages[:active]), self.draft)
 
-    def passage(self, steps: int) -> float:
+    def passage(self, steps: int) -> Any:
         """``steps`` barrier steps to the next token; m + 1: a miss that was noticed a step late."""
         m = len(self.stages)
         if steps > m:
@@ -105,23 +114,23 @@ class PipelineTimes:
     # ---- tandem
 
     @property
-    def pace(self) -> float:
+    def pace(self) -> Any:
         """M: what the slowest stage, link or the draft takes for a level."""
         sending = (*(0.0 if self.asynchronous else link for link in self.links), 0.0)
         visits = [stage + self.prune + sent for stage, sent in zip(self.stages, sending, strict=True)]
-        return max(*visits, *self.links, self.draft)
+        return longest(*visits, *self.links, self.draft)
 
     @property
-    def latency(self) -> float:
+    def latency(self) -> Any:
         """L: from a verified token through pruning and everything to the next one."""
         return self.token + self.prune + sum(self.stages) + sum(self.links)
 
     @property
     def keeps_pace(self) -> bool:
         """Whether m levels in flight are enough to keep the slowest part busy; if not, tandem is slower than its law."""
-        return self.latency <= len(self.stages) * self.pace * (1 + 1e-12)
+        return bool(np.all(self.latency <= len(self.stages) * self.pace * (1 + 1e-12)))
 
-    def at_most(self, steps: int) -> float:
+    def at_most(self, steps: int) -> Any:
         """Tandem time of a passage: exact for 1 and for m and more, an upper bound in between."""
         m = len(self.stages)
         if steps > m:
@@ -130,7 +139,7 @@ class PipelineTimes:
 
     # ---- both
 
-    def per_token(self, clock: Clock, shares: Mapping[int, float]) -> float:
+    def per_token(self, clock: Clock, shares: Mapping[int, float]) -> Any:
         """Mean time of a token; ``shares`` of passages by their steps add up to 1."""
         of = self.passage if clock == "barrier" else self.at_most
         return sum(share * of(steps) for steps, share in shares.items())
@@ -142,9 +151,9 @@ class PipelineTimes:
         if not self.keeps_pace:
             return f"lower bound: {len(self.stages)} levels in flight cannot keep the slowest part busy over all links"
         gaps = sum(share for steps, share in shares.items() if 1 < steps < len(self.stages))
-        return "upper bound: a partial refill is charged the pace for each of its steps" if gaps else "exact"
+        return "upper bound: a partial refill is charged the pace for each of its steps" if np.any(gaps) else "exact"
 
 
-def hit_shares(hit: float, stages: int, late: bool = False) -> dict[int, float]:
+def hit_shares(hit: Any, stages: int, late: bool = False) -> dict[int, Any]:
     """Shares of passages when a token is in the tree with chance ``hit`` and no refill is partial."""
     return {1: hit, stages + late: 1.0 - hit}

@@ -6,15 +6,16 @@ comes from, and the requests. ``load`` resolves every name, applies overrides an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 from pydantic import Field, model_validator
 
 from simulator.acceptance import Acceptance, Exit
-from simulator.acceptance_spec import AcceptanceSpec
+from simulator.acceptance_spec import AcceptanceSpec, Rescale
 from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, HardwareCost, Placement
 from simulator.given import Given, GivenCost
@@ -206,6 +207,8 @@ class Loaded:
     scenario: Scenario
     trace: Trace | None
     document: Document
+    verdicts: dict[object, Acceptance] = field(default_factory=dict, repr=False, compare=False)
+    """Sources of verdicts made from the trace, by what they depend on; shared with scenarios that differ elsewhere."""
 
     def acceptance(self) -> Acceptance:
         """The source of verdicts that the scenario asks for, as its strategy reads it."""
@@ -213,14 +216,22 @@ class Loaded:
 
     @cached_property
     def _acceptance(self) -> Acceptance:
-        scenario = self.scenario
-        found = scenario.schedule.reads(scenario.acceptance.verdicts(self.trace, scenario.seed))
-        wanted = scenario.acceptance.rescale
-        if wanted is None:
+        scenario, spec = self.scenario, self.scenario.acceptance
+        key = spec, scenario.seed
+        plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))
+        found = scenario.schedule.reads(plain)
+        if spec.rescale is None:
             return found
+        window = spec.rescale.window or scenario.schedule.window
+        if found is not plain:
+            return self._rescaled(found, spec.rescale, window)
+        return self.verdicts.get((key, window)) or self.verdicts.setdefault(
+            (key, window), self._rescaled(found, spec.rescale, window)
+        )
+
+    def _rescaled(self, found: Acceptance, wanted: Rescale, window: int) -> Acceptance:
         try:
-            window = wanted.window or scenario.schedule.window
-            return rescaled(found, wanted.tokens_per_step, window, scenario.seed, wanted.stretch)
+            return rescaled(found, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch)
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error
@@ -232,7 +243,7 @@ class Loaded:
 
     def replace(self, **updates: Any) -> Loaded:
         """The same with whole fields of the scenario replaced."""
-        return Loaded(self.scenario.replace(**updates), self.trace, self.document)
+        return Loaded(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
 
 
 def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:
@@ -248,14 +259,30 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
         catalogue.expand(document)
     if seed is not None:
         document.data["seed"] = seed
-    catalogue.find_traffic(document)
-    scenario = validate(Scenario, document)
+    return checked(document, catalogue)
+
+
+def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None) -> Loaded:
+    """A document with all its files in place as a scenario; raises as :func:`load` does.
+
+    What it shares with ``base``, down to the very objects, is taken over instead of being read again.
+    """
+    same = {name for name, value in document.data.items() if base and value is base.document.data.get(name)}
+    if "requests" not in same:
+        catalogue.find_traffic(document)
+    kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
+    scenario = validate(Scenario, replace(document, data=document.data | kept))
     faults = list(_faults(scenario, document))
     if faults:
         raise BadInput(faults)
-    scenario = scenario.replace(requests=scenario.requests.counted())
+    if "requests" not in same:
+        scenario = scenario.replace(requests=scenario.requests.counted())
     _check_memory(scenario, document)
-    loaded = Loaded(scenario, _trace(scenario, document, catalogue), document)
+    if base and "acceptance" in same and (scenario.seed == base.scenario.seed or not _drawn(scenario, base.trace)):
+        trace = base.trace and _fitting(base.trace, scenario, document, catalogue)
+        loaded = Loaded(scenario, trace, document, base.verdicts)
+    else:
+        loaded = Loaded(scenario, _trace(scenario, document, catalogue), document)
     if scenario.acceptance.rescale:
         loaded.acceptance()  # now, while a fault still ends the reading
     return loaded
@@ -331,27 +358,47 @@ def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault
 
 
 def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:
+    """The trace that acceptance names, as its drafter sees it; None where it names none."""
     spec = scenario.acceptance
     if spec.trace is None:
         return None
-    where = ("acceptance", "trace")
-    path = catalogue.path("trace", spec.trace, document, where)
+    path = _trace_path(scenario, document, catalogue)
     try:
         trace = read_trace(path)
     except BadInput as error:
-        raise BadInput([document.fault(where, f"{shown(path)} {fault.message}") for fault in error.faults]) from error
-    size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
-    if size != trace.vocabulary and not spec.stand_in:
-        recorded = f"a vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "an unknown vocabulary"
-        message = (
-            f"{shown(path)} was recorded with {recorded}, the target has {size:,}; "
-            "record one from your models, or set acceptance.stand_in=true to borrow its shape"
-        )
-        raise BadInput([document.fault(where, message)])
+        faults = [document.fault(("acceptance", "trace"), f"{shown(path)} {fault.message}") for fault in error.faults]
+        raise BadInput(faults) from error
+    _check_vocabulary(trace, scenario, document, catalogue)
     if spec.drafter not in trace.drafters:
         message = f"the trace has no drafter '{spec.drafter}'{did_you_mean(spec.drafter, trace.drafters)}"
         raise BadInput([document.fault(("acceptance", "drafter"), message)])
-    trace = trace.drafted_by(spec.drafter, scenario.seed)
+    return _fitting(trace.drafted_by(spec.drafter, scenario.seed), scenario, document, catalogue)
+
+
+def _drawn(scenario: Scenario, trace: Trace | None) -> bool:
+    """Whether the seed decides what the trace's drafter proposes."""
+    return trace is not None and trace.temperature != 0 and scenario.acceptance.drafter != "draft"
+
+
+def _trace_path(scenario: Scenario, document: Document, catalogue: Catalogue) -> Path:
+    return catalogue.path("trace", scenario.acceptance.trace or "", document, ("acceptance", "trace"))
+
+
+def _check_vocabulary(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> None:
+    size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
+    if size != trace.vocabulary and not scenario.acceptance.stand_in:
+        recorded = f"a vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "an unknown vocabulary"
+        message = (
+            f"{shown(_trace_path(scenario, document, catalogue))} was recorded with {recorded}, the target has {size:,}; "
+            "record one from your models, or set acceptance.stand_in=true to borrow its shape"
+        )
+        raise BadInput([document.fault(("acceptance", "trace"), message)])
+
+
+def _fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace:
+    """The trace, if it can answer what the scenario asks; raises :class:`BadInput`."""
+    spec = scenario.acceptance
+    _check_vocabulary(trace, scenario, document, catalogue)
     asked: dict[Path_, tuple[str, ...]] = {("acceptance", "flavours"): spec.flavours}
     dealt = spec.flavours or trace.flavours
     for task, flavours in scenario.requests.task_flavours.items():
@@ -363,27 +410,27 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
         if unknown := [flavour for flavour in flavours if flavour not in trace.flavours]:
             message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
             raise BadInput([document.fault(place, message)])
-    faults = list(_beyond_trace(scenario, trace, document, shown(path)))
+    faults = list(_beyond_trace(scenario, trace, document, lambda: shown(_trace_path(scenario, document, catalogue))))
     if faults:
         raise BadInput(faults)
     return trace
 
 
-def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: str) -> Iterator[Fault]:
+def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Callable[[], str]) -> Iterator[Fault]:
     """What the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
     if scenario.exit and not trace.exit_fractions:
         message = (
-            f"{strategy.name} needs early exits, and {file} was recorded without; record it with --exits, or choose another"
+            f"{strategy.name} needs early exits, and {file()} was recorded without; record it with --exits, or choose another"
         )
         yield document.fault(("acceptance", "trace"), message)
     if getattr(strategy, "borrowed", False) and not scenario.acceptance.rescale:
         name = scenario.method.name if scenario.method else strategy.name
-        message = f"{file} holds no drafting of {name}, only another's to borrow the bursts of; "
+        message = f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; "
         yield document.fault(("acceptance", "trace"), message + "set acceptance.rescale.tokens_per_step, or state a rate")
     if found := scenario.schedule.unrecorded(trace):
         drafter = scenario.acceptance.drafter
-        known = f"drafter '{drafter}' of {file}" if drafter != "draft" else file
+        known = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
         yield document.fault(("strategy", found[0]), f"{known} {found[1]}")
 
 

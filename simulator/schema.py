@@ -187,13 +187,18 @@ class Document:
         place: Place = (f"--set {assignment}", 0, 0)
         if not equals or not key:
             raise BadInput([Fault(place, "", "expected key=value, as in target.tensor_parallel=4")])
-        path = tuple(key.split("."))
-        value = parse(text, place[0]).data
+        self.put(tuple(key.split(".")), parse(text, place[0]).data, place)
+
+    def put(self, path: Path_, value: Any, place: Place) -> None:
+        """Write ``value`` at ``path``, made where it is missing; faults about it will name ``place``.
+
+        A plain number where a number with a source stands is one that was set by hand.
+        """
         parent = self.data
         for depth, part in enumerate(path[:-1]):
             if not isinstance(parent.get(part), dict):
                 if parent.get(part) is not None:
-                    held = ".".join(path[: depth + 1])
+                    held = ".".join(map(str, path[: depth + 1]))
                     raise BadInput([Fault(place, held, f"holds {parent[part]!r}, which has no fields of its own")])
                 parent[part] = {}
                 self.places[path[: depth + 1]] = place
@@ -206,6 +211,17 @@ class Document:
         for old in [known for known in self.places if known[: len(path)] == path]:
             del self.places[old]
         self.places[path] = place
+
+    def branched(self, paths: Iterable[Path_]) -> Document:
+        """A copy of which everything on the way to ``paths`` may be changed; the rest is shared."""
+        root = dict(self.data)
+        for path in paths:
+            parent = root
+            for part in path[:-1]:
+                if not isinstance(parent.get(part), dict):
+                    break
+                parent[part] = parent = dict(parent[part])
+        return Document(root, dict(self.places), dict(self.mentions))
 
 
 def parse(text: str, file: str) -> Document:

@@ -98,7 +98,7 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
     acceptance = loaded.acceptance()
 
     def by_law(one: Loaded) -> float:
-        return baseline(one.scenario).tpot_s / law(one.scenario, acceptance).tpot_s
+        return float(baseline(one.scenario).tpot_s / law(one.scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
     changes = {name: log(by_law(change(loaded)) / before) for name, change in slowed(loaded)}

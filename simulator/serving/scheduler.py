@@ -12,11 +12,12 @@ strategy has them drafted outside its steps. Prompts beside decoding requests tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
+import numpy as np
 from simpy import Environment, Event
 
 from simulator.acceptance import Acceptance, Exit
@@ -25,9 +26,11 @@ from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import BARE, Admission, Kind, Lanes, State, Step, Strategy, Timeline
 from simulator.world import Booking, World
 
+AHEAD = 256
+"""Contexts for which a step of one request is priced at once."""
 TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
 
@@ -93,7 +96,8 @@ class Scheduler:
         self.tally = Tally()
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
-        self._prices: dict[Step, Any] = {}
+        self._prices: dict[tuple[object, ...], Any] = {}
+        self._lists: dict[Kind, tuple[int, Sequence[Any]]] = {}
         self._bell: Event | None = None
         self._alarm_s = -inf
         self._since = 0.0
@@ -171,12 +175,32 @@ class Scheduler:
 
     def price(self, step: Step) -> Any:
         """Durations of a step; equal steps are priced once, unless links jitter."""
-        durations = None if self.cost.jitters else self._prices.get(step)
+        if not self.cost.reads_context:
+            key = _without_context(step)
+        elif (found := self._listed(step)) is not None:
+            return found
+        else:
+            key = step
+        durations = None if self.cost.jitters else self._prices.get(key)
         if durations is None:
             if len(self._prices) >= REMEMBERED:
                 self._prices.clear()
-            durations = self._prices[step] = self.strategy.durations(self.cost, step)
+            durations = self._prices[key] = self.strategy.durations(self.cost, step)
         return durations
+
+    def _listed(self, step: Step) -> Any:
+        """Durations of a step of one request, of which those behind the next contexts are worked out at once; else None."""
+        kind, context = step.kind, step.rows.kv_tokens - step.rows.tokens
+        if kind.verifying + kind.bare != 1 or step.loads or step.prompts.sequences or self.cost.stages:
+            return None
+        first, listed = self._lists.get(kind, (0, ()))
+        if not 0 <= context - first < len(listed):
+            if self.strategy.step(kind, context) != step:
+                return None
+            ahead = self.strategy.durations(self.cost, self.strategy.step(kind, np.arange(context, context + AHEAD)))
+            columns = (np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead)
+            first, listed = self._lists[kind] = context, [type(ahead)(*each) for each in zip(*columns, strict=True)]
+        return listed[context - first]
 
     # ---- who takes part
 
@@ -398,3 +422,8 @@ class Scheduler:
         self.tally.check()
         if self.memory.used or self.queues.running or self.queues.waiting:
             raise BrokenRunError(f"{self.memory.used} KV blocks are still held when everybody has left")
+
+
+def _without_context(step: Step) -> tuple[object, ...]:
+    """What tells steps apart where cached tokens make no difference."""
+    return step.kind, step.rows[:3], step.prompts[:3], tuple([rows[:3] for rows in step.loads])

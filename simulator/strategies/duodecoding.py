@@ -84,6 +84,7 @@ class DuoDecoding(Strategy):
     equation: ClassVar[str] = "max{T_target, T_draft} + T_send + T_verify + T_reply (DuoDecoding Algorithm 1)"
     alone: ClassVar[bool] = True
     prompts_apart: ClassVar[bool] = True
+    takes_rates: ClassVar[bool] = False
     hidden_behind: ClassVar[str | None] = "target"
 
     gamma: int = Field(default=24, ge=1, le=LONGEST_WINDOW)

@@ -81,6 +81,7 @@ class Lyanna(Strategy):
     equation: ClassVar[str] = "T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify (Lyanna; LYA-1, LYA-7)"
     single_model: ClassVar[bool] = True
     prompts_apart: ClassVar[bool] = True
+    takes_rates: ClassVar[bool] = False
     draft_parts: ClassVar[tuple[str, ...]] = ("layers", "head", "sample", "resample")
 
     depth: int = Field(default=3, ge=1, le=64)

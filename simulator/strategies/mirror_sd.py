@@ -302,24 +302,22 @@ class MirrorSD(ChainStrategy):
         overlap = np.maximum(*together) + (t.contention - 1.0) * np.minimum(*together)
         return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Requests fall back independently: the number of them in a step is binomial."""
         gamma = self.window_for(requests)
         if not gamma:
             return {self.kind_of(requests, 0, gamma): 1.0}
         share = self.fallback_share(odds, gamma)
         counts = {k: comb(requests, k) * share**k * (1.0 - share) ** (requests - k) for k in range(requests + 1)}
-        kinds = {self.kind_of(requests - k, k): chance for k, chance in counts.items() if chance > 0.0}
+        kinds = {self.kind_of(requests - k, k): chance for k, chance in counts.items() if np.any(chance)}
         window = self.kind_window(gamma)
         return {kind._replace(window=window if kind.verifying else None): chance for kind, chance in kinds.items()}
 
-    def fallback_share(self, odds: OddsOf, gamma: int) -> float:
+    def fallback_share(self, odds: OddsOf, gamma: int) -> Any:
         """Long-run share of steps that a request begins without a window of ``gamma``."""
         miss = self.miss(odds(gamma))
-        if not miss:
-            return 0.0
         if self.fallback == "undrafted":
-            return miss / (1.0 + miss - float(odds(0).off_exit[0]))
+            return miss / np.where(miss > 0.0, 1.0 + miss - odds(0).off_exit[0], 1.0)
         return miss / (1.0 + miss) if self.others == "proceed" else miss
 
     def batch(self, kind: Kind) -> int:
@@ -327,12 +325,12 @@ class MirrorSD(ChainStrategy):
         absent = kind.redrafts if self.others == "proceed" else 0
         return super().batch(kind) + absent
 
-    def miss(self, odds: Odds) -> float:
+    def miss(self, odds: Odds) -> Any:
         """Chance that a verified window leaves its successor off the tree (MSD-8)."""
         last = len(odds.accepted) if self.bonus_on_full_accept else -1
         if self.message == "per_position":
-            return float(odds.off_exit[:last].sum())
-        return float(odds.off_exit[0] + odds.accepted[1:-1].sum() + (odds.off_path if self.bonus_on_full_accept else 0.0))
+            return sum(odds.off_exit[:last])
+        return odds.off_exit[0] + sum(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
 
 
 def batching_rule(requests: int) -> tuple[int, int]:

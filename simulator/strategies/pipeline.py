@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.pipeline_laws import longest
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.world import Booking
@@ -89,10 +90,10 @@ class Pipelined(Strategy):
             environment = lanes.draft.environment
             yield Booking(environment, environment.now + durations.token)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> float:
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """``max{L, g M}``."""
         through = sum(durations.stages) + sum(durations.links) + durations.token
-        return max(through, self.in_flight * max(*durations.stages, *durations.links))
+        return longest(through, self.in_flight * longest(*durations.stages, *durations.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Batches of one size, the larger one where they cannot be equal."""

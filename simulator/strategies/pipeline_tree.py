@@ -23,13 +23,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from simulator.acceptance import Acceptance, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.model import ModelSpec
+from simulator.pipeline_laws import longest
 from simulator.strategies.pipeline import Pipelined
 from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.traces import Trace
@@ -133,11 +134,11 @@ class PipelineTree(Pipelined):
         yield lanes.draft.start(durations.draft, "draft tree")
         yield from super().timeline(lanes, durations, kind)  # type: ignore[arg-type]  # with the same stages and links
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> float:  # type: ignore[override]
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
         """``max{T_draft + L, g M}``."""
         t = durations
         through = t.draft + sum(t.stages) + sum(t.links) + t.token
-        return max(through, self.in_flight * max(t.draft, *t.stages, *t.links))
+        return longest(through, self.in_flight * longest(t.draft, *t.stages, *t.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Batches of one size, the larger one where they cannot be equal."""

@@ -12,10 +12,12 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial, reduce
 from itertools import count, takewhile
+from operator import add
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field
 from simpy import Event
 
@@ -148,18 +150,21 @@ class Admission(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """A closed form evaluated: mean step, tokens per step and request, and its share of step kinds."""
+    """A closed form evaluated: mean step, tokens per step and request, and its share of step kinds.
 
-    step_s: float
-    tokens_per_step: float
+    Numbers, or arrays over a grid (:mod:`simulator.grid`).
+    """
+
+    step_s: Any
+    tokens_per_step: Any
     relation: str
     source: str
     kinds: Mapping[Kind, float] = field(default_factory=dict)
-    request_step_s: float | None = None
-    """Mean step as a request meets it, large batches counting more; None: all batches are alike."""
+    request_step_s: Any = None
+    """Mean step as a request meets it, large batches counting more; None: the mean step."""
 
     @property
-    def tpot_s(self) -> float:
+    def tpot_s(self) -> Any:
         """Seconds per output token of one request (X-1)."""
         return (self.step_s if self.request_step_s is None else self.request_step_s) / self.tokens_per_step
 
@@ -186,6 +191,8 @@ class Strategy(Frozen, ABC):
     """Stops within every pass of the target, behind a layer counted from its ends."""
     prompts_apart: ClassVar[bool] = False
     """Prompts take passes of their own; a step carries none."""
+    takes_rates: ClassVar[bool] = True
+    """The law takes arrays of acceptance rates; False where it solves equations for each."""
     bonus_on_full_accept: bool = True
 
     @property
@@ -315,7 +322,7 @@ class Strategy(Frozen, ABC):
         """How the law relates to the process: exact, a bound, an idealisation (and of what)."""
         return "exact"
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Long-run share of each kind of step for a batch of independent requests."""
         return {Kind("step", requests): 1.0}
 
@@ -323,12 +330,12 @@ class Strategy(Frozen, ABC):
         """Requests in the batch of a step of this kind."""
         return kind.verifying + kind.bare
 
-    def committed(self, kind: Kind, odds: OddsOf) -> float:
+    def committed(self, kind: Kind, odds: OddsOf) -> Any:
         """Expected tokens that a step of this kind commits, over all its requests."""
         return kind.verifying * odds(self.window_of(kind)).committed(self.bonus_on_full_accept) + kind.bare
 
-    def step(self, kind: Kind, context: int) -> Step:
-        """A step of this kind with all requests at ``context``; prompts beside it are left out."""
+    def step(self, kind: Kind, context: Any) -> Step:
+        """A step of this kind with all requests at ``context``, or at each of many; prompts beside it are left out."""
         rows = Rows.decode(self.window_of(kind) + 1, kind.verifying * context, kind.verifying)
         return Step(kind, rows + Rows.decode(1, kind.bare * context, kind.bare), kind.redrafts * context)
 
@@ -369,16 +376,64 @@ class Strategy(Frozen, ABC):
         B_k requests are in the batch of kind k, and its step commits n_k tokens. ``kinds`` replaces the
         shares of independent requests where the real ones are known.
         """
-        shares = kinds or self.kinds(odds, requests)
-        step = weighted = tokens = batch = 0.0
-        for kind, share in shares.items():
-            seconds = float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind))
-            step += share * seconds
-            weighted += share * self.batch(kind) * seconds
-            tokens += share * self.committed(kind, odds)
-            batch += share * self.batch(kind)
+        parts = self.parts(cost, odds, requests, context, kinds)
+        step_s, tokens_per_step, request_step_s = means(parts)
         source = f"{self.equation}; {odds(self.window_for(requests)).source}"
-        return Law(step, tokens / batch, self.relation(cost.contention, one_lane), source, shares, weighted / batch)
+        relation, shares = self.relation(cost.contention, one_lane), {part.kind: part.share for part in parts}
+        return Law(_plain(step_s), _plain(tokens_per_step), relation, source, shares, _plain(request_step_s))
+
+    def parts(
+        self, cost: Cost, odds: OddsOf, requests: int, context: int, kinds: Mapping[Kind, Any] | None = None
+    ) -> list[Part]:
+        """What a law is made of, for each kind of step, where nothing has met yet but what belongs together."""
+        return [
+            Part(
+                kind,
+                share,
+                partial(self.step_seconds, kind=kind),
+                self.durations(cost, self.step(kind, context)),
+                self.committed(kind, odds),
+                self.batch(kind),
+            )
+            for kind, share in (kinds or self.kinds(odds, requests)).items()
+        ]
+
+
+class Part(NamedTuple):
+    """One kind of step in a law; share, durations and tokens may be arrays that fit each other."""
+
+    kind: Kind
+    share: Any
+    seconds: Callable[[Any], Any]
+    """Of a step, from its durations."""
+    durations: Any
+    committed: Any
+    """Tokens, over all requests."""
+    batch: int
+
+
+def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
+    """Mean step, tokens per step and request, and mean step as a request meets it: in seconds, weighted by share."""
+    seconds = [part.seconds(part.durations) for part in parts]
+    step_s = _mean([(part.share, each) for part, each in zip(parts, seconds, strict=True)])
+    tokens = _mean([(part.share, part.committed) for part in parts])
+    if len({part.batch for part in parts}) == 1:
+        return step_s, tokens / parts[0].batch, step_s
+    present = _mean([(part.share, part.batch) for part in parts])
+    met = _mean([(part.share, part.batch * each) for part, each in zip(parts, seconds, strict=True)])
+    return step_s, tokens / present, met / present
+
+
+def _mean(weighted: Sequence[tuple[Any, Any]]) -> Any:
+    """Of values by their shares, which add up to 1; of one value, itself."""
+    if len(weighted) == 1:
+        return weighted[0][1]
+    return reduce(add, (share * value for share, value in weighted))
+
+
+def _plain(value: Any) -> Any:
+    """A number as Python's own; an array as it is."""
+    return value if np.ndim(value) else float(value)
 
 
 class ChainStrategy(Strategy, ABC):

@@ -29,14 +29,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
 from simulator.acceptance import Acceptance, Cursor, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Beam, Passage
 from simulator.model import ModelSpec
+from simulator.pipeline_laws import longest
 from simulator.schema import NonNegative, Positive
 from simulator.strategies.protocol import ABSENT, Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.traces import Trace
@@ -56,10 +58,10 @@ class Durations(NamedTuple):
     """Not a duration: links carry while stages prune."""
 
     @property
-    def exchange(self) -> float:
+    def exchange(self) -> Any:
         """From the verdict to the next compute."""
-        carried = max(self.links, default=0.0)
-        return max(self.verdict, carried) if self.asynchronous else self.verdict + carried
+        carried = longest(0.0, *self.links)
+        return longest(self.verdict, carried) if self.asynchronous else self.verdict + carried
 
 
 @dataclass(slots=True)
@@ -261,9 +263,9 @@ class SpecPipe(Strategy):
             lanes.draft.hold(now + t.draft, "draft level")
         yield Booking(lanes.draft.environment, max(begin + max(t.stages), now + t.draft))
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> float:
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """``max{T_exchange + max t_i, T_draft}``."""
-        return max(durations.exchange + max(durations.stages), durations.draft)
+        return longest(durations.exchange + longest(*durations.stages), durations.draft)
 
     # ---- the law
 
@@ -275,24 +277,24 @@ class SpecPipe(Strategy):
         """One token for each that is due."""
         return kind.verifying
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Renewal over tokens: one step after a hit, m steps with 1, 2, ..., m stages at work after a miss.
 
         Several requests are out of step with each other, so that some level is at every stage in nearly every step.
         """
         m = self.stages
-        hit = 1.0 if self.relaxed else float(odds(1).accepted[1])
+        hit = 1.0 if self.relaxed else odds(1).accepted[1]
         if requests > 1:
             steps = hit + (1.0 - hit) * (m + self.late)
             due = self.kind_of(requests, 0, m, requests)
             return {due: 1.0 / steps, due._replace(name="refill", verifying=0, redrafts=requests): 1.0 - 1.0 / steps}
         weights = {self.kind_of(1, 0, m, 1): hit}
-        if hit < 1.0:
+        if np.any(hit < 1.0):
             weights |= {self.kind_of(int(a == m), int(a < m), a, int(a == 1)): 1.0 - hit for a in range(1, m + 1)}
             if self.late:
                 weights[self.kind_of(0, 1, m, 1)] = 1.0 - hit
         total = sum(weights.values())
-        return {kind: weight / total for kind, weight in weights.items() if weight}
+        return {kind: weight / total for kind, weight in weights.items() if np.any(weight)}
 
     def step(self, kind: Kind, context: int) -> Step:
         """All requests alike: full levels behind a hit, levels of a growing tree in a refill."""

@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
 
 from simulator.acceptance import Cursor
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
@@ -134,17 +136,17 @@ class SpecPipeTandem(SpecPipe):
             del levels[0]
         yield line.advance(len(levels) - 1, levels)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> float:  # type: ignore[override]
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
         """M after a hit, L after a miss; M for each step of a partial refill."""
         if kind.active > self.stages:
             return durations.levels[0].pace + durations.levels[1].latency
         return durations.levels[0].at_most(kind.active)
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """A hit or a full refill; recorded gaps are not foreseen."""
-        hit = 1.0 if self.relaxed else float(odds(1).accepted[1])
+        hit = 1.0 if self.relaxed else odds(1).accepted[1]
         shares = hit_shares(hit, self.stages, self.late)
-        return {self.kind_of(1, 0, steps, 1): share for steps, share in shares.items() if share}
+        return {self.kind_of(1, 0, steps, 1): share for steps, share in shares.items() if np.any(share)}
 
     def step(self, kind: Kind, context: int) -> Step:
         """A full level after a hit, a tree that grows after a miss."""
@@ -168,6 +170,7 @@ class SpecPipeTandem(SpecPipe):
         full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])
         shares = {min(kind.active, self.stages): share for kind, share in found.kinds.items()}
         relation = full.relation("tandem", shares)
-        if relation == "exact" and full.stages != self.times(cost, [Rows.decode(1, context)] * self.stages).stages:
+        lone = self.times(cost, [Rows.decode(1, context)] * self.stages)
+        if relation == "exact" and not all(map(np.array_equal, full.stages, lone.stages)):
             relation = "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"
         return replace(found, relation=relation)

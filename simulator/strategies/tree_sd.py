@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from math import comb
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
 from simulator.acceptance import Acceptance, Chain, Replay
@@ -165,7 +166,7 @@ class TreeSD(Strategy):
         """Requests find something to propose independently: their number in a step is binomial."""
         miss = odds(self.window).unmatched
         shares = {k: comb(requests, k) * miss**k * (1.0 - miss) ** (requests - k) for k in range(requests + 1)}
-        return {self.kind_of(requests - k, k): share for k, share in shares.items() if share > NEGLIGIBLE}
+        return {self.kind_of(requests - k, k): share for k, share in shares.items() if np.any(share > NEGLIGIBLE)}
 
     def step(self, kind: Kind, context: int) -> Step:
         """A step of this kind with all requests at ``context``."""
