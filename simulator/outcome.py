@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from simulator.scenario import Scenario
-from simulator.serving.metrics import Sketch
+from simulator.serving.metrics import Sketch, Tally
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.protocol import Kind
 
@@ -50,6 +50,22 @@ class Serving:
 
 
 @dataclass(frozen=True)
+class Replica:
+    """What one of several replicas did."""
+
+    requests: int
+    tokens: int
+    mean_batch: float
+    """Requests that decode in a step, mean over its steps."""
+    mean_in_system: float
+    """Its requests in the system, mean over time."""
+    mean_waiting: float
+    preemptions: int
+    busy_s: Mapping[str, float]
+    """Busy time of each of its lanes."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a simulation or a replay came to; times in seconds."""
 
@@ -74,7 +90,9 @@ class Outcome:
     serving: Serving
     """The batch, its memory and the times of its requests."""
     busy_s: Mapping[str, float]
-    """Busy time of each lane; empty for a replay."""
+    """Busy time of each lane, mean over replicas; empty for a replay."""
+    replicas: tuple[Replica, ...] = ()
+    """Each of them, where there are several; ``serving`` speaks of all together, but batch and KV cache are one replica's."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -87,11 +105,14 @@ class Outcome:
         return self.missed / self.windows if self.windows else 0.0
 
 
-def outcome_of(scenario: Scenario, scheduler: Scheduler, end: float, busy: Mapping[str, float]) -> Outcome:
-    """The books of a run that has ended at ``end`` seconds, checked."""
-    scheduler.check()
-    tally = scheduler.tally
+def outcome_of(scenario: Scenario, replicas: Sequence[Scheduler], end: float, busy: Sequence[Mapping[str, float]]) -> Outcome:
+    """The books of a run that has ended at ``end`` seconds, checked; ``busy`` by lane, for each replica."""
+    for one in replicas:
+        one.check()
+    tally = Tally.pooled([one.tally for one in replicas])
+    tally.check()
     steps = sum(tally.steps.values())
+    each = tuple(_replica(one, end, lanes) for one, lanes in zip(replicas, busy, strict=False))
     return Outcome(
         step_s=tally.step_seconds / steps,
         tokens_per_step=tally.committed / tally.request_steps,
@@ -105,13 +126,27 @@ def outcome_of(scenario: Scenario, scheduler: Scheduler, end: float, busy: Mappi
         missed=sum(tally.windows_missed.values()),
         windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
-        serving=_serving(scenario, scheduler, end),
+        serving=_serving(scenario, replicas, tally, end),
+        busy_s={lane: sum(one[lane] for one in busy) / len(busy) for lane in (busy[0] if busy else ())},
+        replicas=each if len(each) > 1 else (),
+    )
+
+
+def _replica(replica: Scheduler, end: float, busy: Mapping[str, float]) -> Replica:
+    tally = replica.tally
+    return Replica(
+        requests=tally.finished,
+        tokens=tally.tokens,
+        mean_batch=tally.mean_batch,
+        mean_in_system=tally.area_s / end,
+        mean_waiting=replica.queues.waited_s / end,
+        preemptions=tally.preemptions,
         busy_s=busy,
     )
 
 
-def _serving(scenario: Scenario, scheduler: Scheduler, end: float) -> Serving:
-    tally, memory = scheduler.tally, scheduler.memory
+def _serving(scenario: Scenario, replicas: Sequence[Scheduler], tally: Tally, end: float) -> Serving:
+    block = replicas[0].memory.block_tokens
     return Serving(
         requests=tally.finished,
         ttft=tally.ttft,
@@ -119,11 +154,11 @@ def _serving(scenario: Scenario, scheduler: Scheduler, end: float) -> Serving:
         tpot=tally.tpot,
         e2e=tally.e2e,
         wait=tally.wait,
-        mean_batch=tally.request_steps / sum(tally.steps.values()),
+        mean_batch=tally.mean_batch,
         mean_in_system=tally.area_s / end,
-        mean_waiting=scheduler.queues.waited_s / end,
-        mean_kv_tokens=tally.block_area_s / end * memory.block_tokens,
-        most_kv_tokens=memory.most_used * memory.block_tokens,
+        mean_waiting=sum(one.queues.waited_s for one in replicas) / end,
+        mean_kv_tokens=tally.block_area_s / end * block / len(replicas),
+        most_kv_tokens=max(one.memory.most_used for one in replicas) * block,
         kv_tokens=scenario.kv_tokens,
         preemptions=tally.preemptions,
         prompt_rows=tally.prompt_rows,
@@ -148,6 +183,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "fallback_per_step": outcome.fallback_per_step,
         "choices": dict(outcome.choices),
         "serving": serving_data(outcome.serving),
+        **({"replicas": [asdict(one) for one in outcome.replicas]} if outcome.replicas else {}),
     }
 
 

@@ -118,10 +118,10 @@ class Scenario(Frozen):
     def batch(self) -> int:
         """Requests that decode together when nothing holds them up: what the law is taken at, and the strategy is set for.
 
-        Of an open workload, all places there are.
+        In one replica; of an open workload, all places there are.
         """
         places = self.serving.policy.max_requests or UNLIMITED
-        return places if self.requests.arrivals else min(self.requests.concurrency, places)
+        return places if self.requests.arrivals else min(-(-self.requests.concurrency // self.serving.replicas), places)
 
     @cached_property
     def schedule(self) -> Strategy:
@@ -307,6 +307,9 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
         yield document.fault(("serving", "policy"), message)
     if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
         message = f"{policy} needs max_requests where requests arrive: there are no clients to count as places"
+        yield document.fault(("serving", "policy"), message)
+    elif scenario.serving.replicas > 1 and scenario.serving.policy.max_requests is None:
+        message = f"{policy} needs max_requests where a router deals requests out: the clients of a replica change"
         yield document.fault(("serving", "policy"), message)
     elif strategy.alone and scenario.batch > 1:
         message = f"{strategy.name} takes one request at a time, got {scenario.batch}"

@@ -10,7 +10,7 @@ Times of requests (all in seconds):
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
 from typing import Any
@@ -53,6 +53,13 @@ class Sketch:
                 middle = 0.0 if bucket is None else 1.01 ** (bucket - 0.5)
                 return min(max(middle, self.least), self.most)
         return 0.0
+
+    def join(self, other: Sketch) -> None:
+        """Note everything that ``other`` has noted."""
+        self.buckets.update(other.buckets)
+        self.count += other.count
+        self.total += other.total
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
 
 
 class BrokenRunError(Exception):
@@ -152,6 +159,11 @@ class Tally:
         """Time spent in steps of all kinds."""
         return sum(self.seconds.values())
 
+    @property
+    def mean_batch(self) -> float:
+        """Requests that decode in a step, mean over steps; 0 without any."""
+        return self.request_steps / max(1, sum(self.steps.values()))
+
     def pass_time(self, now: float) -> None:
         """Add the number in the system over the time since the last change of it."""
         self.area_s += self.in_system * (now - self._since)
@@ -168,6 +180,24 @@ class Tally:
         self.pass_time(now)
         self.in_system -= 1
         self.system_s += now - arrival
+
+    @classmethod
+    def pooled(cls, tallies: Sequence[Tally]) -> Tally:
+        """Of several replicas together; of one, its own."""
+        if len(tallies) == 1:
+            return tallies[0]
+        whole = cls()
+        for one in tallies:
+            for name, held in vars(one).items():
+                mine = getattr(whole, name)
+                if isinstance(mine, Sketch):
+                    mine.join(held)
+                elif isinstance(mine, dict):
+                    for key, value in held.items():
+                        mine[key] += value
+                else:
+                    setattr(whole, name, mine + held)
+        return whole
 
     def check(self) -> None:
         """What must hold once the system is empty; raises :class:`BrokenRunError`.

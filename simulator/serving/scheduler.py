@@ -48,6 +48,8 @@ class Iteration(NamedTuple):
     """Requests that wait meanwhile to be admitted, as far as they had arrived when it began."""
     kv_tokens: int
     """Room that requests hold in the KV cache during it."""
+    replica: int = 1
+    """Which of several replicas it was, from 1."""
 
 
 @dataclass(slots=True)
