@@ -8,7 +8,7 @@ step's time from the law; *simulation* books lanes on the event engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,14 +16,16 @@ import numpy as np
 
 from simulator.acceptance import Acceptance, Cycle, Odds, Replay
 from simulator.acceptance_spec import AcceptanceSpec
+from simulator.bill import Bill, bill
 from simulator.cost import Cost, Phase
 from simulator.dealing import Dealer
 from simulator.fallback import FallbackRate, fallback_rates
 from simulator.notes import notes
-from simulator.outcome import Outcome, outcome_data, outcome_of
+from simulator.outcome import Mean, Outcome, outcome_data, outcome_of
 from simulator.pipeline import message_bytes
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.schema import provenance
+from simulator.serving.account import Account
 from simulator.serving.requests import Request, Source
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
@@ -61,6 +63,9 @@ class Result:
     fallback: Sequence[FallbackRate]
     """By exit depth and width on the trace; empty without a trace or an early exit."""
     notes: tuple[str, ...]
+    replications: Mapping[str, Mean] = field(default_factory=dict)
+    """Metrics over further seeds (:mod:`simulator.replications`), where these were simulated."""
+    seeds: int = 1
 
     @property
     def speedup(self) -> float:
@@ -76,6 +81,11 @@ class Result:
     def busy(self) -> dict[str, float]:
         """Busy share of each lane over the whole run."""
         return {lane: seconds / self.simulated.end_s for lane, seconds in sorted(self.simulated.busy_s.items()) if seconds}
+
+    @property
+    def bill(self) -> Bill | None:
+        """What the simulated tokens cost; None without devices."""
+        return bill(self.scenario, self.simulated)
 
     def provenance(self) -> list[dict[str, object]]:
         """Every number with a source that went in."""
@@ -129,31 +139,33 @@ def simulate(
     finished: Callable[[Request], object] | None = None,
 ) -> tuple[Outcome, list[Span]]:
     """Book every step on the event engine; of each lane of the first replica, so many spans are kept."""
-    worlds, replicas = _fleet(scenario, acceptance, spans, log, finished)
+    account = _account(scenario, acceptance, finished)
+    worlds, replicas = _fleet(scenario, acceptance, account, spans, log)
     for world, replica in zip(worlds, replicas, strict=True):
         lanes = _lanes(scenario, world)
         for _ in range(scenario.schedule.in_flight):
             world.environment.process(replica.run(world, lanes))
     worlds[0].environment.run()
     busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
-    return outcome_of(scenario, replicas, worlds[0].now, busy), worlds[0].spans
+    return outcome_of(scenario, replicas, account, worlds[0].now, busy), worlds[0].spans
 
 
 def _fleet(
     scenario: Scenario,
     acceptance: Acceptance,
+    account: Account,
     spans: int,
     log: Callable[[Iteration], object] | None,
-    finished: Callable[[Request], object] | None,
 ) -> tuple[list[World], list[Scheduler]]:
     """Replicas on one clock, each in a world of its own; of the first, so many spans are kept."""
-    count, source = scenario.serving.replicas, _source(scenario, acceptance)
+    count = scenario.serving.replicas
     first = World(spans)
     worlds = [first, *(World(0, first.environment) for _ in range(count - 1))]
-    fleet = Fleet(source, scenario.serving.router, first.environment) if count > 1 else None
+    fleet = Fleet(account, scenario.serving.router, first.environment) if count > 1 else None
     cost = scenario.cost.drawn(scenario.seed)
     logs = [log and partial(_numbered, log, number) for number in range(1, count + 1)]
-    replicas = [_scheduler(scenario, acceptance, fleet or source, cost, each, finished) for each in logs]
+    replicas = [_scheduler(scenario, acceptance, fleet or account, cost, each) for each in logs]
+    account.watch(replicas)
     if fleet:
         fleet.open(replicas)
     return worlds, replicas
@@ -181,9 +193,11 @@ def _lanes(scenario: Scenario, world: World) -> Lanes:
 
 def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     """Walk the acceptance and add up what the law says of each step."""
-    scheduler = _scheduler(scenario, acceptance, _source(scenario, acceptance), scenario.cost)
+    account = _account(scenario, acceptance)
+    scheduler = _scheduler(scenario, acceptance, account, scenario.cost)
+    account.watch([scheduler])
     end = scheduler.replay(scenario.one_lane)
-    return outcome_of(scenario, [scheduler], end, [])
+    return outcome_of(scenario, [scheduler], account, end, [])
 
 
 def _seen(scenario: Scenario, outcome: Outcome) -> int:
@@ -247,9 +261,10 @@ def baseline(scenario: Scenario) -> Law:
     return Autoregressive().law(scenario.cost, lambda gamma: unit, scenario.batch, scenario.mean_context)
 
 
-def _source(scenario: Scenario, acceptance: Acceptance) -> Source:
+def _account(scenario: Scenario, acceptance: Acceptance, finished: Callable[[Request], object] | None = None) -> Account:
     requests = scenario.requests
-    return requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours))
+    source = requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours))
+    return Account(source, requests, scenario.slo, finished)
 
 
 def _scheduler(
@@ -258,10 +273,10 @@ def _scheduler(
     source: Source,
     cost: Cost,
     log: Callable[[Iteration], object] | None = None,
-    finished: Callable[[Request], object] | None = None,
 ) -> Scheduler:
-    policy, memory = scenario.serving.policy, scenario.memory()
-    return Scheduler(scenario.schedule, acceptance, scenario.exit, source, cost, policy, memory, log=log, finished=finished)
+    return Scheduler(
+        scenario.schedule, acceptance, scenario.exit, source, cost, scenario.serving.policy, scenario.memory(), log=log
+    )
 
 
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
@@ -293,6 +308,8 @@ def summary(result: Result) -> dict[str, Any]:
             "tokens_per_s": result.baseline.tokens_per_s,
         },
         "speedup": result.speedup,
+        "bill": result.bill and result.bill._asdict(),
+        "replications": {name: one._asdict() for name, one in result.replications.items()},
         "stages": list(_stage_data(result.scenario)),
         "speedup_with_prompts": result.speedup_with_prompts,
         "extra_weights": target and result.scenario.strategy.extra_weights(target.model),

@@ -25,6 +25,7 @@ from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Path
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
+from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.protocol import UNLIMITED, ChainStrategy
 from simulator.traces import Trace
@@ -93,6 +94,7 @@ class Scenario(Frozen):
     acceptance: AcceptanceSpec
     requests: Requests = Requests()
     serving: Serving = Serving()
+    slo: Slo | None = None
     seed: int = Field(default=0, ge=0)
 
     @property

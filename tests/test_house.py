@@ -36,8 +36,9 @@ FLOORS = [
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"outcome", "notes", "stages"},
+    {"bill"},
     {"run"},
-    {"method_table"},
+    {"method_table", "replications"},
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
     {"sweep_load", "sweep_methods"},
@@ -120,7 +121,7 @@ COUNTS_AND_RATIOS = {
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
-    *("burstiness", "rate_scale", "replicas"),
+    *("burstiness", "rate_scale", "replicas", "warm_up", "cool_down"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -114,7 +113,9 @@ def test_what_replicas_did_adds_up(name: str, router: str) -> None:
     outcome, spans = simulate(loaded.scenario, loaded.acceptance(), 100)
     assert sum(one.requests for one in outcome.replicas) == outcome.serving.requests == outcome.serving.e2e.count == 60
     assert sum(one.tokens for one in outcome.replicas) == outcome.tokens == 60 * 40
-    assert sum(one.mean_in_system for one in outcome.replicas) == pytest.approx(outcome.serving.mean_in_system)
+    littles = [one.littles_law for one in outcome.replicas]
+    assert sum(one.mean_in_system for one in littles) == pytest.approx(outcome.serving.mean_in_system)
+    assert all(abs(one.gap) < 1e-9 for one in (*littles, outcome.serving.littles_law))
     assert sum(one.mean_waiting for one in outcome.replicas) == pytest.approx(outcome.serving.mean_waiting)
     assert all(one.requests for one in outcome.replicas)
     whole = [sum(one.busy_s[lane] for one in outcome.replicas) / 3 for lane in outcome.busy_s]
@@ -135,7 +136,8 @@ def test_twice_the_replicas_under_twice_the_clients_serve_twice_as_much() -> Non
     )
     assert two.tokens_per_s == pytest.approx(2 * one.tokens_per_s)
     assert two.serving.mean_batch == one.serving.mean_batch == 4
-    assert asdict(two.replicas[0]) == asdict(two.replicas[1])
+    first, second = two.replicas
+    assert (first.requests, first.tokens, first.littles_law, first.busy_s) == (20, 800, second.littles_law, second.busy_s)
 
 
 def test_a_router_needs_places_and_a_name_it_knows() -> None:
