@@ -43,9 +43,9 @@ class Fleet:
     def open(self, replicas: Sequence[Scheduler]) -> None:
         """Send what is there at the start, and from now on whatever arrives."""
         self.replicas = replicas
-        self._dispatch()
+        self.dispatch()
 
-    def _dispatch(self) -> None:
+    def dispatch(self) -> None:
         """Send every request that has arrived by now, and be back when the next one does."""
         for request in self._source.due(self._environment.now):
             replica = self._choose()
@@ -54,7 +54,7 @@ class Fleet:
         if self._alarm_s < self._source.next_s < inf:
             self._alarm_s = self._source.next_s
             arrival = Booking(self._environment, self._alarm_s)
-            arrival.callbacks.append(lambda _: self._dispatch())
+            arrival.callbacks.append(lambda _: self.dispatch())
 
     def _choose(self) -> Scheduler:
         count = len(self.replicas)
@@ -79,4 +79,4 @@ class Fleet:
     def ended(self) -> None:
         """One request has left the system; its client may have another."""
         self._source.ended()
-        self._dispatch()
+        self.dispatch()
