@@ -14,6 +14,7 @@ from simulator import __version__
 from simulator.cli_batch import batches
 from simulator.cli_budget import budget
 from simulator.cli_calibrate import calibrate
+from simulator.cli_capacity import capacity
 from simulator.cli_compare import compare
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
@@ -53,6 +54,7 @@ def main() -> None:
 
 main.add_command(trace)
 main.add_command(batches)
+main.add_command(capacity)
 main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)

@@ -38,7 +38,7 @@ FLOORS = [
     {"outcome", "notes", "stages"},
     {"bill"},
     {"run"},
-    {"method_table", "replications"},
+    {"method_table", "replications", "capacity"},
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
     {"sweep_load", "sweep_methods"},
@@ -46,6 +46,7 @@ FLOORS = [
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
+    {"cli_capacity"},
     {"cli_compare", "cli_methods"},
     {"cli"},
 ]
