@@ -22,8 +22,10 @@ from simulator.cost import Cost
 from simulator.given import Given, GivenCost
 from simulator.scenario import load
 from simulator.serving.memory import Blocks
+from simulator.serving.metrics import Tally
 from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import ClosedLoop, Requests, Uniform
+from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
@@ -41,6 +43,7 @@ VARIED = Requests(
     output_tokens=Uniform(name="uniform", least_tokens=100, most_tokens=400),
 )
 ALIKE = Requests(concurrency=20, count=10_000, prompt_tokens=512, output_tokens=128)
+TWICE = ALIKE.model_copy(update={"concurrency": 40})
 PREFILL_FIRST = PrefillFirst(name="prefill_first")
 TRACE = load("vanilla_qwen3_32b_a100").acceptance()
 CASES: dict[str, tuple[Strategy, AnyPolicy, Requests, bool, int, Acceptance]] = {
@@ -53,26 +56,37 @@ CASES: dict[str, tuple[Strategy, AnyPolicy, Requests, bool, int, Acceptance]] = 
     "mirror_sd, gamma 4, prefill first, a trace": (MirrorSD(gamma=4), PREFILL_FIRST, VARIED, False, 0, TRACE),
     "10,000 of 512/128, autoregressive": (Autoregressive(), PREFILL_FIRST, ALIKE, False, 0, PLAIN),
     "10,000 of 512/128, vanilla_sd, gamma 4, a trace": (VanillaSD(gamma=4), FixedBatch(), ALIKE, False, 0, TRACE),
+    "10,000 of 512/128, autoregressive, two replicas": (Autoregressive(), PREFILL_FIRST, TWICE, False, 0, PLAIN),
 }
+REPLICAS = {"10,000 of 512/128, autoregressive, two replicas": 2}
 
 
 def measure(name: str) -> dict[str, Any]:
     strategy, policy, requests, hardware, spans, acceptance = CASES[name]
     cost: Cost = load(SEVEN_B).scenario.cost if hardware else GivenCost(GIVEN, strategy.window_steps)
-    world = World(spans)
-    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    scheduler = Scheduler(strategy, acceptance, strategy.exit(None), ClosedLoop(requests), cost, policy, Blocks(16, 20_000))
-    world.environment.process(scheduler.run(world, lanes))
+    first, source = World(spans), ClosedLoop(requests)
+    worlds = [first, *(World(spans, first.environment) for _ in range(REPLICAS.get(name, 1) - 1))]
+    front = Fleet(source, "least_outstanding", first.environment) if len(worlds) > 1 else None
+    replicas = []
+    for world in worlds:
+        lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
+        memory = Blocks(16, 20_000)
+        replicas.append(Scheduler(strategy, acceptance, strategy.exit(None), front or source, cost, policy, memory))
+        first.environment.process(replicas[-1].run(world, lanes))
+    if front:
+        front.open(replicas)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.process_time()
-    world.environment.run()
+    first.environment.run()
     seconds = time.process_time() - begin
-    scheduler.check()
-    steps = sum(scheduler.tally.steps.values())
+    for one in replicas:
+        one.check()
+    tally = Tally.pooled([one.tally for one in replicas])
+    steps = sum(tally.steps.values())
     return {
         "cpu_s": seconds,
         "iterations_per_s": steps / seconds,
-        "batch": scheduler.tally.request_steps / steps,
+        "batch": tally.mean_batch,
         "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "grown_mb": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from simulator import __version__
 from simulator.cli_batch import batches
 from simulator.cli_budget import budget
 from simulator.cli_calibrate import calibrate
+from simulator.cli_capacity import capacity
 from simulator.cli_compare import compare
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
@@ -52,6 +54,7 @@ def main() -> None:
 
 main.add_command(trace)
 main.add_command(batches)
+main.add_command(capacity)
 main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
@@ -132,6 +135,7 @@ def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: reports/SCENARIO].")
 @click.option("--iteration-log", type=click.Path(path_type=Path), help="CSV file: every iteration of the simulated batch.")
 @click.option("--request-log", type=click.Path(path_type=Path), help="CSV file: every request and its times.")
+@click.option("--replications", type=click.IntRange(2, 1_000), help="Seeds to simulate for confidence intervals.")
 def run(
     scenario: str,
     overrides: tuple[str, ...],
@@ -141,6 +145,7 @@ def run(
     out: Path | None,
     iteration_log: Path | None,
     request_log: Path | None,
+    replications: int | None,
 ) -> None:
     """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
 
@@ -148,6 +153,7 @@ def run(
     """
     from rich.console import Console
 
+    from simulator.replications import replicate
     from simulator.report import logs
     from simulator.report.console import print_result
     from simulator.run import run as run_scenario
@@ -164,10 +170,14 @@ def run(
             free(folder)
         status.update("simulating")
         with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
-            told = typed("run", [scenario], overrides, seed)
+            told = typed("run", [scenario], overrides, seed, ["--replications", str(replications)] if replications else [])
             times = Times(finished)
             result = run_scenario(loaded, told, log, times.note)
         span = of_speedup(tuned(loaded), result.speedup, times.requests)
+        if replications:
+            status.update("replicating")
+            found = replicate(lambda one: load(scenario, overrides, _catalogue(own), one), replications, result.scenario.seed)
+            result = replace(result, replications=found, seeds=replications)
         if folder:
             from simulator.report.write import write
             from simulator.sweep_window import window_sweep

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
 
 from simulator.scenario import Scenario
-from simulator.serving.metrics import Sketch
+from simulator.serving.account import Account
+from simulator.serving.metrics import Sketch, Tally, level_quantile
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.protocol import Kind
 
@@ -17,6 +19,8 @@ class Serving:
     """Requests and batches of a run."""
 
     requests: int
+    counted: Counted
+    littles_law: Littles
     ttft: Sketch
     tbt: Sketch
     tpot: Sketch
@@ -25,10 +29,14 @@ class Serving:
     """From arrival to first admission."""
     mean_batch: float
     """Requests that decode in a step, mean over steps."""
+    batch_s: Mapping[int, float]
+    """Seconds of steps by requests that decode in them."""
     mean_in_system: float
     """Requests in the system, mean over time: arrival rate times mean E2E (Little's law, checked)."""
     mean_waiting: float
     """Requests that wait to be admitted, mean over time."""
+    queue_s: Mapping[int, float]
+    """Seconds by requests that wait to be admitted; of several replicas, each by its own."""
     mean_kv_tokens: float
     """Room that requests hold in the KV cache, mean over time."""
     most_kv_tokens: int
@@ -47,6 +55,99 @@ class Serving:
     """Draft tokens that were judged."""
     wasted_drafts: int
     """Those of them that were rejected."""
+
+
+QUANTILES = (50, 90, 95, 99)
+"""Percentiles that every report has."""
+
+CONFIDENCE = 0.95
+"""Of an interval over replications."""
+
+
+class Mean(NamedTuple):
+    """Mean over replications, and how far from it the true one may be."""
+
+    value: float
+    half_width: float
+
+
+class Verdict(NamedTuple):
+    """A limit of the SLO and what a run made of it."""
+
+    metric: str
+    percentile: str
+    limit_ms: float
+    found_ms: float
+    """The percentile, within 0.5 %."""
+    attainment: float
+    """Share of all values within the limit, counted."""
+    met: bool
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The requests that count and the stretch of time in which they arrive (:mod:`simulator.serving.account`)."""
+
+    rule: str
+    requests: int
+    begin_s: float
+    seconds: float
+    """Length of the stretch."""
+    tokens: int
+    """Tokens shown in it."""
+    slo: tuple[Verdict, ...]
+    good: int
+    """Counted requests that meet every limit themselves; all of them without an SLO."""
+    good_tokens: int
+
+    @property
+    def slo_met(self) -> bool:
+        """Every percentile is within its limit."""
+        return all(one.met for one in self.slo)
+
+    @property
+    def goodput_requests_per_s(self) -> float:
+        """Good requests per second of the stretch."""
+        return self.good / self.seconds
+
+    @property
+    def goodput_tokens_per_s(self) -> float:
+        """Output tokens of good requests per second of the stretch."""
+        return self.good_tokens / self.seconds
+
+
+class Littles(NamedTuple):
+    """Little's law, L = lambda W, of one run or one replica from the first arrival to the last departure; checked to 1e-9."""
+
+    mean_in_system: float
+    """L: the number in the system, summed over time as it changes."""
+    arrivals_per_s: float
+    """lambda: requests over the time of the run."""
+    mean_time_s: float
+    """W: the times of requests in the system, summed as they leave."""
+
+    @property
+    def gap(self) -> float:
+        """L over lambda W, less one."""
+        product = self.arrivals_per_s * self.mean_time_s
+        return self.mean_in_system / product - 1.0 if product else 0.0
+
+
+@dataclass(frozen=True)
+class Replica:
+    """What one of several replicas did."""
+
+    requests: int
+    tokens: int
+    littles_law: Littles
+    ttft: Sketch
+    """Of all its requests."""
+    mean_batch: float
+    """Requests that decode in a step, mean over its steps."""
+    mean_waiting: float
+    preemptions: int
+    busy_s: Mapping[str, float]
+    """Busy time of each of its lanes."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +175,15 @@ class Outcome:
     serving: Serving
     """The batch, its memory and the times of its requests."""
     busy_s: Mapping[str, float]
-    """Busy time of each lane; empty for a replay."""
+    """Busy time of each lane, mean over replicas; empty for a replay."""
+    replicas: tuple[Replica, ...] = ()
+    """Each of them, where there are several; ``serving`` speaks of all together, but batch and KV cache are one replica's."""
 
     @property
     def tokens_per_s(self) -> float:
-        """Output tokens per second of all requests together, prefill included."""
-        return self.tokens / self.end_s
+        """Output tokens per second of all requests together, prefill included; of the stretch that counts, if it is not all."""
+        counted = self.serving.counted
+        return self.tokens / self.end_s if counted.seconds == self.end_s else counted.tokens / counted.seconds
 
     @property
     def fallback_per_step(self) -> float:
@@ -87,16 +191,23 @@ class Outcome:
         return self.missed / self.windows if self.windows else 0.0
 
 
-def outcome_of(scenario: Scenario, scheduler: Scheduler, end: float, busy: Mapping[str, float]) -> Outcome:
-    """The books of a run that has ended at ``end`` seconds, checked."""
-    scheduler.check()
-    tally = scheduler.tally
+def outcome_of(
+    scenario: Scenario, replicas: Sequence[Scheduler], account: Account, end: float, busy: Sequence[Mapping[str, float]]
+) -> Outcome:
+    """The books of a run that has ended at ``end`` seconds, checked; ``busy`` by lane, for each replica."""
+    for one in replicas:
+        one.check()
+        one.tally.queue(0, end)
+    account.end(end)
+    tally = Tally.pooled([one.tally for one in replicas])
+    tally.check()
     steps = sum(tally.steps.values())
+    each = tuple(_replica(one, end, lanes) for one, lanes in zip(replicas, busy, strict=False))
     return Outcome(
         step_s=tally.step_seconds / steps,
         tokens_per_step=tally.committed / tally.request_steps,
-        tpot_s=tally.tpot.mean,
-        ttft_s=tally.ttft.mean,
+        tpot_s=account.times["tpot"].mean,
+        ttft_s=account.times["ttft"].mean,
         end_s=end,
         steps=steps,
         tokens=tally.tokens,
@@ -105,25 +216,70 @@ def outcome_of(scenario: Scenario, scheduler: Scheduler, end: float, busy: Mappi
         missed=sum(tally.windows_missed.values()),
         windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
-        serving=_serving(scenario, scheduler, end),
+        serving=_serving(scenario, replicas, tally, account, end),
+        busy_s={lane: sum(one[lane] for one in busy) / len(busy) for lane in (busy[0] if busy else ())},
+        replicas=each if len(each) > 1 else (),
+    )
+
+
+def _littles(tally: Tally, end: float) -> Littles:
+    return Littles(tally.area_s / end, tally.arrived / end, tally.system_s / max(1, tally.arrived))
+
+
+def _replica(replica: Scheduler, end: float, busy: Mapping[str, float]) -> Replica:
+    tally = replica.tally
+    return Replica(
+        requests=tally.finished,
+        tokens=tally.tokens,
+        littles_law=_littles(tally, end),
+        ttft=tally.ttft,
+        mean_batch=tally.mean_batch,
+        mean_waiting=replica.queues.waited_s / end,
+        preemptions=tally.preemptions,
         busy_s=busy,
     )
 
 
-def _serving(scenario: Scenario, scheduler: Scheduler, end: float) -> Serving:
-    tally, memory = scheduler.tally, scheduler.memory
+def _counted(account: Account) -> Counted:
+    verdicts = []
+    for metric, sketch in account.times.items():
+        for limit, within in zip(sketch.limits, sketch.within, strict=True):
+            share, found = within / max(1, sketch.count), sketch.quantile(limit.share)
+            met = within >= limit.share * sketch.count
+            verdicts.append(Verdict(metric, limit.percentile, limit.seconds * 1e3, found * 1e3, share, met))
+    return Counted(
+        rule=account.rule,
+        requests=account.times["e2e"].count,
+        begin_s=account.begin_s,
+        seconds=account.seconds,
+        tokens=account.tokens,
+        slo=tuple(verdicts),
+        good=account.good,
+        good_tokens=account.good_tokens,
+    )
+
+
+def _serving(scenario: Scenario, replicas: Sequence[Scheduler], tally: Tally, account: Account, end: float) -> Serving:
+    block = replicas[0].memory.block_tokens
+    batches = defaultdict[int, float](float)
+    for kind, seconds in tally.seconds.items():
+        batches[scenario.schedule.batch(kind)] += seconds
     return Serving(
         requests=tally.finished,
-        ttft=tally.ttft,
-        tbt=tally.tbt,
-        tpot=tally.tpot,
-        e2e=tally.e2e,
-        wait=tally.wait,
-        mean_batch=tally.request_steps / sum(tally.steps.values()),
+        counted=_counted(account),
+        littles_law=_littles(tally, end),
+        ttft=account.times["ttft"],
+        tbt=account.times["tbt"],
+        tpot=account.times["tpot"],
+        e2e=account.times["e2e"],
+        wait=account.wait,
+        mean_batch=tally.mean_batch,
+        batch_s=dict(sorted(batches.items())),
         mean_in_system=tally.area_s / end,
-        mean_waiting=scheduler.queues.waited_s / end,
-        mean_kv_tokens=tally.block_area_s / end * memory.block_tokens,
-        most_kv_tokens=memory.most_used * memory.block_tokens,
+        mean_waiting=sum(one.queues.waited_s for one in replicas) / end,
+        queue_s=dict(sorted(tally.queue_s.items())),
+        mean_kv_tokens=tally.block_area_s / end * block / len(replicas),
+        most_kv_tokens=max(one.memory.most_used for one in replicas) * block,
         kv_tokens=scenario.kv_tokens,
         preemptions=tally.preemptions,
         prompt_rows=tally.prompt_rows,
@@ -148,16 +304,36 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "fallback_per_step": outcome.fallback_per_step,
         "choices": dict(outcome.choices),
         "serving": serving_data(outcome.serving),
+        **({"replicas": [_replica_data(one) for one in outcome.replicas]} if outcome.replicas else {}),
     }
 
 
 def serving_data(serving: Serving) -> dict[str, Any]:
     """Requests and batches as plain data, times in milliseconds."""
     times = {f"{name}_ms": _spread(getattr(serving, name)) for name in ("wait", "ttft", "tbt", "tpot", "e2e")}
-    rest = {one.name: getattr(serving, one.name) for one in fields(serving) if f"{one.name}_ms" not in times}
-    return times | rest
+    levels = {"batch": _level(serving.batch_s), "queue": _level(serving.queue_s)}
+    counted, littles = serving.counted, serving.littles_law
+    goodput = {"goodput_requests_per_s": counted.goodput_requests_per_s, "goodput_tokens_per_s": counted.goodput_tokens_per_s}
+    held = asdict(counted) | {"slo": [one._asdict() for one in counted.slo]} | (goodput if counted.slo else {})
+    parts = {"counted": held, "littles_law": littles._asdict() | {"gap": littles.gap}}
+    left_out = {"batch_s", "queue_s", *parts, *(name.removesuffix("_ms") for name in times)}
+    rest = {one.name: getattr(serving, one.name) for one in fields(serving) if one.name not in left_out}
+    return times | levels | parts | rest
+
+
+def _replica_data(replica: Replica) -> dict[str, Any]:
+    littles = replica.littles_law._asdict() | {"gap": replica.littles_law.gap}
+    held = {one.name: getattr(replica, one.name) for one in fields(replica) if one.name != "ttft"}
+    return held | {"littles_law": littles, "ttft_ms": _spread(replica.ttft)}
+
+
+def _level(seconds: Mapping[int, float]) -> dict[str, float]:
+    """A number that changes with time: over time."""
+    whole = sum(seconds.values())
+    mean = sum(level * held for level, held in seconds.items()) / whole if whole else 0.0
+    return {"mean": mean, "p95": level_quantile(seconds, 0.95), "most": max(seconds, default=0)}
 
 
 def _spread(sketch: Sketch) -> dict[str, float]:
-    quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in (50, 90, 99)}
+    quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in QUANTILES}
     return {"mean": sketch.mean * 1e3, **quantiles, "most": max(sketch.most, 0.0) * 1e3}

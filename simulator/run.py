@@ -8,22 +8,26 @@ step's time from the law; *simulation* books lanes on the event engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from simulator.acceptance import Acceptance, Cycle, Odds, Replay
 from simulator.acceptance_spec import AcceptanceSpec
+from simulator.bill import Bill, bill
 from simulator.cost import Cost, Phase
 from simulator.dealing import Dealer
 from simulator.fallback import FallbackRate, fallback_rates
 from simulator.notes import notes
-from simulator.outcome import Outcome, outcome_data, outcome_of
+from simulator.outcome import Mean, Outcome, outcome_data, outcome_of
 from simulator.pipeline import message_bytes
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.schema import provenance
-from simulator.serving.requests import Request
+from simulator.serving.account import Account
+from simulator.serving.requests import Request, Source
+from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.stages import stage_memories
 from simulator.strategies.autoregressive import Autoregressive
@@ -59,6 +63,9 @@ class Result:
     fallback: Sequence[FallbackRate]
     """By exit depth and width on the trace; empty without a trace or an early exit."""
     notes: tuple[str, ...]
+    replications: Mapping[str, Mean] = field(default_factory=dict)
+    """Metrics over further seeds (:mod:`simulator.replications`), where these were simulated."""
+    seeds: int = 1
 
     @property
     def speedup(self) -> float:
@@ -74,6 +81,11 @@ class Result:
     def busy(self) -> dict[str, float]:
         """Busy share of each lane over the whole run."""
         return {lane: seconds / self.simulated.end_s for lane, seconds in sorted(self.simulated.busy_s.items()) if seconds}
+
+    @property
+    def bill(self) -> Bill | None:
+        """What the simulated tokens cost; None without devices."""
+        return bill(self.scenario, self.simulated)
 
     def provenance(self) -> list[dict[str, object]]:
         """Every number with a source that went in."""
@@ -91,7 +103,8 @@ def run(
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     simulated, spans = simulate(scenario, acceptance, SPANS, log, finished)
-    replayed = replay(scenario, acceptance) if scenario.schedule.in_flight == 1 else simulated
+    one_at_a_time = scenario.schedule.in_flight == scenario.serving.replicas == 1
+    replayed = replay(scenario, acceptance) if one_at_a_time else simulated
     seen = _seen(scenario, simulated)
     marginal = law(scenario, acceptance, seen)
     return Result(
@@ -125,8 +138,44 @@ def simulate(
     log: Callable[[Iteration], object] | None = None,
     finished: Callable[[Request], object] | None = None,
 ) -> tuple[Outcome, list[Span]]:
-    """Book every step on the event engine; of each lane, so many spans are kept."""
-    world = World(spans)
+    """Book every step on the event engine; of each lane of the first replica, so many spans are kept."""
+    account = _account(scenario, acceptance, finished)
+    worlds, replicas = _fleet(scenario, acceptance, account, spans, log)
+    for world, replica in zip(worlds, replicas, strict=True):
+        lanes = _lanes(scenario, world)
+        for _ in range(scenario.schedule.in_flight):
+            world.environment.process(replica.run(world, lanes))
+    worlds[0].environment.run()
+    busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
+    return outcome_of(scenario, replicas, account, worlds[0].now, busy), worlds[0].spans
+
+
+def _fleet(
+    scenario: Scenario,
+    acceptance: Acceptance,
+    account: Account,
+    spans: int,
+    log: Callable[[Iteration], object] | None,
+) -> tuple[list[World], list[Scheduler]]:
+    """Replicas on one clock, each in a world of its own; of the first, so many spans are kept."""
+    count = scenario.serving.replicas
+    first = World(spans)
+    worlds = [first, *(World(0, first.environment) for _ in range(count - 1))]
+    fleet = Fleet(account, scenario.serving.router, first.environment) if count > 1 else None
+    cost = scenario.cost.drawn(scenario.seed)
+    logs = [log and partial(_numbered, log, number) for number in range(1, count + 1)]
+    replicas = [_scheduler(scenario, acceptance, fleet or account, cost, each) for each in logs]
+    account.watch(replicas)
+    if fleet:
+        fleet.open(replicas)
+    return worlds, replicas
+
+
+def _numbered(log: Callable[[Iteration], object], replica: int, one: Iteration) -> None:
+    log(one._replace(replica=replica))
+
+
+def _lanes(scenario: Scenario, world: World) -> Lanes:
     if scenario.contention > 1.0:
         world.share_memory(("target", "draft"), scenario.contention)
     target = world.lane("target")
@@ -139,31 +188,28 @@ def simulate(
         tuple(world.lane(f"stage {number}") for number in range(1, stages + 1)),
         tuple(world.lane(f"link {number}") for number in range(1, stages)),
     )
-    lanes = lanes._replace(line=scenario.schedule.line(scenario.cost, lanes))
-    scheduler = _scheduler(scenario, acceptance, scenario.cost.drawn(scenario.seed), log, finished)
-    for _ in range(scenario.schedule.in_flight):
-        world.environment.process(scheduler.run(world, lanes))
-    world.environment.run()
-    busy = {lane.name: lane.busy_s for lane in world.lanes.values()}
-    return outcome_of(scenario, scheduler, world.now, busy), world.spans
+    return lanes._replace(line=scenario.schedule.line(scenario.cost, lanes))
 
 
 def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     """Walk the acceptance and add up what the law says of each step."""
-    scheduler = _scheduler(scenario, acceptance, scenario.cost)
+    account = _account(scenario, acceptance)
+    scheduler = _scheduler(scenario, acceptance, account, scenario.cost)
+    account.watch([scheduler])
     end = scheduler.replay(scenario.one_lane)
-    return outcome_of(scenario, scheduler, end, {})
+    return outcome_of(scenario, [scheduler], account, end, [])
 
 
 def _seen(scenario: Scenario, outcome: Outcome) -> int:
     """Requests that decode together: those of a closed loop, or of arrivals the mean over the steps of a run.
 
-    Where several steps are in flight, requests in the system that do not wait, mean over time.
+    Where several steps are in flight, requests in the system that do not wait, mean over time. All in one replica.
     """
     if not scenario.requests.arrivals:
         return scenario.batch
     serving = outcome.serving
-    mean = serving.mean_batch if scenario.schedule.in_flight == 1 else serving.mean_in_system - serving.mean_waiting
+    running = (serving.mean_in_system - serving.mean_waiting) / scenario.serving.replicas
+    mean = serving.mean_batch if scenario.schedule.in_flight == 1 else running
     return max(1, round(mean))
 
 
@@ -215,17 +261,22 @@ def baseline(scenario: Scenario) -> Law:
     return Autoregressive().law(scenario.cost, lambda gamma: unit, scenario.batch, scenario.mean_context)
 
 
+def _account(scenario: Scenario, acceptance: Acceptance, finished: Callable[[Request], object] | None = None) -> Account:
+    requests = scenario.requests
+    source = requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours))
+    return Account(source, requests, scenario.slo, finished)
+
+
 def _scheduler(
     scenario: Scenario,
     acceptance: Acceptance,
+    source: Source,
     cost: Cost,
     log: Callable[[Iteration], object] | None = None,
-    finished: Callable[[Request], object] | None = None,
 ) -> Scheduler:
-    requests = scenario.requests
-    source = requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours))
-    policy, memory = scenario.serving.policy, scenario.memory()
-    return Scheduler(scenario.schedule, acceptance, scenario.exit, source, cost, policy, memory, log=log, finished=finished)
+    return Scheduler(
+        scenario.schedule, acceptance, scenario.exit, source, cost, scenario.serving.policy, scenario.memory(), log=log
+    )
 
 
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
@@ -257,6 +308,8 @@ def summary(result: Result) -> dict[str, Any]:
             "tokens_per_s": result.baseline.tokens_per_s,
         },
         "speedup": result.speedup,
+        "bill": result.bill and result.bill._asdict(),
+        "replications": {name: one._asdict() for name, one in result.replications.items()},
         "stages": list(_stage_data(result.scenario)),
         "speedup_with_prompts": result.speedup_with_prompts,
         "extra_weights": target and result.scenario.strategy.extra_weights(target.model),

@@ -26,6 +26,7 @@ from simulator.schema import BadInput, Document, Fault, Frozen, Infeasible, Path
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Requests
+from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.protocol import UNLIMITED, ChainStrategy
 from simulator.traces import Trace
@@ -94,6 +95,7 @@ class Scenario(Frozen):
     acceptance: AcceptanceSpec
     requests: Requests = Requests()
     serving: Serving = Serving()
+    slo: Slo | None = None
     seed: int = Field(default=0, ge=0)
 
     @property
@@ -119,10 +121,10 @@ class Scenario(Frozen):
     def batch(self) -> int:
         """Requests that decode together when nothing holds them up: what the law is taken at, and the strategy is set for.
 
-        Of an open workload, all places there are.
+        In one replica; of an open workload, all places there are.
         """
         places = self.serving.policy.max_requests or UNLIMITED
-        return places if self.requests.arrivals else min(self.requests.concurrency, places)
+        return places if self.requests.arrivals else min(-(-self.requests.concurrency // self.serving.replicas), places)
 
     @cached_property
     def schedule(self) -> Strategy:
@@ -334,6 +336,9 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
         yield document.fault(("serving", "policy"), message)
     if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
         message = f"{policy} needs max_requests where requests arrive: there are no clients to count as places"
+        yield document.fault(("serving", "policy"), message)
+    elif scenario.serving.replicas > 1 and scenario.serving.policy.max_requests is None:
+        message = f"{policy} needs max_requests where a router deals requests out: the clients of a replica change"
         yield document.fault(("serving", "policy"), message)
     elif strategy.alone and scenario.batch > 1:
         message = f"{strategy.name} takes one request at a time, got {scenario.batch}"

@@ -32,10 +32,11 @@ class World:
 
     ``spans`` bounds what is written down for good: the first so many of each lane. Whoever runs for long calls
     ``forget`` now and then, so that memory does not grow. How long each lane was busy is always known.
+    Worlds with one ``environment`` have one clock, and lanes of their own.
     """
 
-    def __init__(self, spans: int | None = None) -> None:
-        self.environment = Environment()
+    def __init__(self, spans: int | None = None, environment: Environment | None = None) -> None:
+        self.environment = environment or Environment()
         self.lanes: dict[str, Lane] = {}
         self.most_spans = sys.maxsize if spans is None else spans
 

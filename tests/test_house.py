@@ -36,8 +36,9 @@ FLOORS = [
     {"serving", "fallback", "pipeline_replay"},
     {"scenario"},
     {"outcome", "notes", "stages", "variants"},
+    {"bill"},
     {"run"},
-    {"method_table", "grid"},
+    {"method_table", "grid", "replications", "capacity"},
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
     {"sweep_load", "sweep_methods"},
@@ -45,6 +46,7 @@ FLOORS = [
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
+    {"cli_capacity"},
     {"cli_compare", "cli_methods"},
     {"cli"},
 ]
@@ -120,7 +122,7 @@ COUNTS_AND_RATIOS = {
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
-    *("burstiness", "rate_scale"),
+    *("burstiness", "rate_scale", "replicas", "warm_up", "cool_down"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 

@@ -361,7 +361,7 @@ def test_two_readings_of_the_rules_give_the_same_log_on_1000_workloads(policy: s
     for seed in range(1_000):
         setting, strategy, rules, closed = workload(policy, seed)
         scheduler = simulated(setting, strategy, rules, closed, seed)
-        assert [tuple(one) for one in setting["iterations"]] == Naive(setting).play(), f"{policy}, workload {seed}"
+        assert [tuple(one)[:-1] for one in setting["iterations"]] == Naive(setting).play(), f"{policy}, workload {seed}"
         preemptions += scheduler.tally.preemptions
         chunks += sum("+" in one.kind for one in setting["iterations"])
         cut += len(set(scheduler.tally.judged)) > 1

@@ -16,9 +16,10 @@ from simulator.acceptance import Cycle
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.given import Given, GivenCost
 from simulator.serving.memory import Blocks
-from simulator.serving.metrics import BrokenRunError, Sketch
-from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
+from simulator.serving.metrics import BrokenRunError, Sketch, Tally
+from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, RouterName, UnifiedBudget
 from simulator.serving.requests import Arrivals, Request
+from simulator.serving.router import LOADS, Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
@@ -73,8 +74,12 @@ class Inbox:
     exhausted = False
     next_s = inf
 
+    def __init__(self) -> None:
+        self.fresh: list[Request] = []
+
     def due(self, now: float) -> list[Request]:
-        return []
+        fresh, self.fresh = self.fresh, []
+        return fresh
 
     def ended(self) -> None:
         pass
@@ -103,7 +108,7 @@ durations = Given(prefix_ms=8, suffix_ms=8, draft_ms=9, redraft_ms=5, rv_ee_ms=1
 
 
 class Traffic(RuleBasedStateMachine):
-    """Arrivals and cancellations at any time; after every event the books must balance."""
+    """Arrivals and cancellations at any time, one replica or several; after every event the books must balance."""
 
     @initialize(
         strategy=st.sampled_from(STRATEGIES),
@@ -112,24 +117,42 @@ class Traffic(RuleBasedStateMachine):
         spare=st.sampled_from([0, 0, 1, 2, 5, 12, 40]),
         kept=st.lists(st.integers(0, 4), min_size=1, max_size=5),
         off=st.lists(st.booleans(), min_size=1, max_size=3),
+        replicas=st.sampled_from([1, 1, 2, 3]),
+        router=st.sampled_from(sorted(LOADS)),
     )
-    def begin(self, strategy: Strategy, policy: Policy, block: int, spare: int, kept: list[int], off: list[bool]) -> None:
+    def begin(
+        self,
+        strategy: Strategy,
+        policy: Policy,
+        block: int,
+        spare: int,
+        kept: list[int],
+        off: list[bool],
+        replicas: int,
+        router: RouterName,
+    ) -> None:
         total = 1
         while policy.refusal(LONGEST, strategy.lookahead, Blocks(block, total)):
             total += 1
-        self.world, self.inbox, self.log = World(), Inbox(), []
-        self.environment = self.world.environment
-        stages = tuple(self.world.lane(f"stage {i}") for i in range(strategy.in_flight if strategy.in_flight > 1 else 0))
-        lanes = Lanes(self.world.lane("target"), self.world.lane("draft"), self.world.lane("rendezvous"), stages)
-        memory = Blocks(block, total + spare)
+        first, self.inbox = World(), Inbox()
+        self.worlds = [first, *(World(None, first.environment) for _ in range(replicas - 1))]
+        self.environment = first.environment
+        self.fleet = Fleet(self.inbox, router, self.environment)
         cost = GivenCost(durations, strategy.window_steps)
         acceptance = Cycle(tuple(kept), tuple(off))
-        self.scheduler = Scheduler(
-            strategy, acceptance, strategy.exit(None), self.inbox, cost, policy, memory, log=self.log.append
-        )
-        for _ in range(strategy.in_flight):
-            self.environment.process(self.scheduler.run(self.world, lanes))
+        self.log: list[Iteration] = []
+        self.replicas = []
+        for world in self.worlds:
+            memory, exit = Blocks(block, total + spare), strategy.exit(None)
+            one = Scheduler(strategy, acceptance, exit, self.fleet, cost, policy, memory, log=self.log.append)
+            stages = tuple(world.lane(f"stage {i}") for i in range(strategy.in_flight if strategy.in_flight > 1 else 0))
+            lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages)
+            for _ in range(strategy.in_flight):
+                self.environment.process(one.run(world, lanes))
+            self.replicas.append(one)
+        self.fleet.open(self.replicas)
         self.requests: list[Request] = []
+        self.owner: dict[int, Scheduler] = {}
         self.cancelled: set[int] = set()
         self.seen: dict[int, int] = {}
 
@@ -138,8 +161,10 @@ class Traffic(RuleBasedStateMachine):
         for prompt, output in crowd:
             request = Request(len(self.requests), self.environment.now, min(prompt, LONGEST - output), output)
             self.requests.append(request)
-            self.scheduler.submit(request)
-        self.scheduler.ring()
+            self.inbox.fresh.append(request)
+        self.fleet.dispatch()
+        for one in self.replicas:
+            self.owner |= {request.index: one for request in one.queues.waiting}
 
     @rule(milliseconds=st.integers(0, 120))
     def wait(self, milliseconds: int) -> None:
@@ -162,15 +187,22 @@ class Traffic(RuleBasedStateMachine):
         alive = [request for request in self.requests if not request.gone]
         request = alive[which % len(alive)]
         self.cancelled.add(request.index)
-        self.scheduler.cancel(request, self.environment.now)
+        self.owner[request.index].cancel(request, self.environment.now)
 
     @invariant()
     def balanced(self) -> None:
-        if hasattr(self, "scheduler"):
+        if hasattr(self, "fleet"):
             self.books()
 
     def books(self) -> None:
-        scheduler, queues, memory = self.scheduler, self.scheduler.queues, self.scheduler.memory
+        for one in self.replicas:
+            self.books_of(one, [request for request in self.requests if self.owner.get(request.index) is one])
+        for request in self.requests:
+            assert self.seen.get(request.index, 0) <= request.tokens <= request.output_tokens
+            self.seen[request.index] = request.tokens
+
+    def books_of(self, scheduler: Scheduler, requests: list[Request]) -> None:
+        queues, memory, tally = scheduler.queues, scheduler.memory, scheduler.tally
         assert memory.used == sum(request.blocks for request in queues.running) <= memory.total
         assert all(request.blocks == 0 for request in queues.waiting)
         for request in queues.running:
@@ -178,33 +210,37 @@ class Traffic(RuleBasedStateMachine):
             assert held <= request.slots == request.blocks * memory.block_tokens
         present = [*queues.waiting, *queues.running]
         assert len(present) == len({request.index for request in present})
-        alive = {request.index for request in self.requests if not request.gone}
-        assert alive <= {request.index for request in present}
-        for request in self.requests:
-            assert self.seen.get(request.index, 0) <= request.tokens <= request.output_tokens
-            self.seen[request.index] = request.tokens
-        tally = scheduler.tally
-        assert tally.shown + tally.first_tokens == sum(request.tokens for request in self.requests)
+        alive = {request.index for request in requests if not request.gone}
+        assert alive <= {request.index for request in present}, "nobody is lost, nobody is somewhere else"
+        assert tally.in_system == len(alive)
+        assert tally.shown + tally.first_tokens == sum(request.tokens for request in requests)
         taking_part = [request.index for one in scheduler.under_way for request in (*one.decode, *(r for r, _ in one.prompts))]
         assert len(taking_part) == len(set(taking_part)), "steps under way are over disjoint requests"
-        admitted = [request.index for request in self.requests if request.cursor is not None]
-        overtaken = set(range(max(admitted, default=-1))) - set(admitted) - self.cancelled
-        assert not overtaken, "nobody is admitted before those who came earlier"
+        waiting = {request.index for request in requests if request.cursor is None} - self.cancelled
+        admitted = {request.index for request in requests if request.cursor is not None}
+        assert not {index for index in waiting if index < max(admitted, default=-1)}, (
+            "nobody is admitted before who came earlier"
+        )
 
     def teardown(self) -> None:
-        if not hasattr(self, "scheduler"):
+        if not hasattr(self, "fleet"):
             return
         self.inbox.exhausted = True
-        self.scheduler.ring()
+        for one in self.replicas:
+            one.ring()
         self.play(inf)
-        self.scheduler.check()
+        for one in self.replicas:
+            one.check()
+        whole = Tally.pooled([one.tally for one in self.replicas])
+        whole.check()
+        assert whole.tokens + whole.thrown_away == sum(request.tokens for request in self.requests)
         for request in self.requests:
             assert (request.tokens == request.output_tokens) != (request.index in self.cancelled), "everybody is served"
-        for lane in self.world.lanes.values():
+        for lane in (lane for world in self.worlds for lane in world.lanes.values()):
             for before, after in pairwise(lane.spans):
                 assert before[1] <= after[0] + 1e-12, f"{lane.name} is booked twice"
         waited = sum(r.finished_s - r.arrival_s for r in self.requests if r.index not in self.cancelled)
-        assert self.scheduler.tally.e2e.total == pytest.approx(waited)
+        assert whole.e2e.total == pytest.approx(waited)
         for iteration in self.log:
             assert len(iteration.requests) == len(iteration.rows) == len(iteration.tokens)
         self.log_adds_up()
@@ -217,11 +253,11 @@ class Traffic(RuleBasedStateMachine):
                 got[index] += tokens
         for request in self.requests:
             if request.index not in self.cancelled:
-                assert request.output_tokens <= got[request.index] <= request.output_tokens + self.scheduler.strategy.window
+                assert request.output_tokens <= got[request.index] <= request.output_tokens + self.replicas[0].strategy.window
 
 
 TestTraffic = Traffic.TestCase
-TestTraffic.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestTraffic.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
 
 
 class TestMoreTraffic(TestTraffic):

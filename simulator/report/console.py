@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -35,18 +35,24 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
     for gap in gaps(result):
         item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
     console.print(_lanes(result), width=width)
+    served = result.simulated.serving
+
+    def show(head: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+        held = new_table(*head)
+        for row in rows:
+            held.add_row(*row)
+        if held.row_count:
+            console.print(held, width=width)
+        return held.row_count > 0
+
+    show(batches.SLO_HEAD, batches.verdicts(served))
+    show(batches.REPLICATION_HEAD, batches.replications(result))
     if result.scenario.requests.together:
-        spread = new_table(*batches.HEAD)
-        for row in batches.times(result.simulated.serving):
-            spread.add_row(*row)
-        console.print(spread, width=width)
+        show(batches.HEAD, batches.times(served))
+        show(batches.REPLICA_HEAD, batches.replicas(result.simulated))
         for sentence in batches.sentences(result):
             item(console, sentence, width)
-    if stages := list(memory.stage_rows(result.scenario)):
-        held = new_table(*memory.HEAD)
-        for row in stages:
-            held.add_row(*row)
-        console.print(held, width=width)
+    if show(memory.HEAD, memory.stage_rows(result.scenario)):
         item(console, memory.caption(result.scenario), width)
     extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
     extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]

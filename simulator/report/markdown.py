@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import yaml
 
+from simulator.outcome import CONFIDENCE
 from simulator.report import batches, memory
 from simulator.report.facts import (
     choices,
@@ -112,7 +113,15 @@ def _time(result: Result) -> Iterator[str]:
 
 def _batches(result: Result) -> Iterator[str]:
     yield "## Requests and batches"
-    yield table(batches.HEAD, batches.times(result.simulated.serving))
+    serving = result.simulated.serving
+    if serving.counted.slo:
+        yield table(batches.SLO_HEAD, batches.verdicts(serving))
+    yield table(batches.HEAD, batches.times(serving))
+    if result.replications:
+        yield table(batches.REPLICATION_HEAD, batches.replications(result))
+        yield f"± is half of a {CONFIDENCE:.0%} interval over {result.seeds} seeds (Student's t), this run's the first."
+    if result.simulated.replicas:
+        yield table(batches.REPLICA_HEAD, batches.replicas(result.simulated))
     yield "\n".join(f"- {sentence}." for sentence in batches.sentences(result))
     policy = type(result.scenario.serving.policy)
     rule = (policy.__doc__ or "").partition("\n")[0]

@@ -10,7 +10,7 @@ Times of requests (all in seconds):
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
 from typing import Any
@@ -53,6 +53,23 @@ class Sketch:
                 middle = 0.0 if bucket is None else 1.01 ** (bucket - 0.5)
                 return min(max(middle, self.least), self.most)
         return 0.0
+
+    def join(self, other: Sketch) -> None:
+        """Note everything that ``other`` has noted."""
+        self.buckets.update(other.buckets)
+        self.count += other.count
+        self.total += other.total
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+
+
+def level_quantile(seconds: Mapping[int, float], share: float) -> int:
+    """The level that is not exceeded for ``share`` of the time, of seconds by level; 0 of nothing."""
+    rank, seen = share * sum(seconds.values()), 0.0
+    for level in sorted(seconds):
+        seen += seconds[level]
+        if seen >= rank:
+            return level
+    return max(seconds, default=0)
 
 
 class BrokenRunError(Exception):
@@ -102,7 +119,11 @@ class Tally:
     """The same by summing the number in the system over time."""
     block_area_s: float = 0.0
     """Blocks held over time."""
+    queue_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds during which so many requests waited to be admitted."""
+    waiting: int = 0
     in_system: int = 0
+    _queue_since: float = 0.0
     _since: float = 0.0
 
     @property
@@ -152,10 +173,27 @@ class Tally:
         """Time spent in steps of all kinds."""
         return sum(self.seconds.values())
 
+    @property
+    def mean_batch(self) -> float:
+        """Requests that decode in a step, mean over steps; 0 without any."""
+        return self.request_steps / max(1, sum(self.steps.values()))
+
+    def note(self, progress_of: Sequence[Progress]) -> None:
+        """What a step did for each request in it."""
+        if progress_of.count(progress_of[0]) == len(progress_of):  # nobody differs: quicker than to hash each
+            self.settled[progress_of[0]] += len(progress_of)
+        else:
+            self.settled.update(progress_of)
+
     def pass_time(self, now: float) -> None:
         """Add the number in the system over the time since the last change of it."""
         self.area_s += self.in_system * (now - self._since)
         self._since = now
+
+    def queue(self, waiting: int, now: float) -> None:
+        """So many requests wait from now on."""
+        self.queue_s[self.waiting] += now - self._queue_since
+        self.waiting, self._queue_since = waiting, now
 
     def arrive(self, at: float) -> None:
         """A request entered the system."""
@@ -168,6 +206,24 @@ class Tally:
         self.pass_time(now)
         self.in_system -= 1
         self.system_s += now - arrival
+
+    @classmethod
+    def pooled(cls, tallies: Sequence[Tally]) -> Tally:
+        """Of several replicas together; of one, its own."""
+        if len(tallies) == 1:
+            return tallies[0]
+        whole = cls()
+        for one in tallies:
+            for name, held in vars(one).items():
+                mine = getattr(whole, name)
+                if isinstance(mine, Sketch):
+                    mine.join(held)
+                elif isinstance(mine, dict):
+                    for key, value in held.items():
+                        mine[key] += value
+                else:
+                    setattr(whole, name, mine + held)
+        return whole
 
     def check(self) -> None:
         """What must hold once the system is empty; raises :class:`BrokenRunError`.

@@ -311,11 +311,15 @@ def _above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str |
     )
 
 
+RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue"]
+"""How a replica is chosen (:mod:`simulator.serving.router`)."""
 AnyPolicy = Annotated[FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget, Field(discriminator="name")]
 
 
 class Serving(Frozen):
-    """How requests are batched and where their caches live."""
+    """How requests are batched and where their caches live; ``replicas`` of everything stand behind a ``router``."""
 
     policy: AnyPolicy = FixedBatch()
     memory: KVMemory = KVMemory()
+    replicas: int = Field(default=1, gt=0)
+    router: RouterName = "least_outstanding"

@@ -129,7 +129,8 @@ class Requests(Frozen):
 
     Prompt and output lengths are the same for all requests, or drawn for each; those of a traffic file stand in the file,
     and ``count``, where it is stated, is the most requests that are taken from it. ``task_flavours`` says which
-    flavours of a recording the requests of a task replay. ``past_end``: what a step shows beyond ``output_tokens`` is cut
+    flavours of a recording the requests of a task replay. The first ``warm_up`` and the last ``cool_down`` requests do not
+    count (:mod:`simulator.serving.account`). ``past_end``: what a step shows beyond ``output_tokens`` is cut
     off, as a server does, or counted, as programs do that divide the length of the text by the time.
     """
 
@@ -141,6 +142,8 @@ class Requests(Frozen):
     count: int = Field(default=200, gt=0)
     prompt_tokens: PromptTokens = 512
     output_tokens: OutputTokens = 128
+    warm_up: int = Field(default=0, ge=0)
+    cool_down: int = Field(default=0, ge=0)
     past_end: Literal["cut", "counted"] = "cut"
     task_flavours: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
@@ -148,6 +151,10 @@ class Requests(Frozen):
     def _enough(self) -> Requests:
         if self.concurrency > self.count:
             raise ValueError(f"concurrency {self.concurrency} needs at least as many requests, and count is {self.count}")
+        if self.traffic is None and self.warm_up + self.cool_down >= self.count:
+            raise ValueError(
+                f"warm_up {self.warm_up} and cool_down {self.cool_down} leave none of {self.count} requests to count"
+            )
         if not isinstance(self.output_tokens, int) and self.output_tokens.least_tokens < 2:
             raise ValueError("output_tokens.least_tokens: expected 2 or more, as time per token needs two tokens")
         return self
@@ -196,6 +203,10 @@ class Requests(Frozen):
             raise traffic.fault(0, f"holds no request from {traffic.from_s:g} s to {traffic.to_s or 'its end'}")
         if not decoded:
             raise traffic.fault(0, "holds no request with more than one output token; nothing would be decoded")
+        if self.warm_up + self.cool_down >= count:
+            raise traffic.fault(
+                0, f"holds {count:,} requests; warm_up {self.warm_up} and cool_down {self.cool_down} leave none"
+            )
         return self.model_copy(update={"count": count})
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
@@ -276,6 +287,8 @@ class Request:
     preemptions: int = 0
     flying: bool = False
     """A step with it is under way."""
+    late: bool = False
+    """It waited longer between two tokens than a limit allows."""
     gone: bool = False
     """Cancelled; whatever a step under way brings is thrown away."""
 

@@ -51,6 +51,8 @@ class Iteration(NamedTuple):
     """Requests that wait meanwhile to be admitted, as far as they had arrived when it began."""
     kv_tokens: int
     """Room that requests hold in the KV cache during it."""
+    replica: int = 1
+    """Which of several replicas it was, from 1."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,10 @@ class Scheduler:
         self.memory = Blocks() if memory is None else memory
         self.queues = Queues(self.memory, strategy)
         self.tally = Tally()
+        self.gaps = self.tally.tbt
+        """Where the times between tokens go; elsewhere while they do not count."""
+        self.longest_gap_s = inf
+        """A request that waits longer between two tokens is late."""
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[tuple[object, ...], Any] = {}
@@ -214,6 +220,7 @@ class Scheduler:
         self.tally.arrive(request.arrival_s)
         request.queued_s = request.arrival_s
         self.queues.waiting.append(request)
+        self.tally.queue(len(self.queues.waiting), request.arrival_s)
 
     def cancel(self, request: Request, now: float) -> None:
         """A request leaves at ``now`` without its output; what an iteration under way brings it is thrown away."""
@@ -223,6 +230,7 @@ class Scheduler:
         if request in queues.waiting:
             queues.waiting.remove(request)
             queues.waited_s += now - request.queued_s
+            tally.queue(len(queues.waiting), now)
         elif any(one.holds(request) for one in self.under_way):
             self._leaving = True
         else:
@@ -242,6 +250,8 @@ class Scheduler:
         self._note_blocks(now)
         queues.now = now
         decode, prompts = self.policy.plan(queues)
+        if len(queues.waiting) != self.tally.waiting:
+            self.tally.queue(len(queues.waiting), now)
         if not (decode or prompts):
             return None
         one = _Round(now, decode, prompts)
@@ -333,13 +343,10 @@ class Scheduler:
         tally, progress_of = self.tally, self.strategy.settle(one.states)
         if self.log:
             one.tokens = [progress.verified for progress in progress_of]
-        if progress_of.count(progress_of[0]) == len(progress_of):  # nobody differs: quicker than to hash each
-            tally.settled[progress_of[0]] += len(progress_of)
-        else:
-            tally.settled.update(progress_of)
+        tally.note(progress_of)
         block, trims = self.memory.block_tokens, self._trims
         shown_now = same = 0
-        gap = 0.0
+        gap, late = 0.0, False
         for request, progress in zip(one.decode, progress_of, strict=True):
             if request.gone:
                 continue
@@ -350,9 +357,12 @@ class Scheduler:
                     same += 1
                 else:
                     if same:
-                        tally.tbt.add(gap, same)
+                        self.gaps.add(gap, same)
                     gap, same = now - request.last_token_s, 1
+                    late = gap > self.longest_gap_s
                 request.last_token_s = now
+                if late:
+                    request.late = True
                 if tokens >= request.output_tokens:
                     end = request.output_tokens if request.cut else tokens
                     shown_now += end - request.tokens
@@ -364,7 +374,7 @@ class Scheduler:
             if trims and request.slots - request.state.context >= block:  # type: ignore[union-attr]
                 self.memory.keep(request, request.state.context)  # type: ignore[union-attr]
         if same:
-            tally.tbt.add(gap, same)
+            self.gaps.add(gap, same)
         tally.shown += shown_now
 
     def _settle_prompts(self, one: _Round, now: float) -> None:
@@ -387,7 +397,9 @@ class Scheduler:
             raise BrokenRunError(f"request {request.index} was never admitted")
         if request.tokens:
             cursor.judge(BARE)
-            self.tally.tbt.add(now - request.last_token_s)
+            gap = now - request.last_token_s
+            self.gaps.add(gap)
+            request.late = request.late or gap > self.longest_gap_s
         else:
             request.first_token_s = now
             self.tally.ttft.add(now - request.arrival_s)

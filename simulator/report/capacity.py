@@ -1,0 +1,79 @@
+"""What a report says about the load that scenarios carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from simulator.capacity import DRIFT, TOLERANCE, Capacity
+from simulator.report.console import WIDEST, item, new_table
+from simulator.report.facts import number, percent
+from simulator.report.markdown import table
+
+HEAD = ("traffic", "scenario", "offered (req/s)", "verdict", "drift", "carries (req/s)", "of the offered", "TTFT p50 (s)")
+HEAD_MORE = ("TTFT p99 (s)", "TPOT p50 (ms)", "tokens per s", "mean in system", "Little's law off by", "CPU s, run + search")
+LEGEND = (
+    f"Stable: at most {DRIFT:.0%} of the arrivals between the middles of the second and the last third stay in the system. "
+    f"Carries: the highest rate that is stable and within the SLO, if there is one, bisected to {TOLERANCE:.0%} on the first "
+    "requests of the traffic; it can differ from the verdict where those are not like the rest. Times and tokens are those "
+    "of the whole traffic at its own rate: of an unstable system they grow with its length."
+)
+
+
+def verdict(one: Capacity) -> str:
+    """In a word or two."""
+    if not one.offered.stable:
+        return "unstable"
+    return "stable" if one.offered.slo_met else "stable, SLO missed"
+
+
+def rows(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
+    """Under ``HEAD``."""
+    for one in found:
+        run = one.offered
+        offered, carried = number(run.requests_per_s, 3), number(one.carried_per_s, 3)
+        times = percent(run.drift * 100), carried, f"{one.headroom:.2f} x", number(run.ttft_p50_ms / 1e3, 3)
+        yield one.workload, one.scenario, offered, verdict(one), *times
+
+
+def more(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
+    """Under ``HEAD_MORE``."""
+    for one in found:
+        run = one.offered
+        times = number(run.ttft_p99_ms / 1e3, 3), number(run.tpot_p50_ms, 3), number(run.tokens_per_s, 3)
+        cpu = f"{run.cpu_s:.0f} + {one.search_cpu_s:.0f}"
+        yield *times, number(run.mean_in_system, 3), f"{abs(run.littles_gap):.0e}", cpu
+
+
+def print_capacities(found: Sequence[Capacity], console: Console) -> None:
+    """The verdicts on a terminal."""
+    width = min(console.width, WIDEST)
+    for traffic in dict.fromkeys(one.workload for one in found):
+        console.print(traffic, style="bold", highlight=False)
+        shown = new_table(*HEAD[1:], HEAD_MORE[0])
+        here = [one for one in found if one.workload == traffic]
+        for row, further in zip(rows(here), more(here), strict=True):
+            shown.add_row(*row[1:], further[0])
+        console.print(shown, width=width)
+    item(console, LEGEND, width)
+
+
+def sections(found: Sequence[Capacity]) -> Iterator[str]:
+    """The same as blocks of a page."""
+    yield table((*HEAD, *HEAD_MORE), [(*row, *further) for row, further in zip(rows(found), more(found), strict=True)])
+    yield LEGEND
+
+
+def summary(found: Sequence[Capacity]) -> dict[str, Any]:
+    """As plain data; curves are left out."""
+    curves = ("hours", "in_system")
+    return {
+        "capacities": [
+            one._asdict()
+            | {"headroom": one.headroom, "verdict": verdict(one)}
+            | {"offered": {name: held for name, held in one.offered._asdict().items() if name not in curves}}
+            for one in found
+        ]
+    }

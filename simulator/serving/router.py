@@ -1,0 +1,82 @@
+"""Several replicas behind a router: each request goes to one of them the moment it arrives, and stays there.
+
+A router knows of each replica only what a load balancer knows, and never how long a request will be:
+
+* ``round_robin``: the replicas in turn, whatever they do.
+* ``least_outstanding``: the replica with the fewest requests that have not got their last token, waiting or running
+  (``least_outstanding_requests`` of AWS target groups; LEAST_REQUEST of Envoy over all hosts; LOR of Vidur).
+* ``join_shortest_queue``: the replica with the fewest requests that wait to be admitted (the queue scorer of the Gateway API
+  inference extension, over ``num_requests_waiting`` of vLLM), among equals the one with the fewest outstanding. In queueing
+  theory a queue also holds who is being served; with one place in each replica that is ``least_outstanding``.
+
+Where replicas are equal, the one after the last choice is taken, so that an idle fleet is not its first replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+
+from simpy import Environment
+
+from simulator.serving.policies import RouterName
+from simulator.serving.requests import Request, Source
+from simulator.serving.scheduler import Scheduler
+from simulator.world import Booking
+
+LOADS: Mapping[RouterName, Callable[[Scheduler], tuple[int, ...]]] = {
+    "round_robin": lambda replica: (),
+    "least_outstanding": lambda replica: (replica.tally.in_system,),
+    "join_shortest_queue": lambda replica: (len(replica.queues.waiting), replica.tally.in_system),
+}
+"""What a router compares; the least is chosen."""
+
+
+class Fleet:
+    """Replicas and the router before them, on one clock; a replica is handed its requests and asks for none."""
+
+    def __init__(self, source: Source, router: RouterName, environment: Environment) -> None:
+        self.replicas: Sequence[Scheduler] = ()
+        self._source, self._environment = source, environment
+        self._load, self._last, self._alarm_s = LOADS[router], -1, -inf
+
+    def open(self, replicas: Sequence[Scheduler]) -> None:
+        """Send what is there at the start, and from now on whatever arrives."""
+        self.replicas = replicas
+        self.dispatch()
+
+    def dispatch(self) -> None:
+        """Send every request that has arrived by now, and be back when the next one does."""
+        for request in self._source.due(self._environment.now):
+            replica = self._choose()
+            replica.submit(request)
+            replica.ring()
+        if self._alarm_s < self._source.next_s < inf:
+            self._alarm_s = self._source.next_s
+            arrival = Booking(self._environment, self._alarm_s)
+            arrival.callbacks.append(lambda _: self.dispatch())
+
+    def _choose(self) -> Scheduler:
+        count = len(self.replicas)
+        turn = [(self._last + step) % count for step in range(1, count + 1)]
+        self._last = min(turn, key=lambda number: self._load(self.replicas[number]))
+        return self.replicas[self._last]
+
+    # ---- what a replica sees of it: a source
+
+    next_s = inf
+    """A replica is woken; it need not know when."""
+
+    @property
+    def exhausted(self) -> bool:
+        """No more will come."""
+        return self._source.exhausted
+
+    def due(self, now: float) -> Iterable[Request]:
+        """Nothing; a replica is handed its requests."""
+        return ()
+
+    def ended(self) -> None:
+        """One request has left the system; its client may have another."""
+        self._source.ended()
+        self.dispatch()

@@ -1,0 +1,70 @@
+"""Service level objective: how long a percentile of requests, or of gaps between tokens, may take.
+
+``slo: {ttft_ms: {p99: 500}, tpot_ms: {p90: 50}}`` asks that 99 % of TTFT are at most 500 ms and 90 % of TPOT at most 50 ms.
+
+*Attainment* of a limit is the share within it, counted and not read off a sketch. A request is *good* if it meets every
+metric's limit itself (the loosest, where there are several); of ``tbt_ms``, if none of its gaps is longer. *Goodput* is good
+requests per second, as serving benchmarks count it at a given rate (``--goodput`` of vLLM, after DistServe, Zhong et al., OSDI
+2024); DistServe's own figure, the highest rate at which the asked share is good, is what ``specsim capacity`` looks for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from pydantic import field_validator
+
+from simulator.schema import Frozen
+
+Metric = Literal["ttft", "tbt", "tpot", "e2e"]
+METRICS: tuple[Metric, ...] = ("ttft", "tbt", "tpot", "e2e")
+
+
+class Limit(NamedTuple):
+    """``share`` of all values of a metric may take at most ``seconds``."""
+
+    metric: Metric
+    share: float
+    seconds: float
+
+    @property
+    def percentile(self) -> str:
+        """As it is written: p99, p99.9."""
+        return f"p{self.share * 100:g}"
+
+
+class Slo(Frozen):
+    """Limits on percentiles of a metric, each ``{pNN: milliseconds}``."""
+
+    ttft_ms: dict[str, float] | None = None
+    tbt_ms: dict[str, float] | None = None
+    tpot_ms: dict[str, float] | None = None
+    e2e_ms: dict[str, float] | None = None
+
+    @field_validator("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", mode="before")
+    @classmethod
+    def _percentiles(cls, given: object) -> object:
+        if given is None:
+            return given
+        if not isinstance(given, dict) or not given:
+            raise ValueError(f"a limit needs a percentile, as in {{p99: 500}}; got {given!r}")
+        for name, limit in given.items():
+            held = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?)", str(name))
+            if not held or not float(held[1]):
+                raise ValueError(f"a limit needs a percentile above p0 and below p100, as in {{p99: 500}}; got '{name}'")
+            if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
+                raise ValueError(f"{name}: expected milliseconds above 0, got {limit!r}")
+        return given
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """All that are stated, by metric and percentile."""
+        return tuple(self._stated())
+
+    def _stated(self) -> Iterator[Limit]:
+        for metric in METRICS:
+            held = getattr(self, f"{metric}_ms") or {}
+            for name in sorted(held, key=lambda name: float(name[1:])):
+                yield Limit(metric, float(name[1:]) / 100, held[name] / 1e3)

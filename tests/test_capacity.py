@@ -1,0 +1,91 @@
+"""The load that a scenario carries: against queues whose capacity is known, and what a user sees of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.capacity import DRIFT, TOLERANCE, capacity, drift, trial
+from simulator.cli import main
+from simulator.scenario import load
+
+SERVER = ["strategy=autoregressive", "durations={target_ms: 1000, prefill_ms: 1000}", "requests.output_tokens=3"]
+ONE = "serving.policy={name: fixed_batch, max_requests: 1}"
+"""One place, three seconds for every request: it carries a third of a request per second."""
+
+
+def arriving(name: str, rate: float, count: int, *more: str) -> list[str]:
+    return [*SERVER, f"requests.arrivals={{name: {name}, rate_per_s: {rate}}}", f"requests.count={count}", ONE, *more]
+
+
+@given(st.floats(0.05, 1.0), st.integers(60, 400))
+def test_the_drift_is_the_share_of_work_that_is_too_much(rate: float, count: int) -> None:
+    """A server that ends a request every ``1 / rate`` s, while one arrives every second."""
+    arrivals = np.arange(1.0, count + 1)
+    ends = np.maximum.accumulate(1.0 + (np.arange(count) + 1) / rate)
+    assert drift(arrivals, ends) == pytest.approx(1.0 - rate, abs=3.0 / count)
+
+
+def test_nobody_in_the_system_for_long_is_no_drift() -> None:
+    arrivals = np.arange(1.0, 300.0)
+    assert drift(arrivals, arrivals + 0.5) == pytest.approx(0.0, abs=1e-3)
+    assert drift(np.zeros(5), np.arange(1.0, 6.0)) == 0.0
+
+
+@pytest.mark.parametrize(("rate", "stable"), [(0.32, True), (0.36, False)])
+def test_a_server_is_stable_below_its_rate_and_not_above(rate: float, stable: bool) -> None:
+    one = trial(load("durations_only", arriving("deterministic", rate, 300)))
+    assert one.stable is stable
+    assert one.drift == pytest.approx(max(0.0, 1 - 1 / 3 / rate), abs=DRIFT / 2)
+    assert one.requests_per_s == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("name", ["deterministic", "poisson"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_the_capacity_of_a_server_is_its_rate(name: str, replicas: int) -> None:
+    found = capacity(load("durations_only", arriving(name, 0.2, 2_000, f"serving.replicas={replicas}")))
+    assert found.offered.stable
+    assert found.refused_per_s / found.carried_per_s <= 1 + TOLERANCE
+    assert found.carried_per_s == pytest.approx(replicas / 3, rel=0.08)
+    assert found.headroom == pytest.approx(found.carried_per_s / found.offered.requests_per_s)
+
+
+def test_an_slo_lowers_the_capacity() -> None:
+    """M/D/1: a mean wait of rho S / 2 (1 - rho) is 1.5 s at half the load (Pollaczek, Khinchine)."""
+    loaded = load("durations_only", arriving("poisson", 0.1, 2_000, "slo={ttft_ms: {p50: 1500}}"))
+    found = capacity(loaded)
+    assert found.offered.carried
+    assert 0.1 < found.carried_per_s < 0.28
+
+
+def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    traffic = "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at},50,5\n" for at in range(1, 120))
+    (tmp_path / "own.csv").write_text(traffic)
+    command = ["capacity", "durations_only", "--set", "strategy=autoregressive", "--set", "durations={target_ms: 5}"]
+    command += ["--set", "serving.policy={name: prefill_first}", "--traffic", "steady", "--traffic", f"csv:{tmp_path}/own.csv"]
+    result = CliRunner().invoke(main, [*command, "--search", "100", "--json", "--out", str(page)], catch_exceptions=False)
+    found = json.loads(result.stdout)["capacities"]
+    assert [one["verdict"] for one in found] == ["stable", "stable"]
+    assert [one["offered"]["requests"] for one in found] == [400, 119]
+    assert all(abs(one["offered"]["littles_gap"]) < 1e-9 for one in found)
+    text = page.read_text()
+    assert "specsim capacity durations_only" in text
+    assert "| steady | durations_only | 2.00 | stable |" in text
+    ElementTree.parse(page.with_suffix(".svg"))  # noqa: S314 (our own text)
+
+
+def test_a_closed_loop_offers_no_rate() -> None:
+    result = CliRunner().invoke(main, ["capacity", "vanilla_qwen3_32b_a100"])
+    assert result.exit_code == 2
+    assert "requests: is a closed loop, which offers no rate; set requests.arrivals, or name --traffic" in result.stderr
+    result = CliRunner().invoke(main, ["capacity", "vanilla_qwen3_32b_a100", "--traffic", "azur:x.csv"])
+    assert result.exit_code == 2
+    assert "azur" in result.stderr
