@@ -83,21 +83,9 @@ def _decoding(context: click.Context) -> None:
 
 def _write(out: Path, found: Any, gaps: Any, missed: Any, command: str) -> None:
     from simulator.published import contradictions, paper_figures
-    from simulator.report import validation, validation_figures
-    from simulator.report.logs import whole_file
-    from simulator.schema import BadInput, Fault
+    from simulator.report.page import page_files, write_files
+    from simulator.report.validation import CELLS, cells_csv
+    from simulator.report.validation_page import validation_page
 
-    texts = {
-        validation.PAGE: validation.page(found, gaps, missed, paper_figures(), contradictions(), command),
-        validation.CELLS: validation.cells_csv(found),
-        validation.PARITY: validation_figures.parity(found),
-        validation.RESIDUALS: validation_figures.residuals(found),
-    }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput([Fault((str(out), 0, 0), "", f"cannot be made: {error.strerror}")]) from error
-    for name, text in texts.items():
-        with whole_file(out / name) as file:
-            if file:
-                file.write(text)
+    page = validation_page(found, gaps, missed, paper_figures(), contradictions(), command)
+    write_files(out, page_files(page, "validation") | {CELLS: cells_csv(found)})
