@@ -45,7 +45,7 @@ def validate(
     Nothing is fitted. Exit code 3 where a bound that was given is missed.
     """
     if live:
-        _decoding(context)
+        _decoding(context, out, as_json)
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
@@ -74,11 +74,11 @@ def validate(
     sys.exit(3 if missed else 0)
 
 
-def _decoding(context: click.Context) -> None:
+def _decoding(context: click.Context, out: Path | None, as_json: bool) -> None:
     """By its name, since nothing here needs torch but this."""
     root = context.find_root()
     measure = cast(click.Group, cast(click.Group, root.command).get_command(root, "measure"))
-    context.invoke(cast(click.Command, measure.get_command(context, "decoding")))
+    context.invoke(cast(click.Command, measure.get_command(context, "decoding")), out=out, as_json=as_json)
 
 
 def _write(out: Path, found: Any, gaps: Any, missed: Any, command: str) -> None:
