@@ -26,8 +26,8 @@ NUMBER = re.compile(r"\s*[-+−<>~±]*\s*[\d,.]+(e[-+]?\d+)?( ?[%×])?(\s*\(.*\)
 SHARE = re.compile(r"(\d+(?:\.\d+)?) %")
 UNIT = re.compile(r"(?<=\d) (?=(%|×|[mu]?s)(?![\w]))")
 """The blank between a number and its unit, where no line is to end."""
-LONG = 36
-"""Letters of a cell that may be broken into lines."""
+SHORT, LONG = 20, 36
+"""Letters of a cell that stands on one line, and of one that wants room for several."""
 
 
 class Cell(NamedTuple):
@@ -42,17 +42,9 @@ class Cell(NamedTuple):
 def as_html(page: Page) -> str:
     """The whole of it; the same page gives the same text."""
     style, script = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js"))
+    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (files of our own)
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    text: str = (
-        _environment()
-        .get_template("page.html")
-        .render(
-            page=page,
-            style=Markup(style),
-            script=Markup(script),
-            digest=digest,  # noqa: S704 (files of our own)
-        )
-    )
+    text: str = _environment().get_template("page.html").render(page=page, digest=digest, **parts)
     return text
 
 
@@ -115,7 +107,8 @@ def _style(texts: list[str]) -> str:
     held = [text for text in texts if text not in ("", "–")]
     if held and all(NUMBER.fullmatch(text) for text in held):
         return "number"
-    return "long" if any(len(text) > LONG for text in held) else "short"
+    most = max(map(len, held), default=0)
+    return "long" if most > LONG else "words" if most > SHORT else "short"
 
 
 def drawn(figure: Figure) -> Markup:
