@@ -22,7 +22,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "made-from"
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
 OLDEST = (3, 11)
-TEST, FULL = "test", "test,record"  # extras of pyproject.toml; the second brings torch
+TEST, FULL = "test", "test,browser,record"  # extras of pyproject.toml; the second brings torch and drives a browser
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
@@ -127,7 +127,7 @@ def main(argv: list[str] | None = None) -> int:
     verbs.add_parser("demo", help=f"simulate {DEMO} and write its report")
     tests = verbs.add_parser("test", help="run the fast tests, or all of them with --full", allow_abbrev=False)
     tests.usage = "dev.py test [--full] [PYTEST ARGUMENT ...]"
-    tests.add_argument("--full", action="store_true", help="the slow tests and those that need torch as well")
+    tests.add_argument("--full", action="store_true", help="the slow tests and those that need torch or a browser as well")
     verbs.add_parser("lint", help="run ruff check, ruff format --check and mypy")
     verbs.add_parser("bench", help="run benchmarks/bench_*.py")
     verbs.add_parser(

@@ -185,13 +185,13 @@ def run(
             status.update("sweeping the window")
             points = window_sweep(loaded)
             status.update("writing")
-            write(result, points, folder)
+            write(result, points, folder, span)
     if as_json:
         click.echo(json.dumps(summary(result) | {"speedup_interval": span._asdict()}, indent=2))
         return
     print_result(result, Console(), span)
     if folder:
-        click.echo(f"report: {folder / 'report.md'}   timeline: {folder / 'timeline.svg'}   (timeline.json opens in Perfetto)")
+        click.echo(f"report: {folder / 'report.html'}   {folder / 'report.md'}   (timeline.json opens in Perfetto)")
 
 
 @main.command()

@@ -45,7 +45,7 @@ def validate(
     Nothing is fitted. Exit code 3 where a bound that was given is missed.
     """
     if live:
-        _decoding(context)
+        _decoding(context, out, as_json)
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
@@ -74,30 +74,18 @@ def validate(
     sys.exit(3 if missed else 0)
 
 
-def _decoding(context: click.Context) -> None:
+def _decoding(context: click.Context, out: Path | None, as_json: bool) -> None:
     """By its name, since nothing here needs torch but this."""
     root = context.find_root()
     measure = cast(click.Group, cast(click.Group, root.command).get_command(root, "measure"))
-    context.invoke(cast(click.Command, measure.get_command(context, "decoding")))
+    context.invoke(cast(click.Command, measure.get_command(context, "decoding")), out=out, as_json=as_json)
 
 
 def _write(out: Path, found: Any, gaps: Any, missed: Any, command: str) -> None:
     from simulator.published import contradictions, paper_figures
-    from simulator.report import validation, validation_figures
-    from simulator.report.logs import whole_file
-    from simulator.schema import BadInput, Fault
+    from simulator.report.page import page_files, write_files
+    from simulator.report.validation import CELLS, cells_csv
+    from simulator.report.validation_page import validation_page
 
-    texts = {
-        validation.PAGE: validation.page(found, gaps, missed, paper_figures(), contradictions(), command),
-        validation.CELLS: validation.cells_csv(found),
-        validation.PARITY: validation_figures.parity(found),
-        validation.RESIDUALS: validation_figures.residuals(found),
-    }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput([Fault((str(out), 0, 0), "", f"cannot be made: {error.strerror}")]) from error
-    for name, text in texts.items():
-        with whole_file(out / name) as file:
-            if file:
-                file.write(text)
+    page = validation_page(found, gaps, missed, paper_figures(), contradictions(), command)
+    write_files(out, page_files(page, "validation") | {CELLS: cells_csv(found)})

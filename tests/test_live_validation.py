@@ -81,15 +81,22 @@ def test_a_machine_becomes_a_profile_that_scenarios_run_on(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("command", [["validate", "--live"], ["measure", "decoding"]])
-def test_both_commands_print_a_row_for_each_setting(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     found = Live([Point(Setting(name, 2), [10.0, 10.0], [9.0, 9.0], 4, 4) for name in BOUNDS], "wall", (0.5, 1.0))
     monkeypatch.setattr(live_validation, "validate", lambda *asked, **options: found)
-    done = CliRunner().invoke(main, command)
+    done = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "live")])
     assert done.exit_code == 3
     assert [line.split()[:5] for line in done.stdout.splitlines()[2:6]] == [
         [name, "2", "10.00", "9.00", "-10.0%"] for name in BOUNDS
     ]
     assert "errors beyond their bounds: 2" in done.stdout
+    assert {path.name for path in (tmp_path / "live").iterdir()} == {"live.md", "live.html", "live.csv", "live.svg"}
+    text = (tmp_path / "live/live.md").read_text("utf-8")
+    assert text.startswith("# Live decoding beside its prediction\n")
+    assert "**2 of 4 settings are predicted within their bounds, half of them within 10.0 %;" in text
+    assert f"torch {torch.__version__}" in text
 
 
 def test_error_spread_and_interval_of_round_numbers() -> None:

@@ -13,13 +13,14 @@ from rich.console import Console
 from simulator.report import figures, write
 from simulator.report.console import print_law, print_result
 from simulator.report.facts import columns, gaps, number, percent
-from simulator.report.markdown import report_markdown
+from simulator.report.markdown import as_markdown
+from simulator.report.run_page import run_page
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
-from simulator.run import law_details, run
+from simulator.run import law_details, run, tuned
 from simulator.scenario import load
 from simulator.schema import BadInput
 from simulator.sweep_window import SweepPoint, gammas_to_show, window_sweep
-from simulator.uncertainty import of_speedup
+from simulator.uncertainty import Times, of_speedup
 from simulator.world import Span
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -79,7 +80,7 @@ def test_a_window_costs_what_was_stated_at_the_scenarios_own_gamma(sweep, result
 def test_no_sweep_without_a_window():
     loaded = load("durations_only", ["strategy={name: autoregressive}", "requests.count=2"])
     assert window_sweep(loaded) == []
-    assert "window_sweep.svg" not in report_markdown(run(loaded), [])
+    assert "window_sweep.svg" not in as_markdown(run_page(run(loaded), []))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_folder_with_other_things_is_left_alone(result, sweep, tmp_path, held,
 
 
 def test_report_says_the_answer_both_gaps_and_the_command(result, sweep):
-    text = report_markdown(result, sweep)
+    text = as_markdown(run_page(result, sweep))
     first, second = gaps(result)
     assert f"{number(result.simulated.tpot_s * 1e3, 3)} ms per token (simulation)" in text
     assert "T_draft = 12.0 ms is hidden behind Δ = 18.0 ms with 6.00 ms to spare" in text
@@ -251,8 +252,9 @@ def test_reports_run_nothing_and_only_figures_draw():
 
 def test_the_kept_demo_is_what_its_command_makes(tmp_path):
     """reports/demo is committed for readers of the README; made anew whenever a number in it changes."""
-    loaded = load("mirror_qwen3_32b_m2_ultra")
-    made = run(loaded, "specsim run mirror_qwen3_32b_m2_ultra")
-    write.write(made, window_sweep(loaded), tmp_path / "demo")
+    loaded, times = load("mirror_qwen3_32b_m2_ultra"), Times()
+    made = run(loaded, "specsim run mirror_qwen3_32b_m2_ultra", finished=times.note)
+    span = of_speedup(tuned(loaded), made.speedup, times.requests)
+    write.write(made, window_sweep(loaded), tmp_path / "demo", span)
     kept = Path(__file__).parent.parent / "reports/demo/report.md"
     assert (tmp_path / "demo/report.md").read_text() == kept.read_text()

@@ -43,6 +43,7 @@ def test_wheel_carries_the_code_and_the_catalogue_alone(tmp_path):
     catalogue = files("hardware_profiles", ".yaml") | files("scenarios", ".yaml") | files("scenarios", ".npz")
     assert {name for name in carried if name.endswith(".py")} == files("simulator", ".py")
     assert {f"simulator/_shipped/{file}" for file in catalogue} <= carried
+    assert {str(file.relative_to(ROOT)) for file in (ROOT / "simulator/report/templates").iterdir()} <= carried
     assert {name.partition("/")[0] for name in carried} == {"simulator"}
     assert not [name for name in carried if "__pycache__" in name]
 
@@ -79,8 +80,9 @@ def test_an_installed_wheel_works_anywhere_and_writes_here_only(tmp_path):
     assert specsim("law", "durations_only")
     numbers = json.loads(specsim("run", "durations_only", "--json"))
     assert not list(here.iterdir())
-    assert "reports/durations_only/report.md" in specsim("run", "durations_only", fonts=True)
+    assert "reports/durations_only/report.html" in specsim("run", "durations_only", fonts=True)
     assert (here / "reports" / "durations_only" / "report.md").is_file()
+    assert "<figure data-timeline>" in (here / "reports" / "durations_only" / "report.html").read_text("utf-8")
     assert contents(installed) == environment
 
     script = "from simulator.cli import main; main()"

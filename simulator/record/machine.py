@@ -92,6 +92,12 @@ class Chip:
             torch.cuda.synchronize()
 
 
+def described() -> str:
+    """The kind of machine this is, in words."""
+    cores = len(os.sched_getaffinity(0))
+    return f"{_processor()}, {cores} cores, torch {torch.__version__}, Python {platform.python_version()}"
+
+
 def _processor() -> str:
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         named = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]

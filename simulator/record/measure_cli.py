@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,7 +99,11 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
     show_default=True,
     help="Of what one core does alone; processor time leaves out other programs' turns.",
 )
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the trace and the last scenarios.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for a page and every round as CSV; in it `scenarios`, the trace and the last predictions.",
+)
 @json_option
 def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: str, out: Path | None, as_json: bool) -> None:
     """Live decoding against its prediction, passes timed between its blocks.
@@ -111,12 +116,27 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
 
         blocks = iter(range(1, rounds * requests + 1))
         told = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
-        found = validate(gammas, tokens, requests, rounds, clock, out=out, tick=told)
+        found = validate(gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=told)
+        if out:
+            asked = ["--gammas", ",".join(map(str, gammas)), "--tokens", tokens, "--requests", requests, "--rounds", rounds]
+            _kept(found, out, shlex.join(["specsim", "measure", "decoding", *map(str, asked), "--clock", clock]))
     if as_json:
         click.echo(json.dumps(found.data(), indent=2))
     else:
         _told(found)
     raise SystemExit(found.exit_code)
+
+
+def _kept(found: Live, out: Path, command: str) -> None:
+    from datetime import UTC, datetime
+
+    from simulator.record.machine import described
+    from simulator.report.live import ROUNDS, live_page, rounds_csv
+    from simulator.report.page import page_files, write_files
+
+    data = found.data()
+    page = live_page(data, described(), f"{datetime.now(UTC):%Y-%m-%d}", command)
+    write_files(out, page_files(page, "live") | {ROUNDS: rounds_csv(data)})
 
 
 def _told(found: Live) -> None:

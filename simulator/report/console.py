@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from simulator.report import batches, memory
-from simulator.report.facts import choices, columns, conditions, fallback, gaps, headline, number, percent, share
+from simulator.report.facts import choices, columns, conditions, doubt, fallback, gaps, headline, number, percent, share
 from simulator.run import Result
-from simulator.uncertainty import SHARE, Interval
+from simulator.uncertainty import Interval
 
 WIDEST = 100
 BAR = 30
@@ -30,7 +30,7 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
     say(f"{result.scenario.name}: {result.scenario.method_name}", "bold")
     say(headline(result), "bold")
     say(conditions(result), "dim")
-    say(f"speed-up within {speedup.low:.2f} to {speedup.high:.2f} ({SHARE:.0%} of draws of requests and of devices)", "dim")
+    say(doubt(speedup), "dim")
     console.print(_answers(result), width=width)
     for gap in gaps(result):
         item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)

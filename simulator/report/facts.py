@@ -8,11 +8,13 @@ from math import floor, log10
 from typing import NamedTuple
 
 from simulator.acceptance_spec import AcceptanceSpec
+from simulator.report.blocks import Highlight
 from simulator.run import Result
 from simulator.scenario import Scenario
 from simulator.serving.requests import Lengths, Requests
 from simulator.strategies.protocol import Kind
 from simulator.sweep_window import main_kind
+from simulator.uncertainty import SHARE, Interval
 
 
 class Column(NamedTuple):
@@ -132,6 +134,23 @@ def headline(result: Result) -> str:
         rate = f"; {rates[0]} tokens per second against {rates[1]}, {share_of:.2f} times, admissions included"
     answer = f"{tpot} ms per token (simulation), {verdict} autoregressive decoding ({baseline} ms, simulation){rate}"
     return f"{answer}; {regime(result)}."
+
+
+def doubt(speedup: Interval) -> str:
+    """The interval of a speed-up, and what it is of."""
+    return f"speed-up within {speedup.low:.2f} to {speedup.high:.2f} ({SHARE:.0%} of draws of requests and of devices)"
+
+
+def highlights(result: Result, speedup: Interval | None) -> list[Highlight]:
+    """The numbers of the answer one by one."""
+    simulated, law, baseline = (one.tpot_s * 1e3 for one in (result.simulated, result.law, result.baseline))
+    found = [Highlight(f"{number(simulated, 3)} ms", "per token, simulation")]
+    if result.scenario.schedule.window:
+        found.append(Highlight(f"{result.speedup:.2f} ×", f"the speed of autoregressive decoding ({number(baseline, 3)} ms)"))
+    if speedup and result.scenario.schedule.window:
+        found.append(Highlight(f"{speedup.low:.2f} to {speedup.high:.2f} ×", f"{SHARE:.0%} interval of that speed-up"))
+    off = percent((law / simulated - 1) * 100)
+    return [*found, Highlight(f"{number(law, 3)} ms", f"per token by law, {off} against the simulation")]
 
 
 def origin(spec: AcceptanceSpec) -> str:

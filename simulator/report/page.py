@@ -1,15 +1,43 @@
-"""A study in a file: a picture alone (.svg), or a page (.md) with its picture beside it."""
+"""Pages as files: one with everything that belongs to it in a folder; a study as a picture (.svg) or a page (.md) beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from simulator.report.blocks import Page
+from simulator.report.html import as_html
 from simulator.report.logs import whole_file
+from simulator.report.markdown import as_markdown
+from simulator.schema import BadInput, Fault
 
 Writer = Callable[[str, str, Iterable[str]], None]
 """Called once with a title, a picture as SVG text, and the blocks of the page below it."""
+
+
+def page_files(page: Page, name: str) -> dict[str, str]:
+    """Text by file: ``name.md`` with its pictures beside it, and ``name.html`` with everything in it."""
+    return {
+        f"{name}.md": as_markdown(page),
+        f"{name}.html": as_html(page),
+        **{figure.file: figure.svg for figure in page.figures},
+    }
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> None:
+    """Every text into its file in ``folder``, which is made; each file complete or not at all.
+
+    Raises :class:`BadInput` where that cannot be done.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput([Fault((str(folder), 0, 0), "", f"cannot be made: {error.strerror}")]) from error
+    for name, text in texts.items():
+        with whole_file(folder / name) as file:
+            if file:
+                file.write(text)
 
 
 @contextmanager

@@ -20,7 +20,13 @@ OPENING = ("prefill", "draft prefill", "first window")
 BLUE, SKY, ORANGE, VERMILLION = "#0072B2", "#56B4E9", "#E69F00", "#D55E00"
 YELLOW, GREEN, PURPLE = "#F0E442", "#009E73", "#CC79A7"
 PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION)  # Okabe and Ito
-FAMILIES = {"target": (SKY, BLUE), "draft": (ORANGE, VERMILLION, YELLOW), "rendezvous": (GREEN, PURPLE)}
+FAMILIES = {
+    "target": (SKY, BLUE),
+    "draft": (ORANGE, VERMILLION, YELLOW),
+    "rendezvous": (GREEN, PURPLE),
+    "stage": (BLUE, PURPLE),
+    "link": (GREEN,),
+}
 
 WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
@@ -49,13 +55,44 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"spans": len(spans), "shown": shown}}
 
 
+def span_data(spans: Sequence[Span], window_s: tuple[float, float], limit: int = 3_000) -> dict[str, Any]:
+    """The first ``limit`` spans for a drawing to be zoomed; times in microseconds, ``view`` is what is shown at first.
+
+    ``spans``: lane, kind, start, length; ``kinds``: label and colours of what a lane does.
+    """
+    shown = [span for span in spans[:limit] if span.end_s > span.start_s]
+    lanes = lanes_of(shown)
+    colours = _colours(lanes, shown)
+    kinds, rows = list(colours), {lane: row for row, lane in enumerate(lanes)}
+    return {
+        "lanes": lanes,
+        "kinds": [{"lane": lane, "label": label, "fill": fill, "ink": ink_on(fill)} for (lane, label), fill in colours.items()],
+        "spans": [
+            [
+                rows[span.lane],
+                kinds.index((family(span.lane), span.label)),
+                round(span.start_s * 1e6, 2),
+                round((span.end_s - span.start_s) * 1e6, 2),
+            ]
+            for span in shown
+        ],
+        "view": [round(end * 1e6, 2) for end in window_s],
+    }
+
+
+def ink_on(fill: str) -> str:
+    """The colour of words on a span."""
+    return "#ffffff" if fill == BLUE else "#000000"
+
+
 def lanes_of(spans: Iterable[Span]) -> list[str]:
-    """Lanes in the order target, draft, rendezvous, then the others by name and number."""
+    """Lanes in the order target, draft, rendezvous, then the others by number: a stage, and the link behind it."""
     roles = list(FAMILIES)
 
-    def place(lane: str) -> tuple[int, str, int]:
+    def place(lane: str) -> tuple[int, int, int, str]:
         name = family(lane)
-        return roles.index(lane) if lane in roles else 9, name, int(lane[len(name) :] or 0)
+        role = roles.index(name) if name in roles else len(roles)
+        return role if lane == name else len(roles), int(lane[len(name) :] or 0), role, lane
 
     return sorted({span.lane for span in spans}, key=place)
 
@@ -173,8 +210,7 @@ class _Drawing:
         milliseconds = f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
         yield f"<g><title>{escape(span.label)}: {milliseconds}</title>"
         yield f'<rect class="edge" x="{x:.2f}" y="{top:.2f}" width="{wide:.2f}" height="{ROW:g}" fill="{fill}"/>'
-        ink = "#ffffff" if fill == BLUE else "#000000"
-        yield from _lines(x + wide / 2, top, _labelled(span.label, milliseconds, wide), f'fill="{ink}"')
+        yield from _lines(x + wide / 2, top, _labelled(span.label, milliseconds, wide), f'fill="{ink_on(fill)}"')
         yield "</g>"
 
     def legend(self, top: float) -> tuple[list[str], float]:

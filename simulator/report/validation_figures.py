@@ -73,7 +73,7 @@ def residuals(found: Sequence[Validated]) -> str:
     """Signed error of every predicted cell in the papers' order, beside that of the guess; SVG text."""
     every = [one for paper in found for one in paper.predicted]
     with mpl.rc_context(LOOK):
-        drawn = Figure(figsize=(WIDTH_IN, 3.1), layout="constrained")
+        drawn = Figure(figsize=(WIDTH_IN, 3.3), layout="constrained")
         axes = drawn.subplots()
         for band, shade in BANDS:
             axes.axhspan(-100 * band, 100 * band, color=shade, lw=0)
@@ -97,7 +97,7 @@ def residuals(found: Sequence[Validated]) -> str:
         axes.set_xlim(-1, len(every))
         axes.set_xlabel("predicted cells in the papers' order")
         axes.set_ylabel("run over published (%)")
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2, columnspacing=1.4)
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
         return svg(drawn)
 
 

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from simulator.report import figures
-from simulator.report.facts import regime
-from simulator.report.markdown import ACCEPTED, REPORT, SWEEP, TIMELINE, TRACE, report_markdown
-from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
-from simulator.report.timeline_figures import pipeline_timeline
+from simulator.report.page import page_files
+from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE, run_page
+from simulator.report.timeline import chrome_trace
 from simulator.run import Result
 from simulator.schema import BadInput, Fault
 from simulator.sweep_window import SweepPoint
+from simulator.uncertainty import Interval
 
-OURS = {REPORT, SWEEP, ACCEPTED, TIMELINE, TRACE}
+NAME = "report"
+REPORT = f"{NAME}.md"
+OURS = {REPORT, f"{NAME}.html", SWEEP, ACCEPTED, TIMELINE, TRACE}
 
 
-def write(result: Result, sweep: Sequence[SweepPoint], folder: Path) -> list[Path]:
+def write(result: Result, sweep: Sequence[SweepPoint], folder: Path, speedup: Interval | None = None) -> list[Path]:
     """Write the report into ``folder``, which appears only when complete; the files in it.
+
+    ``speedup``: the interval that it lies in.
 
     A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
     """
     folder = free(folder)
     try:
-        return _write(result, sweep, folder)
+        return _write(_files(result, sweep, speedup), folder)
     except OSError as error:
         raise BadInput([Fault((str(folder), 0, 0), "", f"cannot be written: {error.strerror or error}")]) from error
 
@@ -43,12 +46,12 @@ def free(folder: Path) -> Path:
     return folder
 
 
-def _write(result: Result, sweep: Sequence[SweepPoint], folder: Path) -> list[Path]:
+def _write(files: Iterable[tuple[str, str]], folder: Path) -> list[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
         new, old = Path(name) / "new", Path(name) / "old"
         new.mkdir()
-        for file, text in _files(result, sweep):
+        for file, text in files:
             (new / file).write_text(text, "utf-8")
         if folder.exists():
             folder.rename(old)
@@ -76,14 +79,6 @@ def _check(folder: Path) -> None:
         raise BadInput([Fault(here, "", message)])
 
 
-def _files(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[tuple[str, str]]:
-    yield REPORT, report_markdown(result, sweep)
-    if sweep:
-        yield SWEEP, figures.window_sweep(sweep)
-    if result.simulated.accepted:
-        yield ACCEPTED, figures.accepted_lengths(result.simulated, result.odds)
-    caption = f"{result.scenario.schedule.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
-    staged = result.scenario.schedule.staged
-    window = steady_window(result.spans, 3 + result.scenario.stages)
-    yield TIMELINE, (pipeline_timeline if staged else timeline_svg)(result.spans, window, caption)
+def _files(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | None) -> Iterator[tuple[str, str]]:
+    yield from page_files(run_page(result, sweep, speedup), NAME).items()
     yield TRACE, json.dumps(chrome_trace(result.spans), separators=(",", ":")) + "\n"

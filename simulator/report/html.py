@@ -1,0 +1,143 @@
+"""A page as one HTML file that loads nothing: style, script and pictures stand in it.
+
+Everything that is not a template is escaped by Jinja; pictures are our own SVG, taken apart and put together again. A content
+security policy lets the page's one script run and nothing else, and no request leave.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from simulator.report.blocks import Code, Figure, Link, Page, Strong, Table, Words
+
+TEMPLATES = Path(__file__).parent / "templates"
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+NUMBER = re.compile(r"\s*[-+−<>~±]*\s*[\d,.]+(e[-+]?\d+)?( ?[%×])?(\s*\(.*\)| to [\d.,]+)?\s*")
+SHARE = re.compile(r"(\d+(?:\.\d+)?) %")
+UNIT = re.compile(r"(?<=\d) (?=(%|×|[mu]?s)(?![\w]))")
+"""The blank between a number and its unit, where no line is to end."""
+SHORT, LONG = 20, 36
+"""Letters of a cell that stands on one line, and of one that wants room for several."""
+
+
+class Cell(NamedTuple):
+    """A cell of a table: its words, whether it is a number, is long, is a badge, and the width of the bar behind it."""
+
+    words: Words
+    style: str
+    badge: str
+    bar_percent: float | None
+
+
+def as_html(page: Page) -> str:
+    """The whole of it; the same page gives the same text."""
+    style, script = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js"))
+    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (files of our own)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    text: str = _environment().get_template("page.html").render(page=page, digest=digest, **parts)
+    return text
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.filters |= {"marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
+    return found
+
+
+def slug(title: str) -> str:
+    """A title as the name of a place in the page."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+
+
+def marked(words: Words) -> Markup:
+    """Words with their marks; text is escaped."""
+    match words:
+        case Strong(text):
+            return Markup("<strong>{}</strong>").format(text)
+        case Code(text):
+            return Markup("<code>{}</code>").format(text)
+        case Link(text, to):
+            return Markup('<a href="{}">{}</a>').format(to, text)
+        case tuple():
+            return Markup("").join(map(marked, words))
+        case _:
+            return escape(UNIT.sub("\u00a0", words))
+
+
+def plain(words: Words) -> str:
+    """Words without their marks."""
+    match words:
+        case Strong(text) | Code(text) | Link(text, _):
+            return text
+        case tuple():
+            return "".join(map(plain, words))
+        case _:
+            return words
+
+
+def cells(table: Table) -> tuple[list[Cell], list[list[Cell]]]:
+    """Head and rows of a table with what their look depends on."""
+    texts = [[plain(cell) for cell in row] for row in table.rows]
+    styles = [_style([row[place] for row in texts if place < len(row)]) for place in range(len(table.head))]
+    head = [Cell(name, style, "", None) for name, style in zip(table.head, styles, strict=True)]
+
+    def row(words: tuple[Words, ...], told: list[str]) -> Iterator[Cell]:
+        for place, (cell, text) in enumerate(zip(words, told, strict=True)):
+            share = SHARE.match(text) if place in table.bars else None
+            badge = slug(text) if place in table.badges else ""
+            yield Cell(cell, styles[place], badge, min(100.0, float(share[1])) if share else None)
+
+    return head, [list(row(tuple(words), told)) for words, told in zip(table.rows, texts, strict=True)]
+
+
+def _style(texts: list[str]) -> str:
+    held = [text for text in texts if text not in ("", "–")]
+    if held and all(NUMBER.fullmatch(text) for text in held):
+        return "number"
+    most = max(map(len, held), default=0)
+    return "long" if most > LONG else "words" if most > SHORT else "short"
+
+
+def drawn(figure: Figure) -> Markup:
+    """Its picture as an element with a title, whose names and styles are its own, so that many fit into one page.
+
+    Raises :class:`xml.etree.ElementTree.ParseError` where it is no SVG text.
+    """
+    for prefix, space in (("", SVG), ("xlink", XLINK)):
+        ElementTree.register_namespace(prefix, space)
+    root, key = ElementTree.fromstring(figure.svg), slug(figure.file)  # noqa: S314 (our own text)
+    for parent in root.iter():
+        for child in [*parent.findall(f"{{{SVG}}}metadata"), *root.findall(f"{{{SVG}}}title")]:
+            if child in list(parent):
+                parent.remove(child)
+        for name, value in parent.attrib.items():
+            parent.set(name, _renamed(name, value, key))
+        if parent.tag == f"{{{SVG}}}style":
+            parent.text = f"#{key} {{ {parent.text} }}"
+    title = ElementTree.Element(f"{{{SVG}}}title", {"id": f"{key}-title"})
+    title.text = figure.title
+    root.insert(0, title)
+    root.attrib |= {"id": key, "role": "img", "aria-labelledby": f"{key}-title"}
+    return Markup(ElementTree.tostring(root, "unicode"))  # noqa: S704 (serialised from a tree, so escaped)
+
+
+def _renamed(name: str, value: str, key: str) -> str:
+    """An attribute whose names of other elements begin with ``key``."""
+    if name == "id":
+        return "-".join((key, *value.split()))
+    if name.endswith("href") and value.startswith("#"):
+        return f"#{key}-{value[1:]}"
+    return value.replace("url(#", f"url(#{key}-")

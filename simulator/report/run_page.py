@@ -1,0 +1,247 @@
+"""The report of a run as a page: the answer first, then how it came about, then everything that went in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from simulator.outcome import CONFIDENCE
+from simulator.report import batches, figures, memory
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Figure,
+    Link,
+    Listing,
+    Page,
+    Paragraph,
+    Strong,
+    Table,
+    Words,
+    sections,
+)
+from simulator.report.facts import (
+    choices,
+    columns,
+    conditions,
+    doubt,
+    fallback,
+    gaps,
+    headline,
+    highlights,
+    kind_name,
+    number,
+    percent,
+    regime,
+    share,
+    step_kinds,
+)
+from simulator.report.timeline import span_data, steady_window, timeline_svg
+from simulator.report.timeline_figures import pipeline_timeline
+from simulator.run import Result
+from simulator.scenario import resolved
+from simulator.sweep_window import SweepPoint
+from simulator.uncertainty import Interval
+
+SWEEP, ACCEPTED, TIMELINE, TRACE = "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"
+PERFETTO = "https://ui.perfetto.dev"
+CONFIDENCES = ("measured", "calibrated", "datasheet", "published", "computed", "assumed")
+KINDS_SHOWN = 4
+
+
+def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | None = None) -> Page:
+    """All of it; the sweep only where there is one. ``speedup``: the interval that it lies in."""
+    scenario = result.scenario
+    opening: list[Block] = [Paragraph(conditions(result))]
+    if speedup and scenario.schedule.window:
+        opening.insert(0, Paragraph(f"{doubt(speedup).capitalize()}."))
+    notes = [Bullets(result.notes)] if result.notes else []
+    return Page(
+        title=f"{scenario.name}: {scenario.method_name}",
+        about=scenario.about,
+        answer=headline(result),
+        opening=opening,
+        sections=sections(
+            ("Law, replay and simulation", _answers(result)),
+            ("Where the time goes", _time(result)),
+            ("Requests and batches", _batches(result)),
+            ("Memory of the stages", _memory(result)),
+            ("Fallback" if fallback(result) else "Choices", _fallback(result)),
+            ("Which window", _window(result, sweep)),
+            ("How many draft tokens are kept", _accepted(result)),
+            ("A few steps", _timeline(result)),
+            ("Notes", notes),
+            ("Where the numbers come from", _provenance(result)),
+            ("The scenario, resolved", _scenario(result)),
+        ),
+        command=result.command,
+        highlights=highlights(result, speedup),
+    )
+
+
+def _answers(result: Result) -> Iterator[Block]:
+    found = columns(result)
+    rows: list[Sequence[Words]] = [
+        ("mean step (ms)", *(number(column.step_ms) for column in found)),
+        ("tokens per step and request", *(number(column.tokens_per_step) for column in found)),
+        (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in found)),
+        ("time per token against the simulation", *(percent((c.tpot_ms / found[-1].tpot_ms - 1) * 100) for c in found)),
+    ]
+    yield Table(("", *(column.origin for column in found)), rows, "Law, replay and simulation of a step and a token")
+    yield Paragraph(
+        "Law: step over tokens, at the mean context. Replay and simulation: mean over requests of "
+        "(E2E − TTFT)/(tokens − 1). The law with replayed means is told the acceptance and the step kinds that the "
+        "simulation counted: it explains, it does not predict."
+    )
+    items = []
+    for gap in gaps(result):
+        parts = ", ".join(f"{name} {percent(size)}" for name, size in gap.parts)
+        items.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). Why: {gap.why}."))
+    yield Bullets(items)
+    yield Paragraph(f"Law: {result.law.source}. Relation of the law to the process: {result.law.relation}.")
+
+
+def _time(result: Result) -> Iterator[Block]:
+    kinds = list(result.phases)
+    split = any(phase.busy for parts in result.phases.values() for phase in parts.values())
+    rows, first = [], result.phases[kinds[0]]
+    for kind in kinds[:KINDS_SHOWN]:
+        parts = {name: phase for name, phase in result.phases[kind].items() if kind == kinds[0] or first.get(name) != phase}
+        for index, (name, phase) in enumerate(parts.items()):
+            row = [kind_name(kind) if not index else "", name, number(phase.wall_s * 1e3)]
+            if split:
+                for use in ("compute", "collectives", "host"):
+                    held = [seconds for lane, seconds in phase.busy.items() if lane.endswith(f" {use}")]
+                    row.append(number(sum(held) * 1e3) if held else "–")
+            rows.append(row)
+    head = ("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split))
+    yield Table(head, rows, "Parts of a step")
+    origin = "Origin: the cost model at the mean context" if split else "Origin: stated in the scenario, with no split"
+    origin += "; draft and suffix run side by side" if any("suffix" in parts for parts in result.phases.values()) else ""
+    left = max(0, len(kinds) - KINDS_SHOWN)
+    yield Paragraph(
+        f"{origin}."
+        + " A part that takes the same as in the first step kind is not repeated." * (len(kinds) > 1)
+        + f" Rarer step kinds left out here: {left}." * (left > 0)
+    )
+    shares = [(name, share(law), share(run)) for name, law, run in step_kinds(result)][: 2 * KINDS_SHOWN]
+    head = ("step kind", "share by law (marginal rates)", "share in the simulation")
+    yield Table(head, shares, "Kinds of steps", bars=(1, 2))
+    busy = [(lane, share(fraction)) for lane, fraction in result.busy.items()]
+    yield Table(("lane", "busy share of the whole run (simulation)"), busy, "Lanes", bars=(1,))
+
+
+def _batches(result: Result) -> Iterator[Block]:
+    serving = result.simulated.serving
+    if serving.counted.slo:
+        yield Table(batches.SLO_HEAD, list(batches.verdicts(serving)), "What was asked, and what was found")
+    yield Table(batches.HEAD, list(batches.times(serving)), "Times of requests and tokens")
+    if result.replications:
+        yield Table(batches.REPLICATION_HEAD, list(batches.replications(result)), "Over several seeds")
+        told = f"± is half of a {CONFIDENCE:.0%} interval over {result.seeds} seeds (Student's t), this run's the first."
+        yield Paragraph(told)
+    if result.simulated.replicas:
+        yield Table(batches.REPLICA_HEAD, list(batches.replicas(result.simulated)), "Replica by replica")
+    yield Bullets([f"{sentence}." for sentence in batches.sentences(result)])
+    policy = type(result.scenario.serving.policy)
+    rule = (policy.__doc__ or "").partition("\n")[0]
+    yield Paragraph(f"Origin: simulation; quantiles within 0.5 %. Batching: {rule}")
+
+
+def _fallback(result: Result) -> Iterator[Block]:
+    if text := fallback(result):
+        yield Paragraph(f"{text}.")
+    if text := choices(result):
+        yield Paragraph(f"{text[0].upper()}{text[1:]}.")
+    if not result.fallback:
+        return
+    yield Paragraph(
+        f"On all {result.fallback[0].windows:,} windows of the recording (γ = {result.scenario.schedule.window}), "
+        "by exit depth and κ. "
+        "The paper's bound, fallback ≤ 1 − Ω, speaks of a position and holds there; a step has up to γ + 1 chances. "
+        "Wider is never worse; deeper need not be better, so it comes with an interval (95 %, whole requests resampled)."
+    )
+    rows = [
+        (
+            f"{rate.exit_fraction:.2f}",
+            str(rate.kappa),
+            share(rate.off_exit),
+            share(rate.per_position),
+            f"{share(rate.per_step)} ({rate.per_step_low * 100:.1f} to {rate.per_step_high * 100:.1f})",
+        )
+        for rate in result.fallback
+    ]
+    head = ("exit depth", "κ", "1 − Ω, all positions", "fallback per position", "fallback per step")
+    yield Table(head, rows, "Fallback by exit depth and width", bars=(2, 3), sortable=True)
+
+
+def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
+    if not sweep:
+        return
+    yield Figure("Step time and time per token against the window", SWEEP, figures.window_sweep(sweep))
+    best = min(sweep, key=lambda point: point.law_tpot_ms)
+    text = f"Best window by law (marginal rates): γ = {best.gamma} with {number(best.law_tpot_ms)} ms per token"
+    tried = {point.gamma: point.simulated_tpot_ms for point in sweep if point.simulated_tpot_ms is not None}
+    if tried:
+        gamma = min(tried, key=lambda known: tried[known])
+        count = max(point.simulated_requests for point in sweep)
+        text += f"; by simulation ({count} requests for each window): γ = {gamma} with {number(tried[gamma])} ms"
+    yield Paragraph(f"{text}. This scenario runs γ = {result.scenario.schedule.window}.")
+    given = result.scenario.durations
+    if given and given.draft_ms is not None:
+        yield Paragraph(
+            f"The stated draft_ms of {number(given.draft_ms)} ms is for γ = {result.scenario.schedule.window}; other windows "
+            "are taken in proportion to their internal draft steps, and the stated target time as the same for all."
+        )
+
+
+def _memory(result: Result) -> Iterator[Block]:
+    if stages := list(memory.stage_rows(result.scenario)):
+        yield Table(memory.HEAD, stages, "Memory of the stages")
+        yield Paragraph(memory.caption(result.scenario))
+
+
+def _accepted(result: Result) -> Iterator[Block]:
+    if result.simulated.accepted:
+        drawn = figures.accepted_lengths(result.simulated, result.odds)
+        yield Figure("Accepted draft tokens per verified window", ACCEPTED, drawn)
+        yield Paragraph("Bars: simulation. Markers: law with marginal rates, as if positions were independent.")
+
+
+def _timeline(result: Result) -> Iterator[Block]:
+    caption = f"{result.scenario.schedule.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
+    drawing = pipeline_timeline if result.scenario.schedule.staged else timeline_svg
+    window = steady_window(result.spans, 3 + result.scenario.stages)
+    still = drawing(result.spans, window, caption)
+    yield Figure("Timeline of a few steps", TIMELINE, still, span_data(result.spans, window))
+    yield Paragraph(
+        (
+            "Origin: simulation; chosen to show as many different spans as possible, so not typical shares. ",
+            Link(TRACE, TRACE),
+            " (the first 20,000 spans at most) opens in ",
+            Link("Perfetto", PERFETTO),
+            ".",
+        )
+    )
+
+
+def _provenance(result: Result) -> Iterator[Block]:
+    entries = result.provenance()
+    if not entries:
+        yield Paragraph("No number with a source went in: durations and rates are stated in the scenario.")
+        return
+    counts = Counter(str(entry["confidence"]) for entry in entries)
+    order = [name for name in CONFIDENCES if name in counts]
+    yield Paragraph(f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + ".")
+    ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
+    rows = [(str(e["confidence"]), Code(str(e["parameter"])), f"{e['value']:g}", str(e["source"])) for e in ranked]
+    head = ("confidence", "parameter", "value", "source")
+    yield Table(head, rows, "Numbers that went in", badges=(0,), sortable=True)
+
+
+def _scenario(result: Result) -> Iterator[Block]:
+    text = yaml.safe_dump(resolved(result.scenario), sort_keys=False, allow_unicode=True, width=110)
+    yield Listing(text, "yaml", f"{result.scenario.name}, every default and every file filled in")

@@ -1,0 +1,52 @@
+"""One page of each kind, small, for the tests that take HTML apart and for those that open it in a browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from simulator.fits import Paper
+from simulator.law_check import law_gap
+from simulator.processes import in_turn
+from simulator.published import cells, contradictions, paper_figures
+from simulator.report.blocks import Page
+from simulator.report.live import live_page
+from simulator.report.run_page import run_page
+from simulator.report.validation_page import validation_page
+from simulator.run import run, tuned
+from simulator.scenario import load
+from simulator.sweep_window import window_sweep
+from simulator.uncertainty import Times, of_speedup
+from simulator.validation import GOAL, shortfalls, validated
+from tests.toy_paper import TERMS, written
+
+LIVE = Path(__file__).parent / "data/live_short_run.json"
+"""What ``specsim measure decoding --gammas 2,4 --tokens 24 --requests 2 --rounds 3 --json`` printed on a busy machine."""
+SHORT = {
+    "run": ("mirror_qwen3_32b_m2_ultra", ["requests.count=6", "requests.output_tokens=48"]),
+    "pipeline": ("specpipe_llama_3_1_70b_two_servers", ["requests.count=1", "requests.output_tokens=24"]),
+}
+KINDS = (*SHORT, "validation", "live")
+
+
+def page(kind: str, folder: Path) -> Page:
+    """A page of that kind; files that it is made of go into ``folder``."""
+    if kind == "validation":
+        return validation(folder)
+    if kind == "live":
+        return live_page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", "specsim measure decoding")
+    name, overrides = SHORT[kind]
+    loaded, times = load(name, overrides), Times()
+    result = run(loaded, f"specsim run {name}", finished=times.note)
+    return run_page(result, window_sweep(loaded), of_speedup(tuned(loaded), result.speedup, times.requests))
+
+
+def validation(folder: Path) -> Page:
+    """Of the toy paper and one law, with the figures and slips of the real papers."""
+    (written(folder) / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))
+    found = [validated(Paper.of("round", cells(folder)["round"], folder), in_turn)]
+    gaps = [law_gap("vanilla_llama_2_7b_a800")]
+    missed = shortfalls(found, GOAL)
+    return validation_page(found, gaps, missed, paper_figures(), contradictions(), "specsim validate round")

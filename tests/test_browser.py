@@ -1,0 +1,349 @@
+"""HTML reports in a headless Chromium: they open quietly, zoom, sort, load nothing, and look as they are known to look.
+
+``SPECSIM_SCREENSHOTS=write`` writes the references in ``tests/screenshots`` anew; look at them before they are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simulator.catalogue import shipped
+from simulator.report.html import as_html
+from tests.pages import KINDS, page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'browser'")
+Image = pytest.importorskip("PIL.Image", reason="needs the extra 'browser'")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+COARSE, SMALL = (40, 28), (480, 338)
+"""Points of a screenshot that are compared, and of one that is kept."""
+FAR = 9.0
+"""Of 255, mean difference of a coarse point: a page in other letters stays below 6, one without its style is above 12."""
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian: apt-get install chromium)"),
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A report of each kind as a file."""
+    found = {}
+    for kind in KINDS:
+        folder = tmp_path_factory.mktemp(kind)
+        found[kind] = folder / f"{kind}.html"
+        found[kind].write_text(as_html(page(kind, folder)), "utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+Opened = Callable[..., Any]
+
+
+@pytest.fixture
+def opened(chromium: Any) -> Iterator[Opened]:
+    """Opens a file as a page of its own; fails behind the test where anything was asked for or complained of."""
+    contexts, complaints, asked = [], [], []
+
+    def open_(path: Path, viewport: dict[str, int] = DESK, **options: Any) -> Any:
+        context = chromium.new_context(viewport=viewport, **options)
+        contexts.append(context)
+        shown = context.new_page()
+        shown.on("console", lambda message: complaints.append(message.text))
+        shown.on("pageerror", lambda error: complaints.append(str(error)))
+        shown.on("request", lambda request: asked.append(request.url) if request.url != path.as_uri() else None)
+        shown.goto(path.as_uri())
+        return shown
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert (complaints, asked) == ([], [])
+
+
+def view(shown: Any) -> tuple[float, float]:
+    """What the timeline shows, in microseconds."""
+    return tuple(shown.eval_on_selector("[data-timeline]", "figure => [+figure.dataset.from, +figure.dataset.to]"))
+
+
+def details(shown: Any) -> str:
+    return str(shown.inner_text(".details"))
+
+
+# ---- every kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_opens_quietly_and_fits_a_phone(kind: str, files: dict[str, Path], opened: Opened) -> None:
+    for options in ({}, {"color_scheme": "dark"}, {"viewport": PHONE, "is_mobile": True, "has_touch": True}):
+        shown = opened(files[kind], **options)
+        wide, inner = shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide <= inner
+        assert shown.title().endswith("· specsim")
+        first = shown.locator(".answer, .highlights").first.bounding_box()
+        assert first["y"] < 400  # the answer comes first, on a phone too
+
+
+def test_a_page_that_would_ask_or_complain_is_caught(files: dict[str, Path], chromium: Any, tmp_path: Path) -> None:
+    """The policy refuses what a broken template might let in, and what it refuses is seen."""
+    evil = tmp_path / "evil.html"
+    text = files["live"].read_text("utf-8")
+    evil.write_text(
+        text.replace("<h1>", "<img src='https://example.org/x.png'><script>document.title = 'mine'</script><h1>", 1)
+    )
+    shown, complaints = chromium.new_page(), []
+    shown.on("console", lambda message: complaints.append(message.text))
+    shown.goto(evil.as_uri())
+    assert shown.title() != "mine"
+    assert sum("Content Security Policy" in one for one in complaints) == 2
+    shown.close()
+
+
+def test_the_committed_report_opens_too(opened: Opened) -> None:
+    committed = shipped() / "reports/validation/validation.html"
+    for viewport in (DESK, PHONE):
+        shown = opened(committed, viewport)
+        assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert committed.stat().st_size < 1_500_000
+
+
+def test_dark_is_dark_and_figures_with_it(files: dict[str, Path], opened: Opened) -> None:
+    for scheme, dark in (("light", False), ("dark", True)):
+        shown = opened(files["run"], color_scheme=scheme)
+        for selector in ("body", ".inked svg", ".highlights div"):
+            pixels = np.asarray(Image.open(BytesIO(shown.locator(selector).first.screenshot())).convert("L"))
+            assert (np.median(pixels) < 60) == dark, selector
+
+
+def test_print_unfolds_and_has_no_tools(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["run"])
+    assert not shown.is_visible("[data-timeline] .still")
+    shown.emulate_media(media="print")
+    shown.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert shown.is_visible("[data-timeline] .still svg")
+    assert shown.is_visible("details pre")
+    for gone in ("nav", ".tools", ".chart"):
+        assert not shown.is_visible(gone)
+    shown.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert shown.locator("details[open]").count() == 0
+
+
+def test_it_reads_without_the_script(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["run"], java_script_enabled=False)
+    assert shown.is_visible("[data-timeline] .still svg")
+    assert not shown.is_visible(".tools")
+
+
+# ---- tables
+
+
+def test_tables_sort_by_number_and_by_word(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["run"])
+    table = shown.locator("table[data-sortable]", has=shown.get_by_text("parameter"))
+
+    def column(place: int) -> list[str]:
+        return [str(text) for text in table.locator(f"tbody tr > :nth-child({place})").all_inner_texts()]
+
+    before, value = column(3), table.get_by_role("columnheader", name="value")
+    value.get_by_role("button").click()
+    assert [float(text) for text in column(3)] == sorted(map(float, before))
+    assert value.get_attribute("aria-sort") == "ascending"
+    value.get_by_role("button").press("Enter")
+    assert [float(text) for text in column(3)] == sorted(map(float, before), reverse=True)
+    assert value.get_attribute("aria-sort") == "descending"
+    table.get_by_role("columnheader", name="confidence").get_by_role("button").click()
+    assert column(1) == sorted(column(1))
+    assert value.get_attribute("aria-sort") is None
+    assert sorted(column(3)) == sorted(before)
+
+
+def test_what_is_empty_comes_last(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["live"])
+    table = shown.locator("table[data-sortable]").first
+    for _ in ("ascending", "descending"):
+        table.get_by_role("columnheader", name="γ").get_by_role("button").click()
+        held = table.locator("tbody tr > :nth-child(2)").all_inner_texts()
+        assert [bool(text) for text in held] == sorted(map(bool, held), reverse=True)
+        assert len(set(held)) == 3
+
+
+# ---- the timeline
+
+
+def test_the_wheel_zooms_where_it_points_once_the_drawing_has_been_clicked(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["run"])
+    chart, first = shown.locator(".chart"), view(shown)
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    at = box["x"] + 0.75 * box["width"], box["y"] + 60
+    shown.mouse.move(*at)
+    shown.mouse.wheel(0, -200)
+    shown.wait_for_timeout(200)
+    assert view(shown) == first  # the page has scrolled instead
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    at = box["x"] + 0.75 * box["width"], box["y"] + 60
+    shown.mouse.click(*at)
+    widths = [view(shown)[1] - view(shown)[0]]
+    for turn in (-400, -400, 800):
+        shown.mouse.wheel(0, turn)
+        shown.wait_for_timeout(100)
+        widths.append(view(shown)[1] - view(shown)[0])
+    assert widths[1] == pytest.approx(widths[0] * 1.0015**-400)
+    assert widths[2] == pytest.approx(widths[0] * 1.0015**-800)
+    assert view(shown) == pytest.approx(first)
+
+
+@pytest.mark.parametrize("kind", ["run", "pipeline"])
+def test_keys_zoom_pan_and_walk_from_span_to_span(kind: str, files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files[kind])
+    chart, (begin, end) = shown.locator(".chart"), view(shown)
+    chart.press("+")
+    assert view(shown)[1] - view(shown)[0] == pytest.approx(0.6 * (end - begin))
+    left, right = view(shown)
+    for key, share in (("Shift+ArrowRight", 0.25), ("Shift+ArrowLeft", 0.0)):
+        chart.press(key)
+        assert view(shown) == pytest.approx((left + share * (right - left), right + share * (right - left)))
+    chart.press("-")
+    assert view(shown) == pytest.approx((begin, end))
+    chart.press("Home")
+    assert view(shown) == (begin, end)
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "ArrowLeft"):
+        chart.press(key)
+        seen.append(details(shown))
+    assert all(" ms, from " in one for one in seen)
+    lanes = [one.partition(":")[0] for one in seen]
+    assert lanes[0] == lanes[1] != lanes[2]
+    assert lanes[3] == lanes[0]
+    assert len(set(seen)) >= 3
+    assert shown.locator("rect.chosen").count() == 1
+    chart.press("End")
+    assert view(shown)[0] == 0
+    assert view(shown)[1] > end
+
+
+def test_a_mouse_shows_details_and_pans_and_buttons_do_the_same(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["run"])
+    chart, first = shown.locator(".chart"), view(shown)
+    chart.scroll_into_view_if_needed()
+    before = details(shown)
+    shown.locator("rect.span").nth(1).hover()
+    assert details(shown) != before
+    assert " ms, from " in details(shown)
+    box = chart.bounding_box()
+    shown.mouse.move(box["x"] + 500, box["y"] + 40)
+    shown.mouse.down()
+    shown.mouse.move(box["x"] + 300, box["y"] + 40, steps=4)
+    shown.mouse.up()
+    moved = view(shown)
+    assert moved[0] > first[0]
+    assert moved[1] - moved[0] == pytest.approx(first[1] - first[0])
+    for button, check in {
+        "Reset": lambda: view(shown) == first,
+        "Zoom in": lambda: view(shown)[1] - view(shown)[0] < first[1] - first[0],
+        "Zoom out": lambda: view(shown) == pytest.approx(first),
+        "Later": lambda: view(shown)[0] > first[0],
+        "Earlier": lambda: view(shown) == pytest.approx(first),
+        "All": lambda: view(shown)[0] == 0,
+    }.items():
+        shown.get_by_role("button", name=button, exact=True).click()
+        assert check(), button
+
+
+def test_two_fingers_zoom(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["run"], PHONE, is_mobile=True, has_touch=True)
+    shown.locator(".chart").scroll_into_view_if_needed()
+    box, first = shown.locator(".chart").bounding_box(), view(shown)
+    devtools = shown.context.new_cdp_session(shown)
+
+    def touch(kind: str, *across: float) -> None:
+        points = [{"x": box["x"] + x, "y": box["y"] + 50, "id": finger} for finger, x in enumerate(across)]
+        devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 170, 230)
+    for apart in (10, 20, 30, 40):
+        touch("touchMove", 170 - apart, 230 + apart)
+    touch("touchEnd")
+    assert view(shown)[1] - view(shown)[0] < 0.6 * (first[1] - first[0])
+
+
+def test_spans_lie_where_their_times_say(files: dict[str, Path], opened: Opened) -> None:
+    shown = opened(files["run"])
+    begin, end = view(shown)
+    found = shown.evaluate(
+        """() => [...document.querySelectorAll("rect.span")].map((box) =>
+            [box.span.start, box.span.end, +box.getAttribute("x"), +box.getAttribute("width")])"""
+    )
+    row = shown.eval_on_selector("rect.row", "row => [+row.getAttribute('x'), +row.getAttribute('width')]")
+    assert len(found) > 5
+    for start, stop, x, wide in found:
+        left, right = (row[0] + (min(max(time, begin), end) - begin) / (end - begin) * row[1] for time in (start, stop))
+        assert x == pytest.approx(left, abs=1e-6)
+        assert wide == pytest.approx(max(right - left, 1), abs=1e-6)
+
+
+# ---- looks
+
+
+def screenshots(files: dict[str, Path], opened: Opened) -> dict[str, Any]:
+    """The top of each kind, and the timelines; one in the dark."""
+    found = {}
+    for kind in KINDS:
+        shown = opened(files[kind])
+        found[kind] = shown.screenshot()
+        if kind in ("run", "pipeline"):
+            shown.locator("figure[data-timeline]").scroll_into_view_if_needed()
+            shown.evaluate("document.querySelector('[data-timeline]').closest('section').scrollIntoView()")
+            found[f"{kind}_timeline"] = shown.screenshot()
+    found["run_dark"] = opened(files["run"], color_scheme="dark").screenshot()
+    return {name: Image.open(BytesIO(held)).convert("RGB") for name, held in found.items()}
+
+
+def far(image: Any, name: str) -> float:
+    """Mean difference between an image and the reference of that name, both coarse."""
+    with Image.open(SCREENSHOTS / f"{name}.png") as known:
+        pair = [np.asarray(one.convert("RGB").resize(COARSE, Image.Resampling.BOX), dtype=float) for one in (image, known)]
+    return float(np.abs(pair[0] - pair[1]).mean())
+
+
+def test_every_kind_looks_as_it_is_known_to_look(files: dict[str, Path], opened: Opened) -> None:
+    """Letters and numbers may differ, the layout may not."""
+    found = screenshots(files, opened)
+    if os.environ.get("SPECSIM_SCREENSHOTS") == "write":
+        for name, image in found.items():
+            kept = image.resize(SMALL, Image.Resampling.LANCZOS).quantize(128)
+            kept.save(SCREENSHOTS / f"{name}.png", optimize=True)
+    assert {path.stem for path in SCREENSHOTS.iterdir()} == set(found)
+    assert {name: far(image, name) for name, image in found.items() if far(image, name) > FAR} == {}
+    assert far(found["run"], "run_dark") > FAR
+
+
+@pytest.mark.parametrize(("style", "same"), [("body { font-family: monospace !important }", True), (None, False)])
+def test_other_letters_look_the_same_and_a_lost_style_does_not(
+    style: str | None, same: bool, files: dict[str, Path], opened: Opened
+) -> None:
+    for kind in KINDS:
+        shown = opened(files[kind])
+        change = "sheet.remove()" if style is None else f"sheet.append({style!r})"
+        shown.evaluate(f"() => {{ const sheet = document.querySelector('style'); {change} }}")
+        image = Image.open(BytesIO(shown.screenshot()))
+        assert (far(image, kind) < FAR) == same, kind
