@@ -99,9 +99,10 @@ class Device(Frozen):
             raise ValueError("matmul needs an entry 'default'; others are named after weight formats")
         return self
 
-    def seconds(self, operation: Roofline, size_bytes: Any, flops: Any, tokens: float) -> Any:
+    def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
         """Time of one operation that moves ``size_bytes`` and does ``flops`` on ``tokens`` rows."""
-        return self.timer(operation)(size_bytes, flops, tokens)
+        taken: float = self.timer(operation)(size_bytes, flops, tokens)
+        return taken
 
     def timer(self, operation: Roofline) -> Callable[[Any, Any, float], Any]:
         """``seconds`` of one operation, for who asks often; bytes and flops may be arrays."""
