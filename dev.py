@@ -22,7 +22,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "made-from"
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
 OLDEST = (3, 11)
-TEST, FULL = "test", "test,record"  # extras of pyproject.toml; the second brings torch
+TEST, FULL = "test,parquet", "test,parquet,record,dask"  # extras of pyproject.toml; the second brings torch
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
