@@ -91,7 +91,7 @@ def picture(found: Table, plot: Plot) -> str:
                 axes.set_title(f"{_short(str(plot.facet))} {_quantity(str(plot.facet), facet)}", size=9, loc="left")
         for axes in panels[len(facets) :]:
             axes.set_visible(False)
-        _finish(figure, panels[: len(facets)], columns, plot, note)
+        _finish(figure, panels[: len(facets)], columns, plot, note, [_text(value) for value in _values(frame, plot.hue)])
         if drawn is not None and plot.value:
             figure.colorbar(drawn, ax=panels[: len(facets)], label=label(plot.value), shrink=0.9)
         return svg(figure)
@@ -306,16 +306,19 @@ def _uneven(values: Sequence[float]) -> float:
     return float(steps.std() / steps.mean())
 
 
-def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: str) -> None:
+def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: str, hues: Sequence[str]) -> None:
     for number, axes in enumerate(panels):
         if number + columns >= len(panels):
             axes.set_xlabel(label(plot.x))
             axes.tick_params(labelbottom=True)
         if number % columns == 0:
-            axes.set_ylabel(label(str(plot.y)))
-    handles: dict[str, Any] = {}
+            axes.set_ylabel(label(str(plot.y)).replace(", ", "\n", 1))
+    named: dict[str, Any] = {}
     for axes in panels:
-        handles |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name}
+        named |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name}
+    handles = {
+        name: named[name] for name in (*(hue for hue in hues if hue in named), *(name for name in named if name not in hues))
+    }
     if plot.kind in ("heatmap", "contour") and not plot.hue:
         handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
     if handles:

@@ -1,7 +1,8 @@
 """Axes of a sweep and how they combine: which fields of the scenario each point sets, and to what.
 
-An axis is a list of values, a range ``low:high:count`` (``log:low:high:count`` for equal ratios), or a mapping from labels
-to several fields that change together. Axes combine to their product, in step (zip), or to a Latin hypercube.
+An axis is a list of values or a range ``low:high:count`` (``log:low:high:count`` for equal ratios). A value of the form
+``{label: ..., set: {field: value, ...}}`` sets fields that change together. Axes combine to their product, in step (zip), or to
+a Latin hypercube.
 """
 
 from __future__ import annotations
@@ -128,25 +129,26 @@ class Design:
 
 def axis(key: str, given: object, place: Place) -> Axis:
     """An axis as a file or the command line states it; raises :class:`BadInput` at ``place``."""
-    if isinstance(given, Mapping):
-        return _together(key, given, place)
     limits = _range(key, given, place) if isinstance(given, str) else None
-    values = limits.values() if limits else given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    values: list[Any] = limits.values() if limits else given if isinstance(given, list) else [given]
     if not values:
         raise BadInput([Fault(place, key, "expected at least one value")])
+    if any(_labelled(value) for value in values):
+        if wrong := [value for value in values if not _labelled(value)]:
+            raise BadInput([Fault(place, key, f"expected {{label: ..., set: {{field: value}}}} throughout, got {wrong[0]!r}")])
+        return Axis(key, tuple(value["label"] for value in values), tuple(dict(value["set"]) for value in values))
     labels = tuple(value if isinstance(value, Label) else json.dumps(value) for value in values)
-    if len(set(labels)) < len(labels):
-        raise BadInput([Fault(place, key, "has the same value twice")])
     return Axis(key, labels, tuple({key: value} for value in values), limits)
 
 
-def _together(key: str, given: Mapping[str, object], place: Place) -> Axis:
-    """Labels, each with the fields that it sets."""
-    for label, fields in given.items():
-        if not isinstance(fields, Mapping) or not fields:
-            raise BadInput([Fault(place, f"{key}.{label}", "expected the fields that this value sets, as {field: value}")])
-    labels = tuple(parse(str(label), place[0]).data for label in given)
-    return Axis(key, labels, tuple(dict(fields) for fields in given.values() if isinstance(fields, Mapping)))
+def _labelled(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and value.keys() == {"label", "set"}
+        and isinstance(value["label"], Label)
+        and isinstance(value["set"], Mapping)
+        and bool(value["set"])
+    )
 
 
 def _range(key: str, text: str, place: Place) -> Range | None:
@@ -180,14 +182,17 @@ def design(axes: Sequence[Axis], combination: Combination, samples: int, seed: i
     lengths = {one.key: len(one.labels) for one in axes}
     if not axes:
         raise BadInput([Fault(place, "axes", "a sweep needs at least one axis")])
+    twice = [one.key for one in axes if len(set(one.labels)) < len(one.labels)]
+    if combination != "zip" and twice:
+        raise BadInput([Fault(place, twice[0], "has the same value twice")])
     if combination == "zip" and len(set(lengths.values())) > 1:
         told = ", ".join(f"{key} {length}" for key, length in lengths.items())
         raise BadInput([Fault(place, "axes", f"axes that go in step must be equally long; values: {told}")])
     if combination == "latin_hypercube" and samples < 1:
         raise BadInput([Fault(place, "samples", "a Latin hypercube needs its number of points")])
     fields = [key for one in axes for key in one.settings[0]]
-    if twice := sorted({key for key in fields if fields.count(key) > 1}):
-        raise BadInput([Fault(place, "axes", f"two axes set {twice[0]}")])
+    if both := sorted({key for key in fields if fields.count(key) > 1}):
+        raise BadInput([Fault(place, "axes", f"two axes set {both[0]}")])
     if len(found) > MOST_POINTS:
         raise BadInput([Fault(place, "axes", f"{len(found):,} points are more than {MOST_POINTS:,}")])
     return found

@@ -13,7 +13,7 @@ The file, in short::
     plots:
     - {kind: heatmap, x: strategy.gamma, y: channel.latency_us, value: speedup}
 
-An axis over no single field maps labels to the fields that each of them sets.
+A value ``{label: 8, set: {field: value, ...}}`` sets fields that change together.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from simulator.sweep.metrics import LAW_METRICS, METRICS
 from simulator.sweep.point import Evaluator, Job, with_settings
 
 Evaluation = Literal["law", "replay", "simulation", "law then simulation"]
-AxisGiven = list[Any] | dict[str, dict[str, Any]] | str | int | float
+AxisGiven = list[Any] | str | int | float
 KEEP = r"best (?P<share>\d+(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<sign><=|>=) ?(?P<bound>[-+.\deE]+)"
 
 
