@@ -22,7 +22,8 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "made-from"
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
 OLDEST = (3, 11)
-TEST, FULL = "test", "test,browser,record"  # extras of pyproject.toml; the second brings torch and drives a browser
+TEST = "test,parquet"
+FULL = f"{TEST},browser,dask,record"  # extras of pyproject.toml; the second drives a browser and brings torch
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 

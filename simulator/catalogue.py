@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from simulator.huggingface import read_config
@@ -23,6 +25,7 @@ FOLDERS = {
     "method": ("scenarios/methods", ".yaml"),
     "workload": ("scenarios/workloads", ".yaml"),
     "scenario": ("scenarios", ".yaml"),
+    "sweep": ("scenarios/sweeps", ".yaml"),
 }
 """Kind of thing -> folder and file ending."""
 
@@ -128,7 +131,7 @@ class Catalogue:
         if "/" not in name and name not in self.names("method"):
             raise BadInput([document.fault(where, f"there is no strategy or method '{name}'{did_you_mean(name, known)}")])
         path = self.path("method", name, document, where)
-        facts = read(path, shown(path))
+        facts = _file(path)
         strategy = facts.data.pop("strategy", {})
         inner = {place[1:]: at for place, at in facts.places.items() if place[:1] == where}
         document.graft(where, Document(strategy, inner))
@@ -145,11 +148,25 @@ class Catalogue:
             if kind == "model" and (path.is_dir() or path.suffix == ".json"):
                 other = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
             else:
-                other = read(path, shown(path))
+                other = _file(path)
             other.data.setdefault("name", path.stem)
             mention = document.place(where)
             document.graft(where, other)
             document.mentions[where] = mention
+
+
+def _file(path: Path) -> Document:
+    """A file's document, read once as long as the file stays as it is; the caller may change what it gets."""
+    if not path.is_file():
+        return read(path, shown(path))
+    facts = path.stat()
+    kept = _kept(path, shown(path), (facts.st_mtime_ns, facts.st_size))
+    return Document(deepcopy(kept.data), dict(kept.places))
+
+
+@lru_cache(maxsize=256)
+def _kept(path: Path, name: str, _: tuple[int, int]) -> Document:
+    return read(path, name)
 
 
 def _beside(name: str, document: Document, where: Path_) -> Path:

@@ -20,6 +20,7 @@ from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
 from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 from simulator.cli_streams import streams
+from simulator.cli_sweep import plot, sweep
 from simulator.cli_trace import trace
 from simulator.cli_tree import trees
 from simulator.cli_validate import validate
@@ -27,7 +28,7 @@ from simulator.cli_validate import validate
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
 
-KINDS = ("scenario", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
+KINDS = ("scenario", "sweep", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
 
 
@@ -60,6 +61,8 @@ main.add_command(trees)
 main.add_command(network)
 main.add_command(budget)
 main.add_command(streams)
+main.add_command(sweep)
+main.add_command(plot)
 main.add_command(methods)
 main.add_command(crossovers)
 main.add_command(calibrate)
@@ -214,7 +217,9 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
 
 @main.command()
 @click.argument(
-    "kind", type=click.Choice(("scenario", "workload", "device", "link", "engine", "model", "method")), default="scenario"
+    "kind",
+    type=click.Choice(("scenario", "sweep", "workload", "device", "link", "engine", "model", "method")),
+    default="scenario",
 )
 def schema(kind: str) -> None:
     """JSON Schema of a kind of file, for editors."""

@@ -112,6 +112,10 @@ def json_schema(kind: str) -> dict[str, Any]:
         from simulator.serving.requests import Requests
 
         return Requests.model_json_schema()
+    if kind == "sweep":
+        from simulator.sweep.study import SweepFile
+
+        return SweepFile.model_json_schema()
     if kind != "scenario":
         found = MODELS[kind].model_json_schema()
         found["required"] = [field for field in found.get("required", []) if field != "name"]

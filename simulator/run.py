@@ -251,8 +251,12 @@ def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, r
 
 def simulated_baseline(scenario: Scenario) -> Outcome:
     """Autoregressive decoding of the scenario's requests on its target."""
-    plain = scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
-    return simulate(plain, Cycle((0,)))[0]
+    return simulate(plain(scenario), Cycle((0,)))[0]
+
+
+def plain(scenario: Scenario) -> Scenario:
+    """The same requests on the same target, one token a pass."""
+    return scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
 
 
 def baseline(scenario: Scenario) -> Law:

@@ -30,7 +30,7 @@ from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.protocol import UNLIMITED, ChainStrategy
 from simulator.traces import Trace
-from simulator.traces import read as read_trace
+from simulator.traces import read_once as read_trace
 
 if TYPE_CHECKING:
     AnyStrategy = Strategy
@@ -211,6 +211,8 @@ class Loaded:
     document: Document
     verdicts: dict[object, Acceptance] = field(default_factory=dict, repr=False, compare=False)
     """Sources of verdicts made from the trace, by what they depend on; shared with scenarios that differ elsewhere."""
+    known: Acceptance | None = None
+    """What :meth:`acceptance` gives, where it was worked out before."""
 
     def acceptance(self) -> Acceptance:
         """The source of verdicts that the scenario asks for, as its strategy reads it."""
@@ -218,6 +220,8 @@ class Loaded:
 
     @cached_property
     def _acceptance(self) -> Acceptance:
+        if self.known is not None:
+            return self.known
         scenario, spec = self.scenario, self.scenario.acceptance
         key = spec, scenario.seed
         plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))

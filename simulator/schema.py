@@ -37,6 +37,10 @@ class Fault:
         return f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
 
 
+class UnknownField(Fault):
+    """A field that does not exist."""
+
+
 class BadInput(Exception):
     """The input cannot be understood; exit code 2. Carries one fault or more."""
 
@@ -306,6 +310,8 @@ def _faults(model: type[BaseModel], document: Document, error: ValidationError) 
         path = _written_path(document, item["loc"], item["type"] == "missing")
         message = _message(model, item, path)
         fault = document.fault(path, message)
+        if item["type"] == "extra_forbidden":
+            fault = UnknownField(fault.place, fault.field, fault.message)
         key = path if item["type"].endswith(("_parsing", "_type", "_from_float")) else fault
         if key not in seen:  # a field that may be of two types complains about each
             seen.add(key)

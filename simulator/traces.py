@@ -58,7 +58,7 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +234,17 @@ def read(path: Path) -> Trace:
         raise _bad(path, f"is not a trace: {why}") from error
     _check(path, trace)
     return trace
+
+
+def read_once(path: Path) -> Trace:
+    """The same, kept as long as the file stays as it is."""
+    facts = path.stat()
+    return _kept(path, (facts.st_mtime_ns, facts.st_size))
+
+
+@lru_cache(maxsize=4)
+def _kept(path: Path, _: tuple[int, int]) -> Trace:
+    return read(path)
 
 
 def _check(path: Path, trace: Trace) -> None:

@@ -39,7 +39,8 @@ FLOORS = [
     {"bill"},
     {"run"},
     {"method_table", "grid", "replications", "capacity"},
-    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "overview"},
+    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep"},
+    {"overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
     {"sweep_load", "sweep_methods"},
     {"fitting", "validation"},
@@ -47,7 +48,7 @@ FLOORS = [
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
     {"cli_capacity"},
-    {"cli_compare", "cli_methods"},
+    {"cli_compare", "cli_methods", "cli_sweep"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -122,7 +123,7 @@ COUNTS_AND_RATIOS = {
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
-    *("burstiness", "rate_scale", "replicas", "warm_up", "cool_down"),
+    *("burstiness", "rate_scale", "replicas", "warm_up", "cool_down", "samples", "level"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
@@ -208,7 +209,7 @@ def test_list_names_everything_once() -> None:
 def test_schema_accepts_every_shipped_file_as_it_is_written() -> None:
     """What an editor is told must not redden what specsim itself runs."""
     jsonschema = pytest.importorskip("jsonschema")
-    for kind in ("scenario", "workload", "method", "device", "link", "engine", "model"):
+    for kind in ("scenario", "sweep", "workload", "method", "device", "link", "engine", "model"):
         schema = json.loads(CliRunner().invoke(main, ["schema", kind]).stdout)
         checker = jsonschema.Draft202012Validator(schema)
         for name, path in Catalogue().names(kind).items():
