@@ -1,8 +1,9 @@
-"""What the tests of every paper share: its cells, and the predictions that are committed beside them."""
+"""What the tests of every paper share: its cells, and what the committed validation says of them."""
 
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 
 from simulator.fits import Paper
 from simulator.published import Cell, cells
@@ -10,16 +11,19 @@ from simulator.scenario import load
 from simulator.validation import Errors, likeness
 
 MAPPED = ("calibrate", "predict", "check", "report")
+COMMITTED = Path(__file__).parent.parent / "reports" / "validation" / "cells.csv"
+AS_PRINTED = 1e-4
+"""Relative; runs stand there with five digits."""
 
 
 class Committed:
-    """A paper with ``predictions.csv``: what runs said of each predicted cell, and perhaps of others, when it was fitted."""
+    """A paper, and what runs said of each mapped cell when the report was written."""
 
     def __init__(self, name: str) -> None:
         self.paper = Paper.of(name, cells()[name])
         self.cells = {cell.cell: cell for cell in self.paper.with_role(*MAPPED)}
-        with (self.paper.folder / "predictions.csv").open(newline="") as file:
-            self.runs = {row["cell"]: float(row["run"]) for row in csv.DictReader(file)}
+        with COMMITTED.open(newline="") as file:
+            self.runs = {row["cell"]: float(row["run"]) for row in csv.DictReader(file) if row["paper"] == name}
 
     def load_all(self) -> None:
         """Every scenario that a cell names, as the cell and the fit set it; BadInput where one cannot be."""

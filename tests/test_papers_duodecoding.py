@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from functools import cache
-from pathlib import Path
 
 import pytest
+from papers import Committed
 
-from simulator.catalogue import shipped
 from simulator.fits import Paper
-from simulator.published import PAPERS, Cell, cells
+from simulator.published import Cell, cells
 from simulator.scenario import load
 from simulator.validation import Errors
 
 PAPER = Paper.of("duodecoding", cells()["duodecoding"])
 MAPPED = PAPER.with_role("calibrate", "predict", "report")
-QUICK = ("duodecoding_table1:1", "duodecoding_table1:123", "duodecoding_table1:91", "duodecoding_table2_sequences:14")
-COMMITTED = shipped() / PAPERS / "duodecoding" / "predictions.csv"
-
-
-@cache
-def committed() -> dict[str, float]:
-    """What the committed fit gave for every mapped value."""
-    with Path(COMMITTED).open(encoding="utf-8", newline="") as file:
-        return {row["cell"]: float(row["run"]) for row in csv.DictReader(file)}
+FOUND = Committed("duodecoding")
 
 
 def test_what_is_predicted_is_mapped_and_at_most_half_as_much_is_free() -> None:
     assert Counter(one.role for one in MAPPED) == {"calibrate": 36, "predict": 42, "report": 4}
     assert PAPER.free == 17 <= 42 // 2
-    assert {one.cell for one in MAPPED} == set(committed())
+    assert {one.cell for one in MAPPED} == set(FOUND.runs)
 
 
 @pytest.mark.parametrize("cell", MAPPED, ids=lambda one: one.cell)
@@ -41,20 +30,9 @@ def test_a_mapped_value_loads(cell: Cell) -> None:
     assert (loaded.scenario.strategy.name == "duodecoding") == (cell.method.startswith("DuoDec") and not cell.against)
 
 
-@pytest.mark.parametrize("cell", [one for one in MAPPED if one.cell in QUICK], ids=lambda one: one.cell)
-def test_some_values_reproduce(cell: Cell) -> None:
-    assert PAPER.question(cell).answer() == pytest.approx(committed()[cell.cell], rel=1e-6)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("cell", MAPPED, ids=lambda one: one.cell)
-def test_every_value_reproduces(cell: Cell) -> None:
-    assert PAPER.question(cell).answer() == pytest.approx(committed()[cell.cell], rel=1e-6)
-
-
 def errors(role: str) -> Errors:
     """Of the committed runs."""
-    return Errors.of([committed()[one.cell] / float(one.published) - 1.0 for one in MAPPED if one.role == role])
+    return Errors.of([FOUND.runs[one.cell] / float(one.published) - 1.0 for one in MAPPED if one.role == role])
 
 
 def test_the_fit_is_tight_and_the_predictions_keep_the_bound() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
+from papers import Committed
 
 from simulator.fits import Paper
 from simulator.published import Cell, cells
@@ -13,16 +12,11 @@ from simulator.scenario import load
 NAME = "speculative_streaming"
 PAPER = Paper.of(NAME, cells()[NAME])
 PREDICTED = PAPER.with_role("predict")
-KEPT = PAPER.folder / "predictions.csv"
+RUNS = Committed(NAME).runs
 UNMAPPED = {f"specstream_text:{number}" for number in (2, 3, 4, 12, 13)}
 """Ranges over many settings, and two values whose acceptance is not printed."""
 CALLS = [one for one in PAPER.cells if one.source == "Table 5" and one.method == "Two-model SD"]
 GAMMA = 4
-
-
-def predicted() -> dict[str, float]:
-    with KEPT.open(encoding="utf-8", newline="") as file:
-        return {row["cell"]: float(row["run"]) for row in csv.DictReader(file)}
 
 
 def test_every_value_is_mapped_or_named_here() -> None:
@@ -41,17 +35,6 @@ def test_half_as_many_parameters_as_predictions_at_most() -> None:
 def test_a_scenario_loads_with_what_was_fitted(scenario: str) -> None:
     cell = next(one for one in PREDICTED + PAPER.with_role("check") if one.scenario == scenario)
     load(*PAPER.question(cell).run)
-
-
-@pytest.mark.parametrize("cell", PREDICTED[::20], ids=lambda one: one.cell)
-def test_a_prediction_comes_out_again(cell: Cell) -> None:
-    assert PAPER.question(cell).answer() == pytest.approx(predicted()[cell.cell], rel=1e-6)
-
-
-@pytest.mark.full
-def test_every_prediction_comes_out_again() -> None:
-    found = {one.cell: PAPER.question(one).answer() for one in PREDICTED}
-    assert found == pytest.approx(predicted(), rel=1e-6)
 
 
 @pytest.mark.parametrize("cell", PAPER.with_role("check")[:9], ids=lambda one: one.cell)
