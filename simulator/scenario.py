@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from simulator.acceptance import Acceptance, Exit
 from simulator.acceptance_spec import AcceptanceSpec, Rescale
@@ -32,10 +32,17 @@ from simulator.strategies.protocol import UNLIMITED, ChainStrategy
 from simulator.traces import Trace
 from simulator.traces import read_once as read_trace
 
+
+def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """A strategy as it is, also one that no file can name; anything else is read."""
+    return value if isinstance(value, Strategy) else read(value)
+
+
 if TYPE_CHECKING:
     AnyStrategy = Strategy
 else:
-    AnyStrategy = Annotated[Union[tuple(strategies().values())], Field(discriminator="name")]  # noqa: UP007
+    _Known = Annotated[Union[tuple(strategies().values())], Field(discriminator="name")]  # noqa: UP007
+    AnyStrategy = Annotated[SerializeAsAny[_Known], WrapValidator(_made_already)]
 
 
 class SharedMemory(Frozen):

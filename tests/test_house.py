@@ -10,6 +10,8 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 from click.testing import CliRunner
@@ -21,10 +23,12 @@ from simulator.cli import KINDS, main
 from simulator.scenario import load
 from simulator.schema import Frozen
 from simulator.schema import parse as document
-from simulator.strategies import strategies
+from simulator.strategies import protocol, strategies
+from simulator.strategies.autoregressive import Autoregressive
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
+    {"elementwise"},
     {"schema", "world", "processes", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
     {"model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
@@ -123,7 +127,7 @@ COUNTS_AND_RATIOS = {
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
-    *("burstiness", "rate_scale", "replicas", "warm_up", "cool_down", "samples", "level"),
+    *("fixed_ratio", "burstiness", "rate_scale", "replicas", "warm_up", "cool_down", "samples", "level"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
 }
 
@@ -254,3 +258,12 @@ def test_what_is_kept_of_reports_is_listed_with_a_command_over_scenarios_that_ex
     assert [path.name for path in kept if f"`{path.parent.name}/{path.stem}." not in listed] == []
     commands = re.findall(r"specsim (?:run|batches|trees|network|compare)((?: [a-z]\w+)+)", listed)
     assert {name for names in commands for name in names.split()} <= set(Catalogue().names("scenario"))
+
+
+def test_a_package_may_register_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(Autoregressive):
+        name: Literal["mine"] = "mine"  # type: ignore[assignment]
+
+    monkeypatch.setattr(protocol, "entry_points", lambda group: [SimpleNamespace(load=lambda: Mine)])
+    assert protocol.strategies.__wrapped__()["mine"] is Mine
+    assert "mine" not in protocol.strategies()

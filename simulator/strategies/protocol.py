@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
+from importlib.metadata import entry_points
 from itertools import count, takewhile
 from operator import add
 from typing import Any, ClassVar, NamedTuple, Self
@@ -31,6 +32,8 @@ from simulator.traces import Trace
 from simulator.windows import Adaptive, FixedWindow, GoodputWindow, WindowTable
 from simulator.world import Lane
 
+PLUGINS = "specsim.strategies"
+"""Group of entry points: each is a strategy class of another package."""
 LONGEST_WINDOW = 1_024
 """Draft tokens; far beyond any use, short enough for every formula."""
 Timeline = Generator[Event, object, None]
@@ -501,15 +504,16 @@ def cut_to_grants(states: Sequence[State]) -> Rows:
 
 @cache
 def strategies() -> dict[str, type[Strategy]]:
-    """Every strategy by name: one file each in this folder."""
+    """Every strategy by name: one file each in this folder, and those of packages that register in ``PLUGINS``."""
     package = importlib.import_module(__package__)
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{__package__}.{module.name}")
-    return {found.model_fields["name"].default: found for found in _descendants(Strategy)}
+    own = [one for one in _descendants(Strategy) if one.__module__.startswith(f"{__package__}.") and one.__module__ != __name__]
+    others: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
+    return {found.model_fields["name"].default: found for found in (*own, *others)}
 
 
 def _descendants(base: type[Any]) -> Iterable[type[Strategy]]:
     for child in base.__subclasses__():
-        if child.__module__.startswith(f"{__package__}.") and child.__module__ != __name__:
-            yield child
+        yield child
         yield from _descendants(child)
