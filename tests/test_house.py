@@ -29,7 +29,7 @@ FLOORS = [
     {"model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
-    {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
+    {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows", "window_replay"},
     {"trace_statistics", "published", "resampling", "token_tree", "calibrate"},
     {"rescale"},
     {"strategies", "converters", "independence"},
