@@ -30,20 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 
+from simulator.longest import longest
+
 Clock = Literal["barrier", "tandem"]
-
-
-def longest(*seconds: Any) -> Any:
-    """The longest of some durations; element by element where there are arrays among them."""
-    try:
-        return max(seconds)
-    except ValueError:  # an array is neither more nor less
-        return reduce(np.maximum, seconds)
 
 
 def unequal_stages(stages: Any, hit: Any) -> Any:

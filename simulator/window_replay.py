@@ -13,6 +13,7 @@ engine: from position 1 of every request, each behind what the one before commit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,21 @@ ENDLESS = np.iinfo(np.int64).max
 """Run of a request in which nothing is ever rejected (:meth:`Replay.runs`)."""
 
 
+class Stretches(NamedTuple):
+    """How often a request has so many agreements in a row before a rejection."""
+
+    request: Ints
+    length: Ints
+    times: Ints
+
+    @staticmethod
+    def counted(request: Ints, length: Ints) -> Stretches:
+        """Of stretches one by one."""
+        width = int(length.max(initial=0)) + 1
+        keys, times = np.unique(request * width + length, return_counts=True)
+        return Stretches(*np.divmod(keys, width), times)
+
+
 class WindowReplay:
     """Requests by their ``runs``: for each position, draft tokens that an endless window from there keeps."""
 
@@ -32,6 +48,8 @@ class WindowReplay:
         self.first: Ints = np.cumsum(self.lengths) - self.lengths
         self.run: Ints = np.concatenate([*runs, np.empty(0, dtype=np.int64)])
         self.by_position = self._by_position()
+        self.stretches = self.pooled = Stretches(*np.empty((3, 0), dtype=np.int64))
+        """By request; and of all together, which have fewer lengths."""
         if self.by_position:
             self._count_stretches()
 
@@ -43,14 +61,14 @@ class WindowReplay:
     def kept(self, gamma: int, bonus: bool = True) -> Ints:
         """(gamma + 1,) windows of ``gamma`` tokens by how many they keep; ``bonus``: a full one brings one more."""
         found: Ints = np.zeros(gamma + 1, dtype=np.int64)
-        for _, kept, times in self._windows(gamma, bonus):
+        for _, kept, times in self._windows(gamma, bonus, self.pooled):
             found += np.bincount(kept, weights=times, minlength=gamma + 1).astype(np.int64)
         return found
 
     def totals(self, gamma: int, bonus: bool = True) -> Ints:
         """(requests, 2) draft tokens kept, and windows, of each request."""
         found: Ints = np.zeros((len(self.lengths), 2), dtype=np.int64)
-        for request, kept, times in self._windows(gamma, bonus):
+        for request, kept, times in self._windows(gamma, bonus, self.stretches):
             for column, weights in enumerate((kept * times, times)):
                 found[:, column] += np.bincount(request, weights, minlength=len(found)).astype(np.int64)
         return found
@@ -60,15 +78,15 @@ class WindowReplay:
         kept = self.kept(gamma, bonus)
         return float(np.arange(gamma + 1) @ kept / kept.sum())
 
-    def _windows(self, gamma: int, bonus: bool) -> Iterator[tuple[Ints, Ints, Ints]]:
+    def _windows(self, gamma: int, bonus: bool, stretches: Stretches) -> Iterator[tuple[Ints, Ints, Ints]]:
         """(request, tokens kept, how often) of all windows, in parts."""
         stride = gamma + bonus
         if not self.by_position:
             yield from self._steps(gamma, stride)
             return
-        full, rest = np.divmod(self.stretch, stride)
-        yield self.owner, np.full_like(full, gamma), full * self.times
-        yield self.owner, rest, self.times
+        full, rest = np.divmod(stretches.length, stride)
+        yield stretches.request, np.full_like(full, gamma), full * stretches.times
+        yield stretches.request, rest, stretches.times
         here = np.flatnonzero(self.tail)
         last = (self.tail[here] - 1) // stride
         yield here, np.full_like(last, gamma), last
@@ -89,9 +107,8 @@ class WindowReplay:
         request = np.searchsorted(self.first + self.lengths, missed, side="right")
         before = np.concatenate(([-1], missed[:-1])) if len(missed) else missed
         begins = np.maximum(before + 1, self.first[request])
-        owner, stretch = request, missed - begins
-        keys, self.times = np.unique(owner * (int(self.lengths.max(initial=0)) + 1) + stretch, return_counts=True)
-        self.owner, self.stretch = np.divmod(keys, int(self.lengths.max(initial=0)) + 1)
+        length = missed - begins
+        self.stretches, self.pooled = Stretches.counted(request, length), Stretches.counted(np.zeros_like(length), length)
         ends = self.first.copy()
         np.maximum.at(ends, request, missed + 1)
         self.tail = self.first + self.lengths - ends

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.pipeline_laws import longest
+from simulator.longest import longest
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.world import Booking
