@@ -15,7 +15,7 @@ from figures import Figure, at_least, cpu_seconds, show
 
 from simulator.catalogue import Catalogue
 from simulator.sweep.executors import crew
-from simulator.sweep.store import Store
+from simulator.sweep.store import writing
 from simulator.sweep.study import study
 from simulator.sweep.sweeping import sweep
 
@@ -36,8 +36,8 @@ def swept(case: str, evaluator: str, points: int, workers: int) -> None:
     """All points into a store of their own."""
     scenario, overrides = BASES[case]
     axes = ("strategy.gamma=3,4,5,6", f"seed=0:{points // 4 - 1}:{points // 4}")
-    asked = study(scenario, Catalogue(), (*overrides, *ONE_REQUEST), axes, evaluator=evaluator)
-    with TemporaryDirectory() as folder, Store.open(Path(folder) / "points.sqlite") as store, crew(workers) as workforce:
+    asked = study(scenario, Catalogue(), (*overrides, *ONE_REQUEST), axes, evaluate=evaluator)
+    with TemporaryDirectory() as folder, writing(Path(folder) / "points.sqlite") as store, crew(workers) as workforce:
         sweep(asked, store, workforce)
 
 
