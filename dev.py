@@ -107,8 +107,8 @@ def lint() -> int:
 
 
 def bench() -> int:
-    """Run every benchmark."""
-    return max([call("python", str(file)) for file in sorted((ROOT / "benchmarks").glob("bench_*.py"))], default=0)
+    """Run every benchmark and write the page that is committed."""
+    return call("python", str(ROOT / "benchmarks" / "report.py"))
 
 
 def validate() -> int:
@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
     tests.usage = "dev.py test [--full] [PYTEST ARGUMENT ...]"
     tests.add_argument("--full", action="store_true", help="the slow tests and those that need torch or a browser as well")
     verbs.add_parser("lint", help="run ruff check, ruff format --check and mypy")
-    verbs.add_parser("bench", help="run benchmarks/bench_*.py")
+    verbs.add_parser("bench", help="run benchmarks/bench_*.py and write reports/benchmarks.md")
     verbs.add_parser(
         "validate", help="compare runs with what the papers print, with the committed fits; writes reports/validation"
     )

@@ -14,8 +14,7 @@ import sys
 import time
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from figures import Figure, at_least, at_most, show
 
 from simulator.acceptance import Acceptance, Cycle, Rates
 from simulator.cost import Cost
@@ -33,6 +32,9 @@ from simulator.strategies.protocol import Lanes, Strategy
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
 
+TITLE = "Batches"
+QUICK = ("autoregressive, prefill first, varied lengths", "the same, spans on")
+"""Cases with costs remembered, for which iterations have a goal."""
 GIVEN = Given(prefix_ms=8, suffix_ms=8, draft_ms=6, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1, prefill_ms=20)
 PLAIN, RATES = Cycle((0,)), Rates((0.8,), 0.95)
 SEVEN_B = "vanilla_llama_2_7b_a100"
@@ -92,23 +94,26 @@ def measure(name: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    table = Table("case", "mean batch", "decode iterations per CPU s", "CPU s", "MB (grown)", title="Batches, one process")
+def figures() -> list[Figure]:
+    """Of every case: iterations a second; of the long runs also CPU seconds and memory."""
+    found = []
     for name in CASES:
         done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True)  # noqa: S603
-        found = json.loads(done.stdout)
-        table.add_row(
-            name,
-            f"{found['batch']:.1f}",
-            f"{found['iterations_per_s']:,.0f}",
-            f"{found['cpu_s']:.2f}",
-            f"{found['mb']:.0f} ({found['grown_mb']:.0f})",
+        one = json.loads(done.stdout)
+        goal = 40_000 if name in QUICK else None
+        found.append(
+            at_least(f"decode iterations a CPU second, mean batch {one['batch']:.1f}: {name}", one["iterations_per_s"], goal)
         )
-    Console(width=120).print(table)
+        if name.startswith("10,000"):
+            found += [
+                at_most(f"CPU seconds: {name}", one["cpu_s"], 4),
+                at_most(f"MB at most: {name}", one["mb"], 300, "{:.0f}"),
+            ]
+    return found
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         print(json.dumps(measure(sys.argv[1])))
     else:
-        main()
+        show(TITLE, figures())

@@ -142,14 +142,17 @@ class _RateCursor:
 
     def __init__(self, source: Rates, random: Random) -> None:
         self.source, self.random = source, random
+        self.reach = [source.rate(0)]
+        """By place in a window: the chance to get there and beyond."""
 
     def judge(self, proposal: Chain) -> Verdict:
         source, random = self.source, self.random.random
         luck, exit_luck, path_luck = random(), random(), random()
-        accepted, reach = 0, source.rate(0)
-        while accepted < proposal.tokens and luck < reach:
+        accepted, reach = 0, self.reach
+        while len(reach) < proposal.tokens:
+            reach.append(reach[-1] * source.rate(len(reach)))
+        while accepted < proposal.tokens and luck < reach[accepted]:
             accepted += 1
-            reach *= source.rate(accepted)
         full = accepted == proposal.tokens
         rejected = 1.0 if full else 1.0 - source.rate(accepted)
         off_exit = exit_luck * rejected < 1.0 - source.overlap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from simulator.elementwise import longest
+from simulator.longest import longest
 from simulator.schema import Frozen, NonNegative, Positive
 
 

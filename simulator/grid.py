@@ -33,8 +33,8 @@ Axes = Mapping[str, Sequence[Any] | NDArray[Any]]
 """Values of each dotted key, in the order of the axes."""
 QUANTITIES = ("step_s", "tokens_per_step", "tpot_s", "speedup")
 """Mean step; tokens that it commits for each request; time per output token; plain decoding's over that."""
-BLOCK = 1 << 17
-"""Points of a block: so few that what is worked out for them stays near the processor, so many that calls do not count."""
+BLOCK = 1 << 14
+"""Points of a block: arrays of 128 KB stay in the cache, and longer ones the allocator would hand back each time."""
 BLOCK_BYTES = 1 << 24
 """Of the odds that are held at a time, about."""
 ONE_TOKEN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
@@ -69,7 +69,8 @@ def law_grid(base: Loaded, axes: Axes, quantities: Sequence[str] = QUANTITIES) -
                 law = GridLaw(one, dict(zip(rest, np.ix_(*held.values()), strict=True)), quantities)
                 for block in _blocks({key: len(each) for key, each in held.items()}, BLOCK):
                     where = places | {key: _inside(within[key], block[key]) for key in rest}
-                    law.fill(found, tuple(where[key] for key in values), tuple(block.values()))
+                    there = (*(where[key] for key in values), ...)
+                    law.fill({name: found[name][there] for name in quantities}, tuple(block.values()))
     return found
 
 
@@ -88,7 +89,10 @@ def law_columns(base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTIT
             one = _variant(base, chosen | also, {key: each[those] for key, each in rest.items()})
             for part in _slices(_length(those), min(BLOCK, _rates_at_once(one))):
                 here = _part(those, part)
-                GridLaw(one, {key: each[here] for key, each in rest.items()}, quantities).fill(found, here, (ALL,))
+                some = {name: np.empty(part.stop - part.start) for name in quantities}
+                GridLaw(one, {key: each[here] for key, each in rest.items()}, quantities).fill(some, (ALL,))
+                for name in quantities:
+                    found[name][here] = some[name]
     return found
 
 
@@ -195,17 +199,17 @@ class GridLaw:
         if "speedup" in quantities:
             self.plain = _cutter(tuple(Autoregressive().parts(cost, lambda gamma: ONE_TOKEN, requests, context)))
 
-    def fill(self, found: Mapping[str, Floats], where: Any, block: tuple[slice, ...]) -> None:
-        """Evaluate a block of the arrays into the place ``where`` of each result."""
+    def fill(self, found: Mapping[str, Floats], block: tuple[slice, ...]) -> None:
+        """Evaluate a block of the arrays into views of the results."""
         step_s, tokens, request_step_s = means(self.parts(block))
         if "step_s" in found:
-            found["step_s"][where] = step_s
+            found["step_s"][...] = step_s
         if "tokens_per_step" in found:
-            found["tokens_per_step"][where] = tokens
+            found["tokens_per_step"][...] = tokens
         if "tpot_s" in found:
-            found["tpot_s"][where] = request_step_s / tokens
+            np.divide(request_step_s, tokens, out=found["tpot_s"])
         if "speedup" in found:
-            found["speedup"][where] = means(self.plain(block))[2] / (request_step_s / tokens)
+            np.divide(means(self.plain(block))[2], request_step_s / tokens, out=found["speedup"])
 
 
 def _cutter(held: Any) -> Callable[[tuple[slice, ...]], Any]:

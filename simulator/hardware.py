@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.elementwise import longest
+from simulator.longest import longest
 from simulator.schema import Fraction, Frozen, NonNegative, Positive
 
 if TYPE_CHECKING:  # profiles are listed without numpy

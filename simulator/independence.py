@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance import Replay
-from simulator.trace_statistics import FEWEST, independent, walk
+from simulator.trace_statistics import FEWEST, independent
 from simulator.traces import Trace
+from simulator.window_replay import WindowReplay
 
 WINDOWS = (3, 5, 8)
 """Draft tokens per window at which the formula is held against the recording."""
@@ -57,16 +58,16 @@ def independence(
     ``seed`` draws the acceptance of a sampled trace and the bootstrap.
     """
     replay = Replay(trace, flavours, seed)
-    runs = [replay.runs(recording).tolist() for recording in replay.order]
+    replayed = WindowReplay.of(replay)
     held = [gamma for gamma in windows if trace.window is None or gamma <= trace.window]
-    weights = _resampled(len(runs), seed)
-    rates = _per_step(runs, 1, weights) - 1.0
+    weights = _resampled(len(replay.order), seed)
+    rates = _per_step(replayed, 1, weights) - 1.0
     return Independence(
         name=name,
-        requests=len(runs),
+        requests=len(replay.order),
         rate=float(rates[0]),
-        by_position=_by_position(runs, max(held, default=1)),
-        errors=tuple(_error(gamma, rates, _per_step(runs, gamma, weights)) for gamma in held),
+        by_position=_by_position(replayed, max(held, default=1)),
+        errors=tuple(_error(gamma, rates, _per_step(replayed, gamma, weights)) for gamma in held),
     )
 
 
@@ -85,10 +86,9 @@ def _resampled(requests: int, seed: int) -> NDArray[np.float64]:
     return np.vstack([np.ones(requests), drawn])
 
 
-def _per_step(runs: Sequence[Sequence[int]], gamma: int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _per_step(replayed: WindowReplay, gamma: int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Tokens per step of replayed windows, by sample."""
-    counts = np.array([(sum(kept), len(kept)) for kept in (walk(run, gamma) for run in runs)], dtype=float)
-    kept, steps = (weights @ counts).T
+    kept, steps = (weights @ replayed.totals(gamma)).T
     return np.asarray(1.0 + kept / steps)
 
 
@@ -99,7 +99,6 @@ def _error(gamma: int, rates: NDArray[np.float64], recorded: NDArray[np.float64]
     return Error(gamma, float(recorded[0]), float(formula[0]), float(percents[0]), float(low), float(high))
 
 
-def _by_position(runs: Sequence[Sequence[int]], gamma: int) -> tuple[float, ...]:
-    kept = np.concatenate([walk(run, gamma) for run in runs])
-    reached = [int((kept >= position).sum()) for position in range(gamma + 1)]
+def _by_position(replayed: WindowReplay, gamma: int) -> tuple[float, ...]:
+    reached = replayed.kept(gamma)[::-1].cumsum()[::-1].tolist()
     return tuple(after / before for before, after in pairwise(reached) if before >= FEWEST)

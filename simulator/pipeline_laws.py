@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from simulator.elementwise import longest
+from simulator.longest import longest
 
 Clock = Literal["barrier", "tandem"]
 

@@ -19,9 +19,9 @@ from scipy.optimize import brentq
 from simulator.acceptance import Acceptance, Replay
 from simulator.schema import BadInput, Fault
 from simulator.sequences import RecordedSequences
-from simulator.trace_statistics import replayed_mean
 from simulator.traces import CONVERTED, Trace
 from simulator.tree_replay import Ints, RecordedRuns
+from simulator.window_replay import WindowReplay
 
 STEEPEST = 30.0
 """Tilt per token at which all but the shortest or the longest recorded length have vanished."""
@@ -95,20 +95,20 @@ def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> Rec
         return RecordedRuns(recorded, changed, window, recorded.proposed)
 
     def surplus(theta: float) -> float:
-        return replayed_mean(at(theta), window) + 1.0 - length
+        return WindowReplay.of(at(theta)).mean(window) + 1.0 - length
 
     ends = surplus(-STEEPEST), surplus(STEEPEST)
     if ends[0] > 0.0 or ends[1] < 0.0:
         reach = f"{ends[0] + length:.3g} to {ends[1] + length:.3g} tokens a step"
         raise BadInput([Fault(("", 0, 0), "", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}")])
     theta = float(brentq(surplus, -STEEPEST, STEEPEST, xtol=1e-5))
-    found, before = at(theta), replayed_mean(recorded, window) + 1.0
+    found, before = at(theta), WindowReplay.of(recorded).mean(window) + 1.0
     derived = {
         "how": "runs by start, exponentially tilted in their recorded order",
         "tilt": round(theta, 5),
         "window": window,
         "mean_length_asked_tokens": length,
-        "mean_length_tokens": round(replayed_mean(found, window) + 1.0, 4),
+        "mean_length_tokens": round(WindowReplay.of(found).mean(window) + 1.0, 4),
         "seed": seed,
         "mean_length_recorded_tokens": round(before, 4),
     }
@@ -168,10 +168,10 @@ def rescale(
         return _decided(trace, score >= threshold if share > 0.0 else np.zeros(len(score), dtype=bool), seed)
 
     def surplus(share: float) -> float:
-        return replayed_mean(replay.over(at(share)), window) + 1.0 - length
+        return WindowReplay.of(replay.over(at(share))).mean(window) + 1.0 - length
 
     found = at(brentq(surplus, 0.0, 1.0, xtol=0.1 / len(score)))
-    reached = replayed_mean(replay.over(found), window) + 1.0
+    reached = WindowReplay.of(replay.over(found)).mean(window) + 1.0
     kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
     derived = {
         "trace": name,
@@ -181,7 +181,7 @@ def rescale(
         "mean_length_asked_tokens": length,
         "mean_length_tokens": round(reached, 4),
         "seed": seed,
-        "mean_length_recorded_tokens": round(replayed_mean(replay, window) + 1.0, 4),
+        "mean_length_recorded_tokens": round(WindowReplay.of(replay).mean(window) + 1.0, 4),
     }
     return _labelled(found, derived)
 

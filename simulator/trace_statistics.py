@@ -7,19 +7,18 @@ not counted.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.acceptance import Replay
 from simulator.draft_tree import Beam
 from simulator.schema import BadInput, Fault, did_you_mean
 from simulator.traces import Bools, Trace
 from simulator.tree_replay import recorded_beams
+from simulator.window_replay import WindowReplay
 
 LONGEST = 16
 """Largest window replayed, in draft tokens."""
@@ -129,18 +128,16 @@ def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Sta
         message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
         raise BadInput([Fault(("--flavour", 0, 0), "", message)])
     replay = Replay(trace, flavours, seed)
-    runs: Counter[int] = Counter()
-    for recording in replay.order:
-        run = replay.runs(recording).tolist()
-        runs.update(walk(run, len(run)))
+    windows = WindowReplay.of(replay)
+    endless = windows.kept(int(windows.lengths.max()))
     return Statistics(
         requests=len(replay.order),
         tokens=len(replay.positions()) + len(replay.order),
         rate=float(replay.accepted[replay.positions()].mean()),
         flavours=tuple(_flavour(trace, name, seed) for name in flavours or trace.flavours),
-        windows=_windows(replay),
+        windows=_windows(replay, windows),
         hits=tuple(_hits(trace, replay)),
-        runs=dict(sorted(runs.items())),
+        runs={kept: int(endless[kept]) for kept in np.flatnonzero(endless).tolist()},
         repetition=_repetition(trace, replay.order),
         drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters) if trace.extra else (),
         pipelines=tuple(_pipeline(trace, beam, replay) for beam in recorded_beams(trace)),
@@ -153,7 +150,7 @@ def _drafter(trace: Trace, name: str, flavours: Sequence[str], seed: int) -> Dra
     window = min(replay.trace.window or 8, int(runs.max()), 8)
     reached = np.array([(runs >= depth).sum() for depth in range(window + 1)])
     rates = tuple(float(kept / got) for got, kept in pairwise(reached) if got >= FEWEST)
-    return DrafterNumbers(name, rates, window, replayed_mean(replay, window))
+    return DrafterNumbers(name, rates, window, WindowReplay.of(replay).mean(window))
 
 
 def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
@@ -164,37 +161,16 @@ def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
     return PipelineNumbers(*beam, float(hit.mean()), every / len(positions), entered / every, float(rows.sum(0).mean()))
 
 
-def walk(run: Sequence[int], gamma: int) -> list[int]:
-    """Accepted draft tokens of each window of ``gamma`` over a request whose run lengths are ``run``."""
-    kept, position = [], 0
-    while position < len(run):
-        accepted = min(run[position], gamma)
-        kept.append(accepted)
-        position += accepted + 1
-    return kept
-
-
-def replayed_mean(replay: Replay, gamma: int) -> float:
-    """Mean accepted draft tokens over all windows of ``gamma`` of all requests."""
-    kept = _counts((replay.runs(recording).tolist() for recording in replay.order), gamma)
-    return float(np.arange(gamma + 1) @ kept / kept.sum())
-
-
-def _counts(runs: Iterable[Sequence[int]], gamma: int) -> NDArray[np.int64]:
-    """Windows by accepted draft tokens, 0..gamma."""
-    return sum((np.bincount(walk(run, gamma), minlength=gamma + 1) for run in runs), np.zeros(gamma + 1, dtype=np.int64))
-
-
 def independent(rate: float, gamma: int) -> float:
     """Mean accepted draft tokens of a window if every position is accepted alike and on its own."""
     return sum(rate**position for position in range(1, gamma + 1))
 
 
-def _windows(replay: Replay) -> tuple[WindowMean, ...]:
-    first = replayed_mean(replay, 1)
+def _windows(replay: Replay, windows: WindowReplay) -> tuple[WindowMean, ...]:
+    first = windows.mean(1)
     found = []
     for gamma in range(1, min(LONGEST, replay.trace.window or LONGEST) + 1):
-        replayed, formula = replayed_mean(replay, gamma), independent(first, gamma)
+        replayed, formula = windows.mean(gamma), independent(first, gamma)
         law = replay.odds(gamma, None).mean_accepted
         errors = [(value / replayed - 1.0) * 100.0 if replayed else None for value in (formula, law)]
         found.append(WindowMean(gamma, replayed, formula, law, errors[0], errors[1]))
@@ -204,14 +180,15 @@ def _windows(replay: Replay) -> tuple[WindowMean, ...]:
 def _flavour(trace: Trace, name: str, seed: int) -> FlavourNumbers:
     replay = Replay(trace, [name], seed)
     gamma = min(8, trace.window or 8)
-    kept = _counts((replay.runs(recording).tolist() for recording in replay.order), gamma)
+    windows = WindowReplay.of(replay)
+    kept = windows.kept(gamma)
     reached = kept[::-1].cumsum()[::-1]
     return FlavourNumbers(
         flavour=name,
         requests=len(replay.order),
         tokens=len(replay.positions()) + len(replay.order),
         rate=float(replay.accepted[replay.positions()].mean()),
-        windows=_windows(replay),
+        windows=_windows(replay, windows),
         by_position=tuple(float(reached[i + 1] / reached[i]) for i in range(gamma) if reached[i] >= FEWEST),
         repetition=_repetition(trace, replay.order),
     )

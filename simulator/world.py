@@ -73,10 +73,11 @@ class World:
 class Booking(Event):
     """The end of a booking, scheduled at its absolute time: nothing is lost to ``now + (end - now)``."""
 
+    _ok, _value = True, None
+
     def __init__(self, environment: Environment, end: float) -> None:
         self.env = environment
         self.callbacks = []
-        self._ok, self._value = True, None
         heappush(environment._queue, (end, NORMAL, next(environment._eid), self))
 
 
@@ -92,6 +93,12 @@ class Lane:
         self.free_at = 0.0
         self.forgotten_s = 0.0
         self.spans: list[tuple[float, float, str]] = []
+
+    def occupy(self, seconds: float, label: str) -> None:
+        """Book ``seconds`` from now or when free, and nobody is told: for what is followed by more on the same lane."""
+        begin = max(self.free_at, self.environment._now)
+        self.free_at = end = begin + seconds
+        self.spans.append((begin, end, label))
 
     def start(self, seconds: float, label: str) -> Event:
         """Book ``seconds`` from now or when free; the event comes at the end of the booking."""
@@ -230,6 +237,10 @@ class SharingLane(Lane):
         if len(self.waiting) == 1:
             self.memory.begin(self, job)
         return job.done
+
+    def occupy(self, seconds: float, label: str) -> None:
+        """Book ``seconds`` of undisturbed work behind what is already booked."""
+        self.start(seconds, label)
 
     def ended(self, job: _Job) -> None:
         """Write the span down, wake who waits, take the next job."""

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from simulator import converters, rescale
 from simulator.acceptance import Chain, Rates, Replay
 from simulator.schema import BadInput
-from simulator.trace_statistics import independent, replayed_mean, walk
+from simulator.trace_statistics import independent
 from simulator.traces import Trace, read
+from simulator.window_replay import WindowReplay
+from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 
 DATA = Path(__file__).parents[2] / "shared/data/acceptance_traces"
@@ -174,7 +176,7 @@ def test_rescaling_hits_the_mean_and_keeps_the_order(length: float, temperature:
     trace = drawn(temperature)
     found = rescale.rescale(trace, length, window, seed=4)
     derived = found.header["derived_from"]
-    assert replayed_mean(Replay(found, seed=9), window) + 1.0 == pytest.approx(length, rel=0.01)
+    assert WindowReplay.of(Replay(found, seed=9)).mean(window) + 1.0 == pytest.approx(length, rel=0.01)
     assert derived["mean_length_tokens"] == pytest.approx(length, rel=0.01)
     accepted, score = found.accepted(0), rescale.scores(trace, 4)
     assert score[accepted].min() > score[~accepted].max()
@@ -183,7 +185,7 @@ def test_rescaling_hits_the_mean_and_keeps_the_order(length: float, temperature:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_rescaling_to_the_recorded_mean_changes_next_to_nothing(temperature: float, tmp_path: Path) -> None:
     trace = drawn(temperature)
-    found = rescale.rescale(trace, replayed_mean(Replay(trace), 5) + 1.0, 5)
+    found = rescale.rescale(trace, WindowReplay.of(Replay(trace)).mean(5) + 1.0, 5)
     assert (found.accepted(0) != trace.accepted(0)).mean() < 0.005
     found.write(tmp_path / "t.npz")
     again = read(tmp_path / "t.npz")
@@ -224,7 +226,7 @@ def test_specdecode_bench(method: str, means: dict[str, float], replayed: list[f
         replay = Replay(trace, [flavour])
         lengths = np.concatenate([replay.runs(recording) for recording in replay.order]) + 1
         assert lengths.mean() == pytest.approx(mean, abs=0.005)
-        assert replayed_mean(replay, 5) == pytest.approx(expected, abs=5e-4)
+        assert WindowReplay.of(replay).mean(5) == pytest.approx(expected, abs=5e-4)
 
 
 @needs_data

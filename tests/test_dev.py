@@ -153,15 +153,11 @@ def test_demo_writes_into_the_checkout_from_anywhere(monkeypatch, tmp_path):
     assert (cwd / command[-1]).resolve() == dev.ROOT / "reports" / dev.DEMO
 
 
-def test_bench_runs_the_benchmarks_alone(checkout, monkeypatch):
+def test_bench_writes_its_page(checkout, monkeypatch):
     calls = []
     monkeypatch.setattr(dev, "call", lambda *command: calls.append(command) or 0)
     assert dev.bench() == 0
-    (dev.ROOT / "benchmarks").mkdir()
-    for name in ("bench_b.py", "bench_a.py", "fit.py"):
-        (dev.ROOT / "benchmarks" / name).touch()
-    assert dev.bench() == 0
-    assert [Path(file).name for _, file in calls] == ["bench_a.py", "bench_b.py"]
+    assert calls == [("python", str(dev.ROOT / "benchmarks" / "report.py"))]
 
 
 def test_other_verbs_take_no_arguments(monkeypatch, capsys):

@@ -28,12 +28,11 @@ from simulator.strategies.autoregressive import Autoregressive
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"elementwise"},
-    {"schema", "world", "processes", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
-    {"model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
+    {"schema", "world", "processes", "draft_tree", "longest", "sequence_laws", "streaming_laws", "__init__"},
+    {"pipeline_laws", "model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
-    {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows"},
+    {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows", "window_replay"},
     {"trace_statistics", "published", "resampling", "token_tree", "calibrate"},
     {"rescale"},
     {"strategies", "converters", "independence"},

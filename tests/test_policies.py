@@ -32,6 +32,7 @@ class TableCost:
 
     contention = 1.0
     jitters = False
+    reads_context = False
 
     def __init__(self, target: list[int], draft: list[int]) -> None:
         self.tables = {"target": target, "draft": draft}

@@ -16,9 +16,9 @@ from simulator.rescale import lengths, rescaled, stretched
 from simulator.scenario import load
 from simulator.schema import BadInput
 from simulator.sequences import RecordedSequences
-from simulator.trace_statistics import replayed_mean
 from simulator.traces import read
 from simulator.tree_replay import RecordedRuns
+from simulator.window_replay import WindowReplay
 
 LEVELS = 4
 SCENARIO = "methods_vicuna_7b_a100"
@@ -39,7 +39,7 @@ RECORDED = bursts()
 @given(st.floats(1.15, 4.8), st.integers(0, 3))
 def test_the_mean_is_met_and_every_start_keeps_its_place(length: float, seed: int) -> None:
     found = rescaled(RECORDED, length, LEVELS, seed)
-    assert replayed_mean(found, LEVELS) + 1.0 == pytest.approx(length, abs=0.02)
+    assert WindowReplay.of(found).mean(LEVELS) + 1.0 == pytest.approx(length, abs=0.02)
     assert found.trace.header["derived_from"]["mean_length_tokens"] == pytest.approx(length, abs=0.02)
     assert found.order == RECORDED.order
     before, after = RECORDED.kept[1:], found.kept[1:]
@@ -82,7 +82,7 @@ def test_what_proposes_nothing_goes_on_proposing_nothing() -> None:
     recorded = RecordedRuns(RECORDED, np.where(proposed > 0, RECORDED.kept, 0), LEVELS, proposed)
     found = rescaled(recorded, 2.5, LEVELS)
     assert isinstance(found, RecordedRuns)
-    assert replayed_mean(found, LEVELS) + 1.0 == pytest.approx(2.5, abs=0.02)
+    assert WindowReplay.of(found).mean(LEVELS) + 1.0 == pytest.approx(2.5, abs=0.02)
     assert not found.kept[proposed == 0].any()
     assert found.odds(LEVELS, None).unmatched == recorded.odds(LEVELS, None).unmatched
 
@@ -102,7 +102,7 @@ def test_a_chain_is_decided_anew_by_position() -> None:
     found = rescaled(replay, 3.5, 5)
     assert found.trace.run is None
     assert found.order == replay.order
-    assert replayed_mean(found, 5) + 1.0 == pytest.approx(3.5, abs=0.02)
+    assert WindowReplay.of(found).mean(5) + 1.0 == pytest.approx(3.5, abs=0.02)
 
 
 def test_a_scenario_asks_for_a_mean() -> None:
@@ -111,7 +111,7 @@ def test_a_scenario_asks_for_a_mean() -> None:
     acceptance = loaded.acceptance()
     assert acceptance is loaded.acceptance(), "worked out once"
     assert isinstance(acceptance, RecordedRuns)
-    assert replayed_mean(acceptance, 5) + 1.0 == pytest.approx(3.94, abs=0.01)
+    assert WindowReplay.of(acceptance).mean(5) + 1.0 == pytest.approx(3.94, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_requests_do_not_stretch_into_each_other(lengths_: list[int], stretch: f
 
 def test_a_stretch_keeps_the_mean_and_makes_longer_runs() -> None:
     plain, long = (rescaled(GREEDY, 3.0, 5, stretch=share) for share in (0.0, 0.8))
-    assert replayed_mean(long, 5) + 1.0 == pytest.approx(3.0, abs=0.02)
-    assert replayed_mean(long, 23) > 1.1 * replayed_mean(plain, 23)
+    assert WindowReplay.of(long).mean(5) + 1.0 == pytest.approx(3.0, abs=0.02)
+    assert WindowReplay.of(long).mean(23) > 1.1 * WindowReplay.of(plain).mean(23)
     with pytest.raises(BadInput, match="runs recorded by start cannot be stretched"):
         rescaled(RECORDED, 2.0, LEVELS, stretch=0.5)
 
@@ -161,4 +161,4 @@ def test_a_mean_may_be_meant_at_another_window_and_reach_several_sequences() -> 
     acceptance = load("duodecoding_llama_2_7b_a800", asked).acceptance()
     assert isinstance(acceptance, RecordedSequences)
     assert acceptance.split.fixed == 2
-    assert replayed_mean(acceptance.replay, 5) + 1.0 == pytest.approx(2.5, abs=0.02)
+    assert WindowReplay.of(acceptance.replay).mean(5) + 1.0 == pytest.approx(2.5, abs=0.02)

@@ -8,13 +8,15 @@ from math import ceil, inf
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from simulator.acceptance import Cycle
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.given import Given, GivenCost
+from simulator.run import simulate
+from simulator.scenario import load
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Sketch, Tally
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, RouterName, UnifiedBudget
@@ -26,6 +28,7 @@ from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.variants import variant
 from simulator.windows import OffAbove, WindowTable
 from simulator.world import World
 
@@ -382,3 +385,49 @@ def test_quantiles_of_a_sketch_are_within_half_a_per_cent() -> None:
     assert (sketch.quantile(0.0), sketch.quantile(1.0), sketch.least) == (0.0, 10_000 / 7, 0.0)
     assert len(sketch.buckets) < 1_000
     assert Sketch().quantile(0.5) == Sketch().mean == 0.0
+
+
+@pytest.mark.parametrize("name", ["vanilla_llama_2_7b_a100", "mirror_qwen3_32b_a100", "methods_vicuna_7b_a100"])
+def test_steps_priced_for_many_contexts_at_once_take_what_each_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bits: powers of arrays and of numbers may differ in them."""
+    short = {"requests.count": 3, "requests.concurrency": 1, "requests.output_tokens": 300}
+    one = variant(load(name), short)
+    listed, _ = simulate(one.scenario, one.acceptance())
+    monkeypatch.setattr(Scheduler, "_listed", lambda self, step: None)
+    alone, _ = simulate(one.scenario.replace(), one.acceptance())
+    assert listed.kinds == alone.kinds
+    assert listed.end_s == pytest.approx(alone.end_s, rel=1e-13)
+    assert listed.step_s == pytest.approx(alone.step_s, rel=1e-13)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(2, 9)), min_size=1, max_size=8),
+    st.integers(1, 3),
+    st.lists(st.integers(0, 4), min_size=1, max_size=5),
+)
+def test_rounds_of_the_same_requests_are_what_planning_them_anew_gives(
+    arriving: list[tuple[int, int]], places: int, kept: list[int]
+) -> None:
+    """Whoever arrives, also at the very end of a round, waits for a place or leaves is met as by a plan for every round."""
+
+    def ends(planned: bool) -> list[tuple[int, float]]:
+        requests = [Request(index, at * 1e-2, 4, output) for index, (at, output) in enumerate(sorted(arriving))]
+        world, finished = World(), []
+        scheduler = Scheduler(
+            VanillaSD(gamma=4),
+            Cycle(tuple(kept)),
+            None,
+            Arrivals(requests),
+            GivenCost(Given(target_ms=6.0, draft_step_ms=1.0, prefill_ms=10.0), 4),
+            FixedBatch(max_requests=places),
+            finished=lambda request: finished.append((request.index, request.finished_s)),
+        )
+        if planned:
+            scheduler._fixed = False
+        lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
+        world.environment.process(scheduler.run(world, lanes))
+        world.environment.run()
+        scheduler.check()
+        return finished
+
+    assert ends(False) == ends(True)

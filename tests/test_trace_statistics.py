@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from simulator.acceptance import Chain, Replay
 from simulator.schema import BadInput
-from simulator.trace_statistics import FlavourNumbers, Hits, Statistics, WindowMean, independent, statistics, walk
+from simulator.trace_statistics import FlavourNumbers, Hits, Statistics, WindowMean, independent, statistics
+from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 
 

@@ -104,6 +104,9 @@ class Scheduler:
         self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[tuple[object, ...], Any] = {}
         self._lists: dict[Kind, tuple[int, Sequence[Any]]] = {}
+        self._fixed = policy.reserves and strategy.in_flight == 1
+        self._same: _Round | None = None
+        """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
         self._bell: Event | None = None
         self._alarm_s = -inf
         self._since = 0.0
@@ -219,6 +222,7 @@ class Scheduler:
         """A request enters the system."""
         self.tally.arrive(request.arrival_s)
         request.queued_s = request.arrival_s
+        self._same = None
         self.queues.waiting.append(request)
         self.tally.queue(len(self.queues.waiting), request.arrival_s)
 
@@ -226,6 +230,7 @@ class Scheduler:
         """A request leaves at ``now`` without its output; what an iteration under way brings it is thrown away."""
         tally, queues = self.tally, self.queues
         self._note_blocks(now)
+        self._same = None
         request.gone = True
         if request in queues.waiting:
             queues.waiting.remove(request)
@@ -244,7 +249,11 @@ class Scheduler:
 
     def next(self, now: float) -> _Round | None:
         """The next iteration; None if there is nothing to do at this time."""
-        queues = self.queues
+        queues, same = self.queues, self._same
+        if same is not None and now < self.source.next_s:
+            same.begin_s, same.step = now, self.strategy.compose(same.states)
+            self.under_way.append(same)
+            return same
         for request in self.source.due(now):
             self.submit(request)
         self._note_blocks(now)
@@ -312,6 +321,7 @@ class Scheduler:
         if queues.in_flight > 1:
             self._mark(one, False)
             self.ring()
+        self._same = one if self._fixed and not (one.prompts or self._leaving or queues.waiting or self.log) else None
         if self._leaving:
             self._let_go()
 

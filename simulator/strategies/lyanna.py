@@ -278,13 +278,15 @@ class Lyanna(Strategy):
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """One after the other on one device; the levels of a token chain stand together."""
         t, device = durations, lanes.target
-        device.start(t.layers, "draft layers")
-        device.start(t.head, "LM head")
+        device.occupy(t.layers, "draft layers")
+        device.occupy(t.head, "LM head")
         yield device.start(t.sample + t.resample, "sample trees")
         if t.host:
             yield lanes.rendezvous.start(t.host, "host")
-        yield device.start(t.verify, "verify")
-        if t.verify_resampled:
+        if not t.verify_resampled:
+            yield device.start(t.verify, "verify")
+        else:
+            device.occupy(t.verify, "verify")
             yield device.start(t.verify_resampled, "verify re-sampled trees")
 
     # ---- the law

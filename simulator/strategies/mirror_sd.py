@@ -159,9 +159,11 @@ class MirrorSD(ChainStrategy):
                     redraft_context += state.context
             cut += state.most_rows <= window
         missing = len(states) - ready
-        kind = self.kind_of(ready, missing, drafting)._replace(prompts=prompts.sequences)
-        if kind.verifying:
-            kind = kind._replace(window=self.kind_window(window))
+        kind = self.kind_of(ready, missing, drafting)
+        if kind.verifying and window != self.gamma:
+            kind = kind._replace(window=window)
+        if prompts.sequences:
+            kind = kind._replace(prompts=prompts.sequences)
         if cut or missing:
             rows = cut_to_grants(states)
         else:

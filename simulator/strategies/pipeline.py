@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.elementwise import longest
+from simulator.longest import longest
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.world import Booking
@@ -82,10 +82,12 @@ class Pipelined(Strategy):
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Stage by stage; each may be held up by the batch before."""
-        for index, seconds in enumerate(durations.stages):
-            yield lanes.stages[index].start(seconds, "compute")
-            if index < len(durations.links) and durations.links[index]:
-                yield lanes.links[index].start(durations.links[index], "transmit")
+        first, *others = zip(lanes.stages, durations.stages, strict=True)
+        yield first[0].start(first[1], "compute")
+        for link, carried, (stage, computed) in zip(lanes.links, durations.links, others, strict=True):
+            if carried:
+                yield link.start(carried, "transmit")
+            yield stage.start(computed, "compute")
         if durations.token:
             environment = lanes.draft.environment
             yield Booking(environment, environment.now + durations.token)

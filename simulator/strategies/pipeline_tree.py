@@ -29,7 +29,7 @@ from pydantic import Field
 
 from simulator.acceptance import Acceptance, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
-from simulator.elementwise import longest
+from simulator.longest import longest
 from simulator.model import ModelSpec
 from simulator.strategies.pipeline import Pipelined
 from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline

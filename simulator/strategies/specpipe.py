@@ -37,7 +37,7 @@ from pydantic import Field
 from simulator.acceptance import Acceptance, Cursor, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Beam, Passage
-from simulator.elementwise import longest
+from simulator.longest import longest
 from simulator.model import ModelSpec
 from simulator.schema import NonNegative, Positive
 from simulator.strategies.protocol import ABSENT, Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline

@@ -242,10 +242,10 @@ class SpeculativeStreaming(Strategy):
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """One model, one lane, one part after the other."""
         t = durations
-        yield lanes.target.start(t.lower, "layers 1..N-N_s, whole tree")
+        lanes.target.occupy(t.lower, "layers 1..N-N_s, whole tree")
         if t.prune:
-            yield lanes.target.start(t.prune, "prune")
-        yield lanes.target.start(t.upper, "layers N-N_s+1..N, streams")
+            lanes.target.occupy(t.prune, "prune")
+        lanes.target.occupy(t.upper, "layers N-N_s+1..N, streams")
         yield lanes.target.start(t.head, "LM head, next tree")
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:

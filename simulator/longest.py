@@ -1,4 +1,4 @@
-"""Expressions that serve one value and a grid of values alike."""
+"""The longest of some durations, be they numbers or arrays."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def longest(*seconds: Any) -> Any:
-    """The longest of some durations; element by element where there are arrays among them."""
+    """Element by element where there are arrays among them; numpy is loaded then, and not before."""
     try:
         return max(seconds)
     except ValueError:  # an array is neither more nor less
-        import numpy as np  # noqa: PLC0415  # profiles are listed without it
+        import numpy as np  # noqa: PLC0415  (what is only listed needs none)
 
         return reduce(np.maximum, seconds)

@@ -1,0 +1,47 @@
+"""Run every benchmark and write ``reports/benchmarks.md``: what, by which file, the figure, its goal, and whether it is met."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+from datetime import date
+from pathlib import Path
+
+from figures import Figure, show
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "reports" / "benchmarks.md"
+INTRODUCTION = """# Benchmarks
+
+Made by `python3 dev.py bench` on {when}: {cores} cores, Python {python}, load {load:.1f} when it began. Seconds are CPU
+seconds of one process unless it says otherwise; ratios are of work done turn by turn in one process. What each figure means,
+and what is left out of it, stands at the top of the file that measures it.
+"""
+
+
+def section(name: str, title: str, figures: list[Figure]) -> str:
+    """One benchmark's table in Markdown."""
+    words = {None: "", True: "yes", False: "**no**"}
+    rows = [f"| {what} | {figure} | {goal} | {words[met]} |" for what, figure, goal, met in figures]
+    head = ["", f"## {title} (`benchmarks/{name}.py`)", "", "| what | figure | goal | met |", "| --- | ---: | ---: | --- |"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def main() -> None:
+    """All of them, or those named; a page of all is kept."""
+    chosen = sys.argv[1:] or [path.stem for path in sorted(HERE.glob("bench_*.py"))]
+    load = os.getloadavg()[0]
+    page = INTRODUCTION.format(when=date.today(), cores=os.cpu_count(), python=platform.python_version(), load=load)
+    for name in chosen:
+        module = importlib.import_module(name)
+        found = module.figures()
+        show(module.TITLE, found)
+        page += section(name, module.TITLE, found)
+    if not sys.argv[1:]:
+        PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main()

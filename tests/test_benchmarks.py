@@ -1,0 +1,79 @@
+"""Guards against slow code without absolute times: ratios of work done turn by turn in one process, with generous bounds.
+
+A busy machine slows both sides; the quickest of several turns counts, and whoever misses is given another go.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simulator.strategies import strategies
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no checkout")
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[Callable[[str], ModuleType]]:
+    """A benchmark by name, imported as it runs: with its folder on the path."""
+    sys.path.insert(0, str(BENCHMARKS))
+    yield importlib.import_module
+    sys.path.remove(str(BENCHMARKS))
+
+
+def in_the_end(holds: Callable[[], bool], goes: int = 5) -> bool:
+    """Whether it holds in one of several goes."""
+    return any(holds() for _ in range(goes))
+
+
+def ratio(benchmark: Any, first: Callable[[], object], second: Callable[[], object], rounds: int = 3) -> float:
+    """Seconds of the first over those of the second, the quickest of each."""
+    one, other = map(min, zip(*benchmark("figures").turns([first, second], rounds), strict=True))
+    return one / other
+
+
+def test_every_strategy_is_measured(benchmark: Any) -> None:
+    assert {case.strategy for case in benchmark("bench_engine").CASES} == set(strategies())
+
+
+def test_no_step_takes_many_times_its_events(benchmark: Any) -> None:
+    """E of 0.7 is the goal; a third of it is a regression, not noise."""
+    engine = benchmark("bench_engine")
+    slow = [case for case in engine.CASES if not in_the_end(lambda case=case: engine.efficiency(case, 3, 300) > 0.23)]
+    assert not slow
+
+
+def test_laws_over_grids_run_near_the_memory(benchmark: Any) -> None:
+    """A tenth of the goals against as many numbers written: 1.4 per cent plain, 2.5 where the formula factors."""
+    laws, points = benchmark("bench_laws"), 1_000_000
+    for work, goal in ((laws.plain, 0.014), (laws.factored, 0.025)):
+        assert in_the_end(
+            lambda work=work, goal=goal: ratio(benchmark, lambda: np.full(points, 1.0), lambda: work(points)) > goal
+        )
+
+
+def test_all_windows_take_no_longer_than_the_one_pass(benchmark: Any) -> None:
+    replay = benchmark("bench_replay")
+    runs = replay.runs()[:200]
+    replayed = replay.WindowReplay(runs)
+    assert in_the_end(lambda: ratio(benchmark, lambda: replay.windows(replayed), lambda: replay.WindowReplay(runs)) < 1.0)
+
+
+def test_a_point_of_a_sweep_costs_its_steps_and_little_else(benchmark: Any) -> None:
+    """Making a variant and simulating 30 of its tokens takes less than 6,000 bare timeouts: no file is read for it."""
+    engine = benchmark("bench_engine")
+    base = engine.variant(engine.LOADED, {"requests.count": 1, "requests.concurrency": 1, "requests.output_tokens": 31})
+
+    def point() -> None:
+        one = engine.variant(base, {"strategy.gamma": 3})
+        engine.simulate(one.scenario, one.acceptance())
+
+    assert in_the_end(lambda: ratio(benchmark, point, lambda: benchmark("figures").bare_timeouts(1_500)) < 4.0)
