@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
@@ -89,12 +91,16 @@ class Capacity(NamedTuple):
         return self.carried_per_s / self.offered.requests_per_s
 
 
-def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell: Tell = lambda text: None) -> Capacity:
+def _quiet(text: str) -> None:
+    pass
+
+
+def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell: Tell = _quiet) -> Capacity:
     """Verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
     if loaded.scenario.requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
         raise BadInput([loaded.document.fault(("requests",), message)])
-    name = loaded.scenario.name
+    loaded, name = tuned(loaded), loaded.scenario.name
     tell(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
     part = _first(loaded, searched)
@@ -113,8 +119,8 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell:
 
 
 def trial(loaded: Loaded) -> Trial:
-    """One run of a scenario with arrivals."""
-    loaded, times = tuned(loaded), list[tuple[float, float]]()
+    """One run of a scenario with arrivals, whose strategy is tuned."""
+    times = list[tuple[float, float]]()
 
     def note(one: Request) -> None:
         times.append((one.arrival_s, one.finished_s))
@@ -193,7 +199,16 @@ def _faster(loaded: Loaded, factor: float) -> Loaded:
 
 
 def capacities(
-    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, tell: Tell = lambda text: None
+    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, tell: Tell = _quiet
 ) -> list[Capacity]:
-    """Of several scenarios under several workloads; ``loaded`` comes with the name of its workload."""
-    return [capacity(one, workload, searched, tell) for workload, one in loaded]
+    """Of several scenarios under several workloads, in their order; ``loaded`` comes with the name of its workload.
+
+    With several ``workers`` each has a process of its own, and ``tell`` hears of whole verdicts alone.
+    """
+    if workers == 1 or len(loaded) == 1:
+        return [capacity(one, workload, searched, tell) for workload, one in loaded]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(capacity, one, workload, searched) for workload, one in loaded]
+        for count, job in enumerate(as_completed(jobs), start=1):
+            tell(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
+        return [job.result() for job in jobs]
