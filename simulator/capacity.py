@@ -37,6 +37,8 @@ POINTS = 240
 """Of a curve over time."""
 AT_ONCE = 1e6
 """Times the rate at which all requests are as good as there at once."""
+FAINTEST = 1e-3
+"""Of what the system delivers at most: where even less is refused, it is not the rate that is too high."""
 Tell = Callable[[str], object]
 
 
@@ -79,7 +81,7 @@ class Capacity(NamedTuple):
     offered: Trial
     """The whole workload at its own rate."""
     carried_per_s: float
-    """Highest rate that was carried."""
+    """Highest rate that was carried; 0 where the SLO is out of reach at any."""
     refused_per_s: float
     """Lowest rate that was not."""
     trials: int
@@ -108,8 +110,9 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell:
     most = trial(_faster(part, AT_ONCE))
     natural = trial_rate(part)
     low, high, cpu_s, count = 0.0, 1.1 * most.finished_per_s / natural, most.cpu_s, 1
-    while not low or high / low > 1.0 + TOLERANCE:
-        factor = (low * high) ** 0.5 if low else high / 1.25
+    faintest = FAINTEST * high
+    while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
+        factor = (low * high) ** 0.5 if low else high / (1.25 if count == 1 else 2.0)
         one = trial(_faster(part, factor))
         tell(f"{name}: {workload} at {one.requests_per_s:.3g} requests per second, drift {one.drift:+.1%}")
         low, high = (factor, high) if one.carried else (low, factor)

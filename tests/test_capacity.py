@@ -67,6 +67,12 @@ def test_an_slo_lowers_the_capacity() -> None:
     assert 0.1 < found.carried_per_s < 0.28
 
 
+def test_an_slo_out_of_reach_is_carried_at_no_rate() -> None:
+    found = capacity(load("durations_only", arriving("poisson", 0.1, 50, "slo={ttft_ms: {p50: 900}}")))
+    assert (found.carried_per_s, found.headroom, found.offered.stable, found.offered.carried) == (0.0, 0.0, True, False)
+    assert found.trials < 15
+
+
 def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     traffic = "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at},50,5\n" for at in range(1, 120))
