@@ -7,7 +7,7 @@ device that two roles share counts once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from simulator.hardware import Device
@@ -16,9 +16,9 @@ from simulator.scenario import Scenario
 
 
 class Held(NamedTuple):
-    """Devices of one kind in one replica, and the lane on which they work."""
+    """Devices of one kind in one replica, and the lanes on which they work."""
 
-    lane: str
+    lanes: tuple[str, ...]
     device: Device
     number: int
 
@@ -44,9 +44,10 @@ def held(scenario: Scenario) -> Iterator[Held]:
     if target:
         staged = scenario.schedule.staged
         for number, place in enumerate(target.on_stages or (target,), start=1):
-            yield Held(f"stage {number}" if staged else "target", place.device, target.tensor_parallel)
+            lanes = ("target", f"stage {number}") if staged else ("target",)  # prompts pass all stages on the target's lane
+            yield Held(lanes, place.device, target.tensor_parallel)
     if draft and scenario.schedule.needs_draft and not scenario.one_lane:
-        yield Held("draft", draft.device, draft.tensor_parallel)
+        yield Held(("draft",), draft.device, draft.tensor_parallel)
 
 
 def bill(scenario: Scenario, outcome: Outcome) -> Bill | None:
@@ -63,11 +64,8 @@ def bill(scenario: Scenario, outcome: Outcome) -> Bill | None:
         watts = [power.value * one.number for power, one in zip(powers, devices, strict=True) if power]
         per_token = replicas / outcome.tokens
         most = sum(watts) * outcome.end_s * per_token
-        busy = sum(each * _busy(outcome.busy_s, one) for each, one in zip(watts, devices, strict=True)) * per_token
+        working = (min(outcome.end_s, sum(outcome.busy_s.get(lane, 0.0) for lane in one.lanes)) for one in devices)
+        busy = sum(each * seconds for each, seconds in zip(watts, working, strict=True)) * per_token
     tokens_per_hour = outcome.tokens_per_s * 3600.0
     unpriced = tuple(dict.fromkeys(one.device.name for one in devices if one.device.price_usd_per_hour is None))
     return Bill(hourly, None if hourly is None else hourly / tokens_per_hour * 1e6, busy, most, unpriced)
-
-
-def _busy(busy_s: Mapping[str, float], one: Held) -> float:
-    return busy_s.get(one.lane, 0.0)

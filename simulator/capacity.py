@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +37,8 @@ POINTS = 240
 """Of a curve over time."""
 AT_ONCE = 1e6
 """Times the rate at which all requests are as good as there at once."""
+FAINTEST = 1e-3
+"""Of what the system delivers at most: where even less is refused, it is not the rate that is too high."""
 Tell = Callable[[str], object]
 
 
@@ -77,7 +81,7 @@ class Capacity(NamedTuple):
     offered: Trial
     """The whole workload at its own rate."""
     carried_per_s: float
-    """Highest rate that was carried."""
+    """Highest rate that was carried; 0 where the SLO is out of reach at any."""
     refused_per_s: float
     """Lowest rate that was not."""
     trials: int
@@ -89,12 +93,16 @@ class Capacity(NamedTuple):
         return self.carried_per_s / self.offered.requests_per_s
 
 
-def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell: Tell = lambda text: None) -> Capacity:
+def _quiet(text: str) -> None:
+    pass
+
+
+def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell: Tell = _quiet) -> Capacity:
     """Verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
     if loaded.scenario.requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
         raise BadInput([loaded.document.fault(("requests",), message)])
-    name = loaded.scenario.name
+    loaded, name = tuned(loaded), loaded.scenario.name
     tell(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
     part = _first(loaded, searched)
@@ -102,8 +110,9 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell:
     most = trial(_faster(part, AT_ONCE))
     natural = trial_rate(part)
     low, high, cpu_s, count = 0.0, 1.1 * most.finished_per_s / natural, most.cpu_s, 1
-    while not low or high / low > 1.0 + TOLERANCE:
-        factor = (low * high) ** 0.5 if low else high / 1.25
+    faintest = FAINTEST * high
+    while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
+        factor = (low * high) ** 0.5 if low else high / (1.25 if count == 1 else 2.0)
         one = trial(_faster(part, factor))
         tell(f"{name}: {workload} at {one.requests_per_s:.3g} requests per second, drift {one.drift:+.1%}")
         low, high = (factor, high) if one.carried else (low, factor)
@@ -113,8 +122,8 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell:
 
 
 def trial(loaded: Loaded) -> Trial:
-    """One run of a scenario with arrivals."""
-    loaded, times = tuned(loaded), list[tuple[float, float]]()
+    """One run of a scenario with arrivals, whose strategy is tuned."""
+    times = list[tuple[float, float]]()
 
     def note(one: Request) -> None:
         times.append((one.arrival_s, one.finished_s))
@@ -193,7 +202,16 @@ def _faster(loaded: Loaded, factor: float) -> Loaded:
 
 
 def capacities(
-    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, tell: Tell = lambda text: None
+    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, tell: Tell = _quiet
 ) -> list[Capacity]:
-    """Of several scenarios under several workloads; ``loaded`` comes with the name of its workload."""
-    return [capacity(one, workload, searched, tell) for workload, one in loaded]
+    """Of several scenarios under several workloads, in their order; ``loaded`` comes with the name of its workload.
+
+    With several ``workers`` each has a process of its own, and ``tell`` hears of whole verdicts alone.
+    """
+    if workers == 1 or len(loaded) == 1:
+        return [capacity(one, workload, searched, tell) for workload, one in loaded]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(capacity, one, workload, searched) for workload, one in loaded]
+        for count, job in enumerate(as_completed(jobs), start=1):
+            tell(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
+        return [job.result() for job in jobs]

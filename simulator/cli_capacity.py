@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     help="Instead of the scenario's own: a workload by name, or a traffic file as azure:FILE, mooncake:FILE, ... [repeatable]",
 )
 @click.option("--search", type=click.IntRange(min=10), default=2_000, show_default=True, help="First requests to search on.")
-def capacity(asked: Asked, traffic: tuple[str, ...], search: int) -> None:
+@click.option("--workers", type=click.IntRange(min=1), help="Processes  [default: one for each core].")
+def capacity(asked: Asked, traffic: tuple[str, ...], search: int, workers: int | None) -> None:
     """Whether each SCENARIO is stable under its arrivals, and the highest rate that it carries within its SLO."""
     from rich.console import Console
 
     from simulator.capacity import capacities
+    from simulator.processes import CORES
     from simulator.report.capacity import print_capacities, sections, summary
     from simulator.report.page import study_file
 
@@ -40,7 +42,7 @@ def capacity(asked: Asked, traffic: tuple[str, ...], search: int) -> None:
     with faults_as_lines(), Console(stderr=True).status("reading") as status:
         runs = list(loaded())
         with study_file(asked.out, asked.typed("capacity", *words, "--search", str(search))) as write:
-            found = capacities(runs, search, status.update)
+            found = capacities(runs, search, workers or CORES, status.update)
             if write:
                 from simulator.report.capacity_figures import capacity_figure
 

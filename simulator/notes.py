@@ -24,6 +24,14 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
     requests = scenario.requests
     if scenario.schedule.in_flight > 1:
         yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"
+    elif scenario.serving.replicas > 1:
+        yield (
+            "a replay follows one replica, and there are several: the simulation stands in its column; pictures show the first "
+            "replica, busy shares are means over all"
+        )
+    if requests.traffic and (dropped := requests.traffic.dropped):
+        longest = requests.traffic.drop_above_tokens
+        yield f"{dropped:,} requests of more than {longest:,} tokens, prompt and output together, are left out of the traffic"
     if requests.arrivals:
         yield "the law is taken at the mean batch that the simulation saw, and with replayed means at every batch it saw"
     if requests.together:

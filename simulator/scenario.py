@@ -475,7 +475,10 @@ def _check_memory(scenario: Scenario, document: Document) -> None:
     context = scenario.target.model.context_tokens if scenario.target else None
     if context is not None and longest > context:
         message = f"{scenario.target.model.name} has a context of {context:,} tokens" if scenario.target else ""
-        raise BadInput([_about_longest(scenario, document, f"a request of {longest:,} tokens is too long: {message}")])
+        remedy = (
+            f"; requests.arrivals.drop_above_tokens={context} leaves such requests out" if scenario.requests.traffic else ""
+        )
+        raise BadInput([_about_longest(scenario, document, f"a request of {longest:,} tokens is too long: {message}{remedy}")])
 
 
 def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:

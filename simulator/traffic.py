@@ -62,7 +62,9 @@ class TrafficFile(Frozen):
     """Requests as recorded; a slice of them, at another rate.
 
     ``from_s`` and ``to_s`` cut in the file's own time; what is left starts at 0. ``rate_scale`` = 2 lets twice as many
-    arrive in a second. ``task`` is that of lines which name none. Raises :class:`BadInput` with file, line and column.
+    arrive in a second. ``task`` is that of lines which name none. Requests of more than ``drop_above_tokens``, prompt and
+    output together, are left out: a model of a shorter context would never have got them. Raises :class:`BadInput` with file,
+    line and column.
     """
 
     name: Literal["file"] = "file"
@@ -72,6 +74,7 @@ class TrafficFile(Frozen):
     to_s: float | None = Field(default=None, gt=0)
     rate_scale: float = Field(default=1.0, gt=0)
     task: str = ""
+    drop_above_tokens: int | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _some_time(self) -> TrafficFile:
@@ -80,7 +83,17 @@ class TrafficFile(Frozen):
         return self
 
     def lines(self) -> Iterator[Line]:
-        """The requests of the slice, in order of arrival."""
+        """The requests of the slice, in order of arrival, but for those that are too long."""
+        most = inf if self.drop_above_tokens is None else self.drop_above_tokens
+        return (line for line in self._slice() if line.tokens <= most)
+
+    @property
+    def dropped(self) -> int:
+        """How many of the slice are too long."""
+        most = self.drop_above_tokens
+        return 0 if most is None else sum(line.tokens > most for line in self._slice())
+
+    def _slice(self) -> Iterator[Line]:
         before = -inf
         for line in self._recorded():
             if line.arrival_s < before:

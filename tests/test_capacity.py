@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.capacity import DRIFT, TOLERANCE, capacity, drift, trial
+from simulator.catalogue import Catalogue
 from simulator.cli import main
+from simulator.run import simulate
 from simulator.scenario import load
 
 SERVER = ["strategy=autoregressive", "durations={target_ms: 1000, prefill_ms: 1000}", "requests.output_tokens=3"]
@@ -65,6 +67,12 @@ def test_an_slo_lowers_the_capacity() -> None:
     assert 0.1 < found.carried_per_s < 0.28
 
 
+def test_an_slo_out_of_reach_is_carried_at_no_rate() -> None:
+    found = capacity(load("durations_only", arriving("poisson", 0.1, 50, "slo={ttft_ms: {p50: 900}}")))
+    assert (found.carried_per_s, found.headroom, found.offered.stable, found.offered.carried) == (0.0, 0.0, True, False)
+    assert found.trials < 15
+
+
 def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     traffic = "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at},50,5\n" for at in range(1, 120))
@@ -89,3 +97,25 @@ def test_a_closed_loop_offers_no_rate() -> None:
     result = CliRunner().invoke(main, ["capacity", "vanilla_qwen3_32b_a100", "--traffic", "azur:x.csv"])
     assert result.exit_code == 2
     assert "azur" in result.stderr
+
+
+# ---- recorded traffic
+
+
+DATA = Path(__file__).parent.parent.parent / "shared/data"
+FILES = {"azure": "azure_llm_2023/AzureLLMInferenceTrace_conv.csv", "mooncake": "mooncake_fast25/conversation_trace.jsonl"}
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not DATA.is_dir(), reason="the recorded traffic lies outside the repository")
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("name", sorted(one for one in Catalogue().names("scenario") if one.startswith("traffic_")))
+def test_recorded_traffic_under_every_strategy_loses_nobody(name: str, kind: str) -> None:
+    """The first hour is in reports/serving/traffic.md; here the first 800 requests, whose books are checked by the run."""
+    loaded = load(name, [f"requests={{arrivals: {{name: file, format: {kind}, file: {DATA / FILES[kind]}}}, count: 800}}"])
+    tokens = sum(line.output_tokens for line in loaded.scenario.requests.lines())
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+    assert outcome.serving.requests == 800
+    assert outcome.tokens == tokens
+    assert abs(outcome.serving.littles_law.gap) < 1e-9
+    assert all(abs(one.littles_law.gap) < 1e-9 for one in outcome.replicas)

@@ -179,6 +179,17 @@ def test_devices_cost_by_the_hour_and_draw_at_most_their_power() -> None:
     assert found.unpriced == ()
 
 
+def test_a_stage_is_busy_with_prompts_and_with_its_levels() -> None:
+    """Prompts pass all stages on the target's lane: eight RTX 3090 of 350 W, and the L40 of 300 W that drafts."""
+    result = run(load("specpipe_llama_3_1_70b_8x3090", ["requests.count=4"]))
+    found, simulated = result.bill, result.simulated
+    stages = sum(simulated.busy_s[f"stage {number}"] + simulated.busy_s["target"] for number in range(1, 9))
+    watt_seconds = 350 * stages + 300 * simulated.busy_s["draft"]
+    assert found
+    assert found.busy_j_per_token == pytest.approx(watt_seconds / simulated.tokens)
+    assert found.busy_j_per_token < found.most_j_per_token == pytest.approx(3100 * simulated.end_s / simulated.tokens)
+
+
 def test_what_states_no_price_has_no_cost() -> None:
     assert run(load("durations_only", ["requests.count=2"])).bill is None
     result = run(load("mirror_qwen3_32b_a100", ["requests.count=2", "target.device.price_usd_per_hour=2"]))

@@ -192,6 +192,23 @@ def test_a_slice_starts_at_zero_and_comes_at_its_own_rate(tmp_path: Path) -> Non
 
 
 HEAD = "arrival_s,prompt_tokens,output_tokens\n"
+
+
+def test_what_no_context_holds_may_be_left_out(tmp_path: Path) -> None:
+    """The others keep their arrivals and their lines; the report says how many are gone."""
+    path = written(tmp_path, HEAD + "1,50,9\n2,50000,9\n3,60,9\n", "t.csv")
+    traffic = f"name: file, format: csv, file: {path}"
+    policy = "serving.policy={name: chunked_prefill}"
+    with pytest.raises(BadInput, match=r"too long: .* requests.arrivals.drop_above_tokens=40960 leaves such requests out"):
+        load("vanilla_qwen3_32b_a100", [f"requests={{arrivals: {{{traffic}}}}}", policy])
+    loaded = load("vanilla_qwen3_32b_a100", [f"requests={{arrivals: {{{traffic}, drop_above_tokens: 40960}}}}", policy])
+    assert [(one.number, one.arrival_s) for one in loaded.scenario.requests.lines()] == [(2, 1.0), (4, 3.0)]
+    assert (
+        "1 requests of more than 40,960 tokens, prompt and output together, are left out of the traffic"
+        in run.run(loaded).notes
+    )
+
+
 BROKEN = [
     ("csv", HEAD + "1,5,5\n0.5,5,5\n", "t.csv:3:1: arrives 0.5 s before the request above it"),
     ("csv", HEAD + "1,5,5\n2,-4,5\n", "t.csv:3:3: prompt_tokens: expected a whole number of tokens from 1 on, got '-4'"),

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from simulator.report.batches import crossed
-from simulator.report.facts import origin
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, short_names, svg
+from simulator.report.facts import origin, short_names
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
 from simulator.report.load_figures import LINES
 from simulator.scenario import Scenario
 from simulator.sweep_batch import BatchPoint, crossover

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from simulator.capacity import DRIFT, TOLERANCE, Capacity
 from simulator.report.console import WIDEST, item, new_table
-from simulator.report.facts import number, percent
+from simulator.report.facts import number, percent, short_names
 from simulator.report.markdown import table
 
 HEAD = ("traffic", "scenario", "offered (req/s)", "verdict", "drift", "carries (req/s)", "of the offered", "TTFT p50 (s)")
@@ -50,12 +50,15 @@ def more(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
 def print_capacities(found: Sequence[Capacity], console: Console) -> None:
     """The verdicts on a terminal."""
     width = min(console.width, WIDEST)
+    names = list(dict.fromkeys(one.scenario for one in found))
+    short = dict(zip(names, short_names(names), strict=True))
     for traffic in dict.fromkeys(one.workload for one in found):
-        console.print(traffic, style="bold", highlight=False)
-        shown = new_table(*HEAD[1:], HEAD_MORE[0])
         here = [one for one in found if one.workload == traffic]
-        for row, further in zip(rows(here), more(here), strict=True):
-            shown.add_row(*row[1:], further[0])
+        offered = number(here[0].offered.requests_per_s, 3)
+        console.print(f"{traffic}: {offered} requests per second", style="bold", highlight=False)
+        shown = new_table("", "verdict", "drift", "carries\nper s", "of the\noffered", "TTFT s\np50", "p99")
+        for one, (*_, verdict, drift, carried, times, half), (last, *_) in zip(here, rows(here), more(here), strict=True):
+            shown.add_row(short[one.scenario], verdict, drift, carried, times, half, last)
         console.print(shown, width=width)
     item(console, LEGEND, width)
 

@@ -8,7 +8,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from simulator.capacity import Capacity
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, short_names, svg
+from simulator.report.facts import short_names
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 
 COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, "#CC79A7", "#56B4E9")
 

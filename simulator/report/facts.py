@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 from typing import NamedTuple
@@ -54,6 +54,18 @@ def percent(value: float) -> str:
 def share(value: float) -> str:
     """A share of one as per cent, one digit behind the point."""
     return f"{value * 100:.1f} %"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names of scenarios as a figure or a table tells them apart: without the words that all begin or end with."""
+    words = [name.split("_") for name in names]
+    if len(words) < 2:
+        return list(names)
+    for _ in range(2):
+        while all(len(one) > 1 and one[0] == words[0][0] for one in words):
+            words = [one[1:] for one in words]
+        words = [one[::-1] for one in words]
+    return ["_".join(one) for one in words]
 
 
 def columns(result: Result) -> list[Column]:

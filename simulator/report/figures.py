@@ -163,18 +163,6 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
         return svg(figure)
 
 
-def short_names(names: Sequence[str]) -> list[str]:
-    """Names of scenarios as a figure tells them apart: without the words that all begin or end with."""
-    words = [name.split("_") for name in names]
-    if len(words) < 2:
-        return list(names)
-    for _ in range(2):
-        while all(len(one) > 1 and one[0] == words[0][0] for one in words):
-            words = [one[1:] for one in words]
-        words = [one[::-1] for one in words]
-    return ["_".join(one) for one in words]
-
-
 def svg(figure: Figure) -> str:
     """The figure as SVG text, free of dates."""
     text = StringIO()

@@ -6,7 +6,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, short_names, svg
+from simulator.report.facts import short_names
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.sweep_load import Curves
 
 LINES = ((BLUE, "o"), (GREY, "s"), (GREEN, "D"), (VERMILLION, "v"), (ORANGE, "^"), ("#CC79A7", "P"), ("#56B4E9", "X"))
