@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil, log
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import matplotlib as mpl
 import numpy as np
@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.schema import BadInput, Fault
 from simulator.sweep.metrics import METRICS
+from simulator.sweep.point import Evaluator
 from simulator.sweep.study import Plot
 from simulator.sweep.table import Frame, Table
 
@@ -45,7 +46,7 @@ NAMED = 6
 def label(key: str) -> str:
     """A metric, or an axis with its unit, in words: ``channel.latency_us`` is ``channel latency (µs)``."""
     evaluator, _, metric = key.partition("_")
-    if metric in METRICS:
+    if evaluator in get_args(Evaluator) and metric in METRICS:
         return f"{METRICS[metric].label}, {evaluator}"
     if key in WORDS:
         return WORDS[key]

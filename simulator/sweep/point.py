@@ -134,26 +134,27 @@ def replay(loaded: Loaded) -> dict[str, float]:
     if scenario.schedule.in_flight > 1:
         message = f"{scenario.strategy.name} has {scenario.schedule.in_flight} steps in flight, which only a simulation follows"
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
-    return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_tpot_s(loaded, "replay"))
+    return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, "replay"))
 
 
 def simulation(loaded: Loaded) -> dict[str, float]:
     """Every step booked on the event engine."""
     scenario = loaded.scenario
-    return _outcome(run.simulate(scenario, loaded.acceptance())[0], _baseline_tpot_s(loaded, "simulation"))
+    return _outcome(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, "simulation"))
 
 
 EVALUATORS: dict[Evaluator, Callable[[Loaded], dict[str, float]]] = {"law": law, "replay": replay, "simulation": simulation}
 
 
-def _outcome(outcome: Outcome, baseline_tpot_s: float) -> dict[str, float]:
+def _outcome(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
     serving = outcome.serving
     return {
         "tpot_ms": outcome.tpot_s * 1e3,
         "tokens_per_s": outcome.tokens_per_s,
-        "speedup": baseline_tpot_s / outcome.tpot_s,
+        "speedup": baseline.tpot_s / outcome.tpot_s,
         "tokens_per_step": outcome.tokens_per_step,
         "step_ms": outcome.step_s * 1e3,
+        "speedup_with_prompts": outcome.tokens_per_s / baseline.tokens_per_s,
         "ttft_ms": outcome.ttft_s * 1e3,
         "ttft_p99_ms": serving.ttft.quantile(0.99) * 1e3,
         "tbt_p99_ms": serving.tbt.quantile(0.99) * 1e3,
@@ -188,14 +189,13 @@ def _acceptance(shared: _Shared) -> Acceptance:
     return shared.loaded.acceptance()
 
 
-def _baseline_tpot_s(loaded: Loaded, evaluator: Evaluator) -> float:
+def _baseline_of(loaded: Loaded, evaluator: Evaluator) -> Outcome:
     """Autoregressive decoding of the same requests on the same target; strategy, draft and acceptance do not matter to it."""
     kept = {name: value for name, value in numbers(loaded.scenario).items() if name not in SPECULATIVE}
     return _baseline(_Shared(digest(canonical(kept), *files(loaded, Catalogue())), loaded), evaluator)
 
 
 @lru_cache(maxsize=1_024)
-def _baseline(shared: _Shared, evaluator: Evaluator) -> float:
+def _baseline(shared: _Shared, evaluator: Evaluator) -> Outcome:
     plain = run.plain(shared.loaded.scenario)
-    found = run.replay(plain, Cycle((0,))) if evaluator == "replay" else run.simulate(plain, Cycle((0,)))[0]
-    return found.tpot_s
+    return run.replay(plain, Cycle((0,))) if evaluator == "replay" else run.simulate(plain, Cycle((0,)))[0]
