@@ -313,13 +313,12 @@ def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: 
             axes.set_xlabel(label(plot.x))
             axes.tick_params(labelbottom=True)
         if number % columns == 0:
-            axes.set_ylabel(label(str(plot.y)).replace(", ", "\n", 1))
+            axes.set_ylabel("\n".join(label(str(plot.y)).rsplit(", ", 1)))
     named: dict[str, Any] = {}
     for axes in panels:
         named |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name}
-    handles = {
-        name: named[name] for name in (*(hue for hue in hues if hue in named), *(name for name in named if name not in hues))
-    }
+    order = {hue: number for number, hue in enumerate(hues)}
+    handles = dict(sorted(named.items(), key=lambda item: order.get(item[0].partition(":")[0], len(order))))
     if plot.kind in ("heatmap", "contour") and not plot.hue:
         handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
     if handles:
