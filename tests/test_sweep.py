@@ -22,7 +22,7 @@ from simulator.scenario import load
 from simulator.schema import BadInput
 from simulator.sweep import point
 from simulator.sweep.axes import assigned, axis, design
-from simulator.sweep.key import key_of
+from simulator.sweep.key import fields_of, key_of
 from simulator.sweep.metrics import METRICS
 from simulator.sweep.store import Store, reading, writing
 from simulator.sweep.study import kept, study
@@ -154,7 +154,7 @@ def test_the_order_of_axes_does_not_decide_which_field_lies_in_which(world: Path
 
 
 def key(*overrides: str, name: str = "mirror_qwen3_32b_m2_ultra", evaluator: str = "law") -> bytes:
-    return key_of(load(name, overrides), Catalogue(), evaluator)
+    return key_of(fields_of(load(name, overrides), Catalogue()), evaluator)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_key_knows_what_the_trace_holds(tmp_path: Path) -> None:
     for name in ("six_flavours_greedy", "six_flavours_warm"):
         (traces / "mine.npz").write_bytes(Catalogue().names("trace")[name].read_bytes())
         loaded = load("vanilla_llama_2_7b_a100", ["acceptance.trace=mine"], shelves)
-        keys.append(key_of(loaded, shelves, "law"))
+        keys.append(key_of(fields_of(loaded, shelves), "law"))
     assert keys[0] != keys[1]
 
 
@@ -240,10 +240,10 @@ def test_a_store_is_not_overwritten_unasked(world: Path) -> None:
 def test_points_that_fail_are_named_and_stop_no_others(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = point.EVALUATORS["simulation"]
 
-    def fragile(loaded: Any) -> dict[str, float]:
+    def fragile(loaded: Any, fields: Any) -> dict[str, float]:
         if loaded.scenario.durations.target_ms == 13:
             raise ZeroDivisionError("thirteen")
-        return real(loaded)
+        return real(loaded, fields)
 
     monkeypatch.setitem(point.EVALUATORS, "simulation", fragile)
     text = swept("--axis", "durations.target_ms=10,-1,13,fast,20")

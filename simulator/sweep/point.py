@@ -22,7 +22,7 @@ from simulator.scenario import Loaded, checked
 from simulator.schema import BadInput, Document, Fault
 from simulator.sweep.axes import Point, Settings
 from simulator.sweep.executors import Bundle
-from simulator.sweep.key import canonical, code_version, digest, files, key_of, numbers
+from simulator.sweep.key import Fields, canonical, code_version, digest, fields_of, key_of
 from simulator.variants import variant
 
 Evaluator = Literal["law", "replay", "simulation"]
@@ -49,14 +49,30 @@ class Job:
     document: Document = field(compare=False)
     catalogue: Catalogue = field(compare=False)
 
-    def loaded(self, settings: Settings) -> Loaded:
-        """The base with fields set; raises :class:`BadInput` or :class:`Infeasible`."""
-        return with_settings(_base(self), settings, self.catalogue)
+    @property
+    def base(self) -> Base:
+        """What the points start from, read once by each worker."""
+        return _base(self)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A scenario whose fields points set; digests of its fields, so that a point's key costs what the point changes."""
+
+    loaded: Loaded
+    catalogue: Catalogue
+    fields: Fields
+
+    def point(self, settings: Settings) -> tuple[Loaded, Fields]:
+        """With fields set, and the digests of all fields; raises :class:`BadInput` or :class:`Infeasible`."""
+        found = with_settings(self.loaded, settings, self.catalogue)
+        return found, fields_of(found, self.catalogue, self.loaded.scenario.__dict__, self.fields)
 
 
 @lru_cache(maxsize=8)
-def _base(job: Job) -> Loaded:
-    return checked(deepcopy(job.document), job.catalogue)
+def _base(job: Job) -> Base:
+    loaded = checked(deepcopy(job.document), job.catalogue)
+    return Base(loaded, job.catalogue, fields_of(loaded, job.catalogue))
 
 
 def with_settings(base: Loaded, settings: Settings, catalogue: Catalogue) -> Loaded:
@@ -86,7 +102,7 @@ def keys_of_all(job: Job, points: list[Point]) -> Bundle[bytes | None]:
 
 def _key(job: Job, point: Point) -> bytes | None:
     try:
-        return key_of(job.loaded(point.settings), job.catalogue, job.evaluator)
+        return key_of(job.base.point(point.settings)[1], job.evaluator)
     except Exception:  # whatever it is, the evaluation will say it
         return None
 
@@ -95,9 +111,9 @@ def evaluate(job: Job, point: Point) -> Row:
     """One point; whatever goes wrong in it becomes its fault."""
     key = b""
     try:
-        loaded = job.loaded(point.settings)
-        key = key_of(loaded, job.catalogue, job.evaluator)
-        return Row(point.number, key, None, EVALUATORS[job.evaluator](_with_acceptance(loaded, job.catalogue)))
+        loaded, fields = job.base.point(point.settings)
+        key = key_of(fields, job.evaluator)
+        return Row(point.number, key, None, EVALUATORS[job.evaluator](_with_acceptance(loaded, fields), fields))
     except BadInput as error:
         kind = "infeasible" if error.exit_code == 3 else "bad input"
         fault = f"{kind}: {error.faults[0].field}: {error.faults[0].message}"
@@ -115,7 +131,7 @@ def faulty(job: Job, point: Point, fault: str, key: bytes = b"") -> Row:
     )
 
 
-def law(loaded: Loaded) -> dict[str, float]:
+def law(loaded: Loaded, fields: Fields) -> dict[str, float]:
     """The closed form with marginal acceptance rates."""
     scenario = loaded.scenario
     found = run.law(scenario, loaded.acceptance())
@@ -128,22 +144,26 @@ def law(loaded: Loaded) -> dict[str, float]:
     }
 
 
-def replay(loaded: Loaded) -> dict[str, float]:
+def replay(loaded: Loaded, fields: Fields) -> dict[str, float]:
     """The recorded acceptance walked, each step timed by the law; BadInput where several steps are in flight."""
     scenario = loaded.scenario
     if scenario.schedule.in_flight > 1:
         message = f"{scenario.strategy.name} has {scenario.schedule.in_flight} steps in flight, which only a simulation follows"
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
-    return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, "replay"))
+    return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
 
 
-def simulation(loaded: Loaded) -> dict[str, float]:
+def simulation(loaded: Loaded, fields: Fields) -> dict[str, float]:
     """Every step booked on the event engine."""
     scenario = loaded.scenario
-    return _outcome(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, "simulation"))
+    return _outcome(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation"))
 
 
-EVALUATORS: dict[Evaluator, Callable[[Loaded], dict[str, float]]] = {"law": law, "replay": replay, "simulation": simulation}
+EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float]]] = {
+    "law": law,
+    "replay": replay,
+    "simulation": simulation,
+}
 
 
 def _outcome(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
@@ -175,12 +195,11 @@ class _Shared:
     loaded: Loaded = field(compare=False)
 
 
-def _with_acceptance(loaded: Loaded, catalogue: Catalogue) -> Loaded:
+def _with_acceptance(loaded: Loaded, fields: Fields) -> Loaded:
     """With its acceptance read and its strategy tuned."""
     scenario = loaded.scenario
-    named = {name: getattr(scenario, name).model_dump(mode="json") for name in ("acceptance", "strategy")}
-    context = [named, scenario.seed, scenario.batch, scenario.stages, scenario.layers]
-    shared = _Shared(digest(canonical(context), *files(loaded, catalogue)), loaded)
+    sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
+    shared = _Shared(digest(fields["acceptance"], fields["strategy"], sizes), loaded)
     return run.tuned(replace(loaded, known=_acceptance(shared)))
 
 
@@ -189,10 +208,10 @@ def _acceptance(shared: _Shared) -> Acceptance:
     return shared.loaded.acceptance()
 
 
-def _baseline_of(loaded: Loaded, evaluator: Evaluator) -> Outcome:
+def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcome:
     """Autoregressive decoding of the same requests on the same target; strategy, draft and acceptance do not matter to it."""
-    kept = {name: value for name, value in numbers(loaded.scenario).items() if name not in SPECULATIVE}
-    return _baseline(_Shared(digest(canonical(kept), *files(loaded, Catalogue())), loaded), evaluator)
+    plain = {name: part for name, part in fields.items() if name not in SPECULATIVE}
+    return _baseline(_Shared(key_of(plain, evaluator), loaded), evaluator)
 
 
 @lru_cache(maxsize=1_024)
