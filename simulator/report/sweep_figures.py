@@ -16,8 +16,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.schema import BadInput, Fault
+from simulator.sweep.base import Evaluator
 from simulator.sweep.metrics import METRICS
-from simulator.sweep.point import Evaluator
 from simulator.sweep.study import Plot
 from simulator.sweep.table import Frame, Table
 

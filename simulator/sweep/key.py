@@ -41,7 +41,7 @@ Fields = dict[str, bytes]
 
 def key_of(fields: Fields, evaluator: str) -> bytes:
     """BLAKE2b of the resolved scenario with its seed and the files it reads, the evaluator and the code."""
-    return digest(*(part for name in sorted(fields) for part in (name, fields[name])), evaluator, code_version())
+    return digest(b"".join(name.encode() + b"=" + fields[name] for name in sorted(fields)), evaluator, code_version())
 
 
 def fields_of(

@@ -32,9 +32,9 @@ from simulator.catalogue import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
 from simulator.schema import BadInput, Document, Fault, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
 from simulator.sweep.axes import Combination, Design, assigned, axis, design
+from simulator.sweep.base import Evaluator, Job, with_settings
 from simulator.sweep.key import canonical, code_version, digest, fields_of, file_digest
 from simulator.sweep.metrics import LAW_METRICS, METRICS
-from simulator.sweep.point import Evaluator, Job, with_settings
 
 Evaluation = Literal["law", "replay", "simulation", "law then simulation"]
 AxisGiven = list[Any] | str | int | float

@@ -11,8 +11,8 @@ import pandas as pd
 
 from simulator.schema import BadInput, Fault, did_you_mean
 from simulator.sweep.axes import Design
+from simulator.sweep.base import Evaluator
 from simulator.sweep.metrics import LAW_METRICS, METRICS
-from simulator.sweep.point import Evaluator
 from simulator.sweep.store import Store
 from simulator.sweep.study import SweepFile, layout
 
