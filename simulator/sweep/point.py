@@ -140,7 +140,10 @@ def _outcome(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
 
 def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcome:
     """Autoregressive decoding of the same requests on the same target; strategy, draft and acceptance do not matter to it."""
-    plain = {name: part for name, part in fields.items() if name not in SPECULATIVE}
+    requests = loaded.scenario.requests
+    drawn = requests.arrivals or not (isinstance(requests.prompt_tokens, int) and isinstance(requests.output_tokens, int))
+    free = SPECULATIVE if drawn or loaded.scenario.cost.jitters else (*SPECULATIVE, "seed")
+    plain = {name: part for name, part in fields.items() if name not in free}
     return _baseline(Shared(key_of(plain, evaluator), loaded), evaluator)
 
 
