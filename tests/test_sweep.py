@@ -22,7 +22,7 @@ from simulator.scenario import load
 from simulator.schema import BadInput
 from simulator.sweep import point
 from simulator.sweep.axes import assigned, axis, design
-from simulator.sweep.key import fields_of, key_of
+from simulator.sweep.key import code_version, fields_of, key_of
 from simulator.sweep.metrics import METRICS
 from simulator.sweep.store import Store, reading, writing
 from simulator.sweep.study import kept, study
@@ -189,6 +189,30 @@ def test_a_key_knows_what_the_trace_holds(tmp_path: Path) -> None:
         loaded = load("vanilla_llama_2_7b_a100", ["acceptance.trace=mine"], shelves)
         keys.append(key_of(fields_of(loaded, shelves), "law"))
     assert keys[0] != keys[1]
+
+
+AXES = [
+    ["durations.target_ms=5:25:5", "durations.draft_step_ms=0.5,1", "strategy.gamma=1:3:3"],
+    ["durations.target_ms=5,-1,25", "requests.concurrency=1,2", "requests.count=2,4", "strategy.gamma=0,2"],
+    ["strategy=autoregressive,vanilla_sd", "durations.target_ms=5,fast", "seed=0,1"],
+]
+
+
+@pytest.mark.parametrize("axes", AXES)
+def test_laws_evaluated_together_are_those_evaluated_alone(world: Path, axes: list[str]) -> None:
+    found = study("tiny.yaml", Catalogue(), axes=axes, evaluate="law")
+    job, points = found.job("law"), list(found.design)
+    together = point.evaluate_all(job, code_version(), points).found
+    assert together == [point.evaluate(job, one) for one in points]
+    for row, one in zip(together, points, strict=True):
+        if row.fault is None:
+            loaded, fields = job.base.point(one.settings)
+            assert row.key == key_of(fields, "law")
+            law, plain = run.law(loaded.scenario, loaded.acceptance()), run.baseline(loaded.scenario)
+            told = (law.tpot_s * 1e3, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s * 1e3)
+            names = ("tpot_ms", "speedup", "tokens_per_step", "step_ms")
+            assert [row.found[name] for name in names] == pytest.approx(told, rel=1e-14)
+    assert any(row.fault is None for row in together)
 
 
 # ---- stores
