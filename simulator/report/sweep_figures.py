@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil, log
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import matplotlib as mpl
 import numpy as np
@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.schema import BadInput, Fault
+from simulator.sweep.base import Evaluator
 from simulator.sweep.metrics import METRICS
 from simulator.sweep.study import Plot
 from simulator.sweep.table import Frame, Table
@@ -45,7 +46,7 @@ NAMED = 6
 def label(key: str) -> str:
     """A metric, or an axis with its unit, in words: ``channel.latency_us`` is ``channel latency (µs)``."""
     evaluator, _, metric = key.partition("_")
-    if metric in METRICS:
+    if evaluator in get_args(Evaluator) and metric in METRICS:
         return f"{METRICS[metric].label}, {evaluator}"
     if key in WORDS:
         return WORDS[key]
@@ -312,13 +313,12 @@ def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: 
             axes.set_xlabel(label(plot.x))
             axes.tick_params(labelbottom=True)
         if number % columns == 0:
-            axes.set_ylabel(label(str(plot.y)).replace(", ", "\n", 1))
+            axes.set_ylabel("\n".join(label(str(plot.y)).rsplit(", ", 1)))
     named: dict[str, Any] = {}
     for axes in panels:
         named |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name}
-    handles = {
-        name: named[name] for name in (*(hue for hue in hues if hue in named), *(name for name in named if name not in hues))
-    }
+    order = {hue: number for number, hue in enumerate(hues)}
+    handles = dict(sorted(named.items(), key=lambda item: order.get(item[0].partition(":")[0], len(order))))
     if plot.kind in ("heatmap", "contour") and not plot.hue:
         handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
     if handles:

@@ -8,6 +8,7 @@ kills whoever evaluates it is found whatever happens around it, and all others g
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -110,7 +111,7 @@ class Crew:
 
     def _alone(self, work: Work[Found], bundle: list[Point], blame: Callable[[Point], Found]) -> list[tuple[Point, Found]]:
         """With nothing else under way; in halves where a worker dies of it again."""
-        for _ in range(TRIES):
+        for _ in range(TRIES if len(bundle) == 1 else 1):
             try:
                 return list(zip(bundle, self.executor.submit(work, bundle).result().found, strict=True))
             except self.losses:
@@ -148,8 +149,11 @@ def crew(workers: int = CORES, scheduler: str | None = None) -> Iterator[Crew]:
 
 
 def _processes(workers: int) -> Iterator[Crew]:
+    context = multiprocessing.get_context("forkserver")  # one process imports, all workers are made from it
+    context.set_forkserver_preload(["simulator.sweep.point"])
+
     def hire() -> Executor:
-        return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _worker)
+        return ProcessPoolExecutor(workers, context, _worker)
 
     others = set(multiprocessing.active_children())
     found = Crew(hire, workers, (BrokenProcessPool,))
@@ -165,6 +169,7 @@ def _processes(workers: int) -> Iterator[Crew]:
 def _worker() -> None:
     """In a new worker: Ctrl-C is for the parent to answer, and no worker outlives it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what is imported stays; searching it again and again for garbage takes a tenth of a simulation
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

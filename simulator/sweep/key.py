@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from simulator.catalogue import Catalogue
-from simulator.scenario import Loaded, Scenario, resolved
+from simulator.scenario import Loaded
 
 KEY_BYTES = 16
 WORDS_ONLY = ("name", "about")
@@ -32,19 +35,31 @@ def canonical(data: Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
 
 
-def key_of(loaded: Loaded, catalogue: Catalogue, evaluator: str) -> bytes:
-    """BLAKE2b of the resolved scenario with its seed, the files it reads, the evaluator and the code.
+Fields = dict[str, bytes]
+"""Digest of every field of a scenario that a result may depend on, by its name."""
+
+
+def key_of(fields: Fields, evaluator: str) -> bytes:
+    """BLAKE2b of the resolved scenario with its seed and the files it reads, the evaluator and the code."""
+    return digest(b"".join(name.encode() + b"=" + fields[name] for name in sorted(fields)), evaluator, code_version())
+
+
+def fields_of(
+    loaded: Loaded, catalogue: Catalogue, like: Mapping[str, Any] | None = None, known: Fields | None = None
+) -> Fields:
+    """Digests of a scenario's fields, taken from ``known`` where a field is the very object that ``like`` holds.
 
     Defaults and looked-up files are in place; names, words about the scenario and sources of numbers are left out.
     """
-    return digest(canonical(numbers(loaded.scenario)), *files(loaded, catalogue), evaluator, code_version())
-
-
-def numbers(scenario: Scenario) -> dict[str, Any]:
-    """Everything of a scenario that a result may depend on, as plain data."""
-    found = {name: value for name, value in resolved(scenario).items() if name not in WORDS_ONLY}
-    bare: dict[str, Any] = _bare(found)
-    return bare
+    scenario, found = loaded.scenario, Fields()
+    for name in type(scenario).model_fields:
+        value = getattr(scenario, name)
+        if known and like and value is like[name] and name in known:
+            found[name] = known[name]
+        elif name not in WORDS_ONLY and value is not None:
+            data = value.model_dump(mode="json", exclude_none=True) if isinstance(value, BaseModel) else value
+            found[name] = digest(canonical(_bare(data)), *(file_digest(path) for path in _files(loaded, catalogue, name)))
+    return found
 
 
 def _bare(data: Any) -> Any:
@@ -54,11 +69,12 @@ def _bare(data: Any) -> Any:
     return [_bare(inner) for inner in data] if isinstance(data, list) else data
 
 
-def files(loaded: Loaded, catalogue: Catalogue) -> list[bytes]:
-    """Digests of what the scenario reads beside YAML: its trace, its traffic."""
-    spec, traffic = loaded.scenario.acceptance, loaded.scenario.requests.traffic
-    read = [catalogue.path("trace", spec.trace, loaded.document, ("acceptance", "trace"))] if spec.trace else []
-    return [file_digest(path) for path in (*read, *([Path(traffic.file)] if traffic else []))]
+def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
+    """What a field reads beside YAML: the trace of acceptance, the traffic of requests."""
+    trace, traffic = loaded.scenario.acceptance.trace, loaded.scenario.requests.traffic
+    if field == "acceptance" and trace:
+        return [catalogue.path("trace", trace, loaded.document, ("acceptance", "trace"))]
+    return [Path(traffic.file)] if field == "requests" and traffic else []
 
 
 def file_digest(path: Path) -> bytes:

@@ -18,6 +18,7 @@ METRICS = {
     "speedup": Metric("speed-up", False),
     "tokens_per_step": Metric("tokens per step", False),
     "step_ms": Metric("step time (ms)"),
+    "speedup_with_prompts": Metric("speed-up, prompts included", False),
     "ttft_ms": Metric("time to first token (ms)"),
     "ttft_p99_ms": Metric("time to first token, 99 % of requests (ms)"),
     "tbt_p99_ms": Metric("time between tokens, 99 % of them (ms)"),

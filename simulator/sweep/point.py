@@ -1,31 +1,28 @@
-"""One point of a sweep: its scenario, its key and what an evaluator finds, or what is wrong with it.
+"""One point of a sweep: what an evaluator finds, or what is wrong with it.
 
-A process reads the base scenario's files once. A point lays its settings over a copy of the document and is checked like a
-file: about a millisecond. Acceptance and autoregressive baselines are kept for the points that share them.
+A point lays its settings over the base scenario and is checked like a file, which costs what it changes. Autoregressive
+baselines are kept for the points that share them.
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from time import perf_counter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from simulator import run
-from simulator.acceptance import Acceptance, Cycle
-from simulator.catalogue import Catalogue
+from simulator.acceptance import Cycle
 from simulator.outcome import Outcome
-from simulator.scenario import Loaded, checked
-from simulator.schema import BadInput, Document, Fault
-from simulator.sweep.axes import Point, Settings
+from simulator.scenario import Loaded
+from simulator.schema import BadInput, Fault
+from simulator.sweep.axes import Point
+from simulator.sweep.base import Evaluator, Job, Shared
 from simulator.sweep.executors import Bundle
-from simulator.sweep.key import canonical, code_version, digest, files, key_of, numbers
-from simulator.variants import variant
+from simulator.sweep.key import Fields, canonical, code_version, digest, key_of
+from simulator.sweep.law_points import laws
 
-Evaluator = Literal["law", "replay", "simulation"]
 SPECULATIVE = ("strategy", "method", "draft", "channel", "acceptance")
 """Fields of a scenario that autoregressive decoding of its requests does not depend on."""
 
@@ -39,42 +36,26 @@ class Row(NamedTuple):
     found: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a worker is told beside the points: the base scenario before any axis, and who evaluates."""
-
-    identity: str
-    """Equal for equal bases: a worker reads the files of each once."""
-    evaluator: Evaluator
-    document: Document = field(compare=False)
-    catalogue: Catalogue = field(compare=False)
-
-    def loaded(self, settings: Settings) -> Loaded:
-        """The base with fields set; raises :class:`BadInput` or :class:`Infeasible`."""
-        return with_settings(_base(self), settings, self.catalogue)
-
-
-@lru_cache(maxsize=8)
-def _base(job: Job) -> Loaded:
-    return checked(deepcopy(job.document), job.catalogue)
-
-
-def with_settings(base: Loaded, settings: Settings, catalogue: Catalogue) -> Loaded:
-    """The base with fields set: first what holds other fields that are set, as a strategy holds its window."""
-    holders = {key for key in settings if any(other.startswith(f"{key}.") for other in settings)}
-    for chosen in (holders, settings.keys() - holders):
-        base = variant(base, {key: settings[key] for key in settings if key in chosen}, catalogue)
-    return base
-
-
 def evaluate_all(job: Job, version: bytes, points: list[Point]) -> Bundle[Row]:
     """Every point in turn; raises :class:`BadInput` where this worker's code is not the ``version`` asked for."""
     if code_version() != version:
         message = f"a worker runs other code of specsim ({code_version().hex()[:8]}) than this process ({version.hex()[:8]})"
         raise BadInput([Fault(("--scheduler", 0, 0), "", message)])
     start = perf_counter()
-    rows = [evaluate(job, point) for point in points]
+    rows = _by_law(job, points) if job.evaluator == "law" else [evaluate(job, point) for point in points]
     return Bundle(rows, perf_counter() - start)
+
+
+def _by_law(job: Job, points: list[Point]) -> list[Row]:
+    """Laws of many points at once; in halves where something is wrong, until that is alone."""
+    try:
+        found = laws(job.base, points)
+    except Exception:  # whatever it is, the point that it belongs to says it
+        if len(points) == 1:
+            return [evaluate(job, points[0])]
+        half = len(points) // 2
+        return [*_by_law(job, points[:half]), *_by_law(job, points[half:])]
+    return [Row(point.number, key, None, metrics) for point, (key, metrics) in zip(points, found, strict=True)]
 
 
 def keys_of_all(job: Job, points: list[Point]) -> Bundle[bytes | None]:
@@ -86,7 +67,7 @@ def keys_of_all(job: Job, points: list[Point]) -> Bundle[bytes | None]:
 
 def _key(job: Job, point: Point) -> bytes | None:
     try:
-        return key_of(job.loaded(point.settings), job.catalogue, job.evaluator)
+        return key_of(job.base.point(point.settings)[1], job.evaluator)
     except Exception:  # whatever it is, the evaluation will say it
         return None
 
@@ -95,9 +76,12 @@ def evaluate(job: Job, point: Point) -> Row:
     """One point; whatever goes wrong in it becomes its fault."""
     key = b""
     try:
-        loaded = job.loaded(point.settings)
-        key = key_of(loaded, job.catalogue, job.evaluator)
-        return Row(point.number, key, None, EVALUATORS[job.evaluator](_with_acceptance(loaded, job.catalogue)))
+        if job.evaluator == "law":
+            [(key, metrics)] = laws(job.base, [point])
+            return Row(point.number, key, None, metrics)
+        loaded, fields = job.base.point(point.settings)
+        key = key_of(fields, job.evaluator)
+        return Row(point.number, key, None, EVALUATORS[job.evaluator](job.base.with_acceptance(loaded, fields), fields))
     except BadInput as error:
         kind = "infeasible" if error.exit_code == 3 else "bad input"
         fault = f"{kind}: {error.faults[0].field}: {error.faults[0].message}"
@@ -115,45 +99,36 @@ def faulty(job: Job, point: Point, fault: str, key: bytes = b"") -> Row:
     )
 
 
-def law(loaded: Loaded) -> dict[str, float]:
-    """The closed form with marginal acceptance rates."""
-    scenario = loaded.scenario
-    found = run.law(scenario, loaded.acceptance())
-    return {
-        "tpot_ms": found.tpot_s * 1e3,
-        "tokens_per_s": scenario.batch / found.tpot_s,
-        "speedup": run.baseline(scenario).tpot_s / found.tpot_s,
-        "tokens_per_step": found.tokens_per_step,
-        "step_ms": found.step_s * 1e3,
-    }
-
-
-def replay(loaded: Loaded) -> dict[str, float]:
+def replay(loaded: Loaded, fields: Fields) -> dict[str, float]:
     """The recorded acceptance walked, each step timed by the law; BadInput where several steps are in flight."""
     scenario = loaded.scenario
     if scenario.schedule.in_flight > 1:
         message = f"{scenario.strategy.name} has {scenario.schedule.in_flight} steps in flight, which only a simulation follows"
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
-    return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_tpot_s(loaded, "replay"))
+    return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
 
 
-def simulation(loaded: Loaded) -> dict[str, float]:
+def simulation(loaded: Loaded, fields: Fields) -> dict[str, float]:
     """Every step booked on the event engine."""
     scenario = loaded.scenario
-    return _outcome(run.simulate(scenario, loaded.acceptance())[0], _baseline_tpot_s(loaded, "simulation"))
+    return _outcome(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation"))
 
 
-EVALUATORS: dict[Evaluator, Callable[[Loaded], dict[str, float]]] = {"law": law, "replay": replay, "simulation": simulation}
+EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float]]] = {
+    "replay": replay,
+    "simulation": simulation,
+}
 
 
-def _outcome(outcome: Outcome, baseline_tpot_s: float) -> dict[str, float]:
+def _outcome(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
     serving = outcome.serving
     return {
         "tpot_ms": outcome.tpot_s * 1e3,
         "tokens_per_s": outcome.tokens_per_s,
-        "speedup": baseline_tpot_s / outcome.tpot_s,
+        "speedup": baseline.tpot_s / outcome.tpot_s,
         "tokens_per_step": outcome.tokens_per_step,
         "step_ms": outcome.step_s * 1e3,
+        "speedup_with_prompts": outcome.tokens_per_s / baseline.tokens_per_s,
         "ttft_ms": outcome.ttft_s * 1e3,
         "ttft_p99_ms": serving.ttft.quantile(0.99) * 1e3,
         "tbt_p99_ms": serving.tbt.quantile(0.99) * 1e3,
@@ -163,39 +138,16 @@ def _outcome(outcome: Outcome, baseline_tpot_s: float) -> dict[str, float]:
     }
 
 
-# ---- what points share
-
-
-@dataclass(frozen=True)
-class _Shared:
-    """A scenario of which something is needed that is the same for all with this ``digest``."""
-
-    digest: bytes
-    loaded: Loaded = field(compare=False)
-
-
-def _with_acceptance(loaded: Loaded, catalogue: Catalogue) -> Loaded:
-    """With its acceptance read and its strategy tuned."""
-    scenario = loaded.scenario
-    named = {name: getattr(scenario, name).model_dump(mode="json") for name in ("acceptance", "strategy")}
-    context = [named, scenario.seed, scenario.batch, scenario.stages, scenario.layers]
-    shared = _Shared(digest(canonical(context), *files(loaded, catalogue)), loaded)
-    return run.tuned(replace(loaded, known=_acceptance(shared)))
-
-
-@lru_cache(maxsize=256)
-def _acceptance(shared: _Shared) -> Acceptance:
-    return shared.loaded.acceptance()
-
-
-def _baseline_tpot_s(loaded: Loaded, evaluator: Evaluator) -> float:
+def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcome:
     """Autoregressive decoding of the same requests on the same target; strategy, draft and acceptance do not matter to it."""
-    kept = {name: value for name, value in numbers(loaded.scenario).items() if name not in SPECULATIVE}
-    return _baseline(_Shared(digest(canonical(kept), *files(loaded, Catalogue())), loaded), evaluator)
+    requests = loaded.scenario.requests
+    drawn = requests.arrivals or not (isinstance(requests.prompt_tokens, int) and isinstance(requests.output_tokens, int))
+    free = SPECULATIVE if drawn or loaded.scenario.cost.jitters else (*SPECULATIVE, "seed")
+    plain = {name: part for name, part in fields.items() if name not in free}
+    return _baseline(Shared(key_of(plain, evaluator), loaded), evaluator)
 
 
 @lru_cache(maxsize=1_024)
-def _baseline(shared: _Shared, evaluator: Evaluator) -> float:
+def _baseline(shared: Shared, evaluator: Evaluator) -> Outcome:
     plain = run.plain(shared.loaded.scenario)
-    found = run.replay(plain, Cycle((0,))) if evaluator == "replay" else run.simulate(plain, Cycle((0,)))[0]
-    return found.tpot_s
+    return run.replay(plain, Cycle((0,))) if evaluator == "replay" else run.simulate(plain, Cycle((0,)))[0]

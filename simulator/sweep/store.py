@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simulator.schema import BadInput, Fault
+from simulator.sweep.base import Evaluator
 from simulator.sweep.key import code_version
 from simulator.sweep.metrics import METRICS
-from simulator.sweep.point import Evaluator, Row
+from simulator.sweep.point import Row
 
 FORMAT = 1
 DIED = "its worker process died"

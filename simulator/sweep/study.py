@@ -32,9 +32,9 @@ from simulator.catalogue import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
 from simulator.schema import BadInput, Document, Fault, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
 from simulator.sweep.axes import Combination, Design, assigned, axis, design
-from simulator.sweep.key import canonical, code_version, digest, file_digest, files
+from simulator.sweep.base import Evaluator, Job, with_settings
+from simulator.sweep.key import canonical, code_version, digest, fields_of, file_digest
 from simulator.sweep.metrics import LAW_METRICS, METRICS
-from simulator.sweep.point import Evaluator, Job, with_settings
 
 Evaluation = Literal["law", "replay", "simulation", "law then simulation"]
 AxisGiven = list[Any] | str | int | float
@@ -136,7 +136,7 @@ class Study:
         texts = [value for one in self.design.axes for fields in one.settings for value in fields.values()]
         named = [file_digest(Path(text)) for text in texts if isinstance(text, str) and Path(text).is_file()]
         shelves = [file_digest(path) for kind in FOLDERS for path in self.catalogue.names(kind).values() if kind != "sweep"]
-        read = files(self.base, self.catalogue)
+        read = fields_of(self.base, self.catalogue).values()
         return digest(canonical([self.document.data, asked]), *read, *named, *shelves, code_version()).hex()
 
     def check(self) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from functools import partial
 from typing import Protocol
 
+from simulator.sweep.base import Evaluator
 from simulator.sweep.executors import Crew
 from simulator.sweep.key import code_version
-from simulator.sweep.point import Evaluator, Row, evaluate_all, faulty, keys_of_all
+from simulator.sweep.point import Row, evaluate_all, faulty, keys_of_all
 from simulator.sweep.store import DIED, Store
 from simulator.sweep.study import Study, kept, metric_of
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from simulator.schema import BadInput, Fault, did_you_mean
 from simulator.sweep.axes import Design
+from simulator.sweep.base import Evaluator
 from simulator.sweep.metrics import LAW_METRICS, METRICS
-from simulator.sweep.point import Evaluator
 from simulator.sweep.store import Store
 from simulator.sweep.study import SweepFile, layout
 
@@ -42,10 +42,9 @@ class Table:
         short = [axis for axis in self.axes if axis.rpartition(".")[2] == name]
         if len(short) == 1:
             return short[0]
-        known = [column for column in self.frame if column not in ("point", "fault")]
-        raise BadInput(
-            [Fault((self.name, 0, 0), name, f"the sweep has no such column{did_you_mean(name, [*known, *METRICS])}")]
-        )
+        known = [*self.axes, *(axis.rpartition(".")[2] for axis in self.axes), *METRICS]
+        message = f"the sweep has no such column{did_you_mean(name, known)}"
+        raise BadInput([Fault((self.name, 0, 0), name, message)])
 
 
 def table(store: Store) -> Table:
@@ -79,7 +78,8 @@ def export(found: Table, path: Path) -> None:
         if path.suffix == ".csv":
             found.frame.to_csv(path, index=False, lineterminator="\n")
         elif path.suffix == ".parquet":
-            found.frame.to_parquet(path, index=False)
+            mixed = [name for name in found.axes if pd.api.types.infer_dtype(found.frame[name]).startswith("mixed")]
+            found.frame.astype(dict.fromkeys(mixed, str)).to_parquet(path, index=False)
         else:
             raise BadInput([Fault(place, "", "expected a name that ends in .csv or .parquet")])
     except ImportError as error:

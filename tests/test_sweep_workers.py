@@ -1,0 +1,171 @@
+"""Workers of a sweep: how many there are changes no byte, and one that dies takes no point with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli import main
+from simulator.schema import BadInput
+from simulator.sweep.axes import Point
+from simulator.sweep.executors import Bundle, crew
+from simulator.sweep.store import reading
+
+ROOT = Path(__file__).parent.parent
+SWEEP = [sys.executable, "-c", "from simulator.cli import main; main()", "sweep"]
+WORLD = """
+strategy: {name: vanilla_sd, gamma: 3}
+durations: {target_ms: 10, draft_step_ms: 1}
+acceptance: {rate: 0.7}
+requests: {count: 4, prompt_tokens: 8, output_tokens: 1000}
+"""
+AXES = ["--axis", "strategy.gamma=1:6:6", "--axis", "seed=1:10:10"]
+PATIENCE_S = 120
+"""A machine that is shared may be slow; nothing is measured against this."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.yaml").write_text(WORLD)
+    return tmp_path
+
+
+def started(folder: Path, *arguments: object, workers: int = 2) -> subprocess.Popen[str]:
+    """A sweep in a session of its own, so that its interruption is not ours."""
+    command = [*SWEEP, "tiny.yaml", "--workers", str(workers), *map(str, arguments)]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+
+def table(folder: Path, name: str, *arguments: object, workers: int = 1) -> bytes:
+    """What a whole sweep exports."""
+    command = ["sweep", "tiny.yaml", "--workers", workers, "--store", f"{name}.sqlite", "--export", f"{name}.csv", *arguments]
+    with contextlib.chdir(folder):
+        found = CliRunner().invoke(main, [str(word) for word in command])
+    assert found.exit_code == 0, found.output
+    return (folder / f"{name}.csv").read_bytes()
+
+
+def until(happened: Callable[[], object], why: str) -> None:
+    """Wait for something that must come."""
+    end = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < end, why
+        time.sleep(0.02)
+
+
+def done(folder: Path, name: str) -> int:
+    """Points that the store of a running sweep holds."""
+    try:
+        return reading(folder / f"{name}.sqlite").progress("simulation").done
+    except BadInput:  # it is only being made
+        return 0
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    """Workers of a sweep: the processes that its fork server has made."""
+    return [worker for child in below(process.pid) if b"forkserver" in command(child) for worker in below(child)]
+
+
+def below(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# ---- one point that kills whoever evaluates it
+
+
+def deadly(points: list[Point]) -> Bundle[int]:
+    """Squares; point 13 does not come back."""
+    if any(point.number == 13 for point in points):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Bundle([point.number**2 for point in points], 0.0)
+
+
+def numbered(count: int) -> Iterator[Point]:
+    return (Point(number, (), {}) for number in range(count))
+
+
+def test_the_point_that_kills_its_worker_is_found_and_all_others_come_through() -> None:
+    with crew(2) as hired:
+        found = [pair for part in hired.results(deadly, numbered(40), lambda point: -1) for pair in part]
+    assert {point.number: value for point, value in found} == {n: -1 if n == 13 else n**2 for n in range(40)}
+    assert len(found) == 40
+
+
+def refusing(points: list[Point]) -> Bundle[int]:
+    raise ValueError("not these")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_of_the_work_itself_is_raised_here(workers: int) -> None:
+    with pytest.raises(ValueError, match="not these"), crew(workers) as hired:
+        list(hired.results(refusing, numbered(3), lambda point: 0))
+
+
+# ---- whole sweeps
+
+
+def test_two_workers_write_what_one_writes(folder: Path) -> None:
+    axes = ["--axis", "strategy.gamma=1:6:6", "--axis", "seed=1,2", "--axis", "durations.target_ms=10,-1"]
+    assert table(folder, "one", *axes) == table(folder, "two", *axes, workers=2)
+
+
+@pytest.mark.full
+def test_four_workers_write_what_one_writes(folder: Path) -> None:
+    assert table(folder, "one", *AXES) == table(folder, "four", *AXES, workers=4)
+
+
+@pytest.mark.full
+def test_nothing_is_lost_when_a_worker_and_then_the_sweep_are_killed(folder: Path) -> None:
+    undisturbed = table(folder, "whole", *AXES)
+    with started(folder, "--store", "killed.sqlite", *AXES) as process:
+        until(lambda: done(folder, "killed") > 5, "no point was evaluated")
+        workers = children(process)
+        os.kill(workers[0], signal.SIGKILL)
+        before = done(folder, "killed")
+        until(lambda: done(folder, "killed") > before + 5 or process.poll() is not None, "it did not go on")
+        assert process.poll() is None, "it was over too soon to be disturbed"
+        workers = children(process)
+        assert workers
+        process.kill()
+    until(lambda: not any(map(alive, workers)), "workers outlive their sweep")
+    kept = done(folder, "killed")
+    assert 0 < kept < 60
+    assert table(folder, "killed", *AXES, "--resume", workers=2) == undisturbed
+
+
+def test_an_interrupted_sweep_goes_on_where_it_stopped(folder: Path) -> None:
+    with started(folder, "--store", "part.sqlite", *AXES) as process:
+        until(lambda: done(folder, "part") > 5, "no point was evaluated")
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: the workers get it too
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, out + err
+    assert "go on with" in err
+    assert "Traceback" not in err
+    kept = done(folder, "part")
+    assert 5 < kept < 60
+    axes = ["--axis", "strategy.gamma=1", "--axis", "seed=1:3:3"]
+    assert table(folder, "part", *axes, "--resume") == table(folder, "afresh", *axes)
