@@ -50,7 +50,8 @@ def test_nothing_is_overwritten_and_a_copy_runs(tmp_path: Path) -> None:
 
 def test_every_default_of_a_small_scenario() -> None:
     found = explain(load("durations_only", ["requests.past_end=cut", "strategy.kappa=8", "durations.token_ms=0"]))
-    assert {one.field: one.value for one in found.defaults} == {
+    held = {one.field: one.value for one in found.defaults}
+    assert {name: value for name, value in held.items() if name.startswith(("strategy", "durations", "acceptance"))} == {
         "strategy.bonus_on_full_accept": "true",
         "strategy.drafter.name": "autoregressive",
         "strategy.adaptive.name": "fixed",
@@ -66,13 +67,10 @@ def test_every_default_of_a_small_scenario() -> None:
         "durations.draft_prefill_ms": "0",
         "acceptance.stand_in": "false",
         "acceptance.drafter": "draft",
-        "requests.concurrency": "1",
-        "requests.prompt_tokens": "512",
-        "serving.policy.name": "fixed_batch",
-        "serving.memory.block_tokens": "16",
-        "serving.memory.utilisation": "0.9",
-        "seed": "0",
     }
+    assert held.items() >= {"requests.concurrency": "1", "requests.prompt_tokens": "512", "seed": "0"}.items()
+    assert held.items() >= {"serving.policy.name": "fixed_batch", "serving.memory.block_tokens": "16"}.items()
+    assert not held.keys() & {"requests.past_end", "requests.count", "requests.output_tokens"}
     assert found.topics["requests"].startswith("200 in the simulation, 1 at a time; 512 prompt and 256 output tokens")
     assert (found.confidences, found.notes) == ({}, [])
 
