@@ -83,18 +83,22 @@ class Catalogue:
         if isinstance(name, str):
             document.get(tuple(inner))[last] = shown(_beside(name, document, where))
 
+    def scenario_file(self, name: str) -> Path:
+        """The file of a scenario by name or path; raises :class:`BadInput` for a name that is none."""
+        path = Path(name)
+        if "/" in name or name.endswith(".yaml"):
+            return path
+        names = self.names("scenario")
+        if name not in names:
+            raise BadInput([Fault((name, 0, 0), "", f"there is no scenario of this name{did_you_mean(name, names)}")])
+        return names[name]
+
     def scenario(self, name: str) -> Document:
         """A scenario file by name or path, with everything it refers to in place.
 
         ``like: OTHER`` starts from another scenario and lays this one's fields over it.
         """
-        path = Path(name)
-        if "/" not in name and not name.endswith(".yaml"):
-            names = self.names("scenario")
-            if name not in names:
-                raise BadInput([Fault((name, 0, 0), "", f"there is no scenario of this name{did_you_mean(name, names)}")])
-            path = names[name]
-        return self._scenario(path, ())
+        return self._scenario(self.scenario_file(name), ())
 
     def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
         document = read(path, shown(path))

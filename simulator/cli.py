@@ -19,6 +19,7 @@ from simulator.cli_compare import compare
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
 from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli_start import explain, new
 from simulator.cli_streams import streams
 from simulator.cli_sweep import plot, sweep
 from simulator.cli_trace import trace
@@ -53,6 +54,8 @@ def main() -> None:
     """
 
 
+main.add_command(new)
+main.add_command(explain)
 main.add_command(trace)
 main.add_command(batches)
 main.add_command(capacity)

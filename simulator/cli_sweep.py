@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 
 if TYPE_CHECKING:
     from simulator.sweep.store import Store
+    from simulator.sweep.study import Study
     from simulator.sweep.sweeping import Watcher
     from simulator.sweep.table import Table
 
@@ -38,12 +39,22 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--status", is_flag=True, help="Only say how far the store has come.")
 @click.option("--export", "exported", type=FILE, help="Table of all points, .csv or .parquet.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pictures that the sweep names.")
+@click.option(
+    "--report", type=click.Path(path_type=Path, file_okay=False), help="Folder for a page, .md and .html, and its files."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 @overrides_option
 @seed_option
 @catalogue_option
 def sweep(
-    name: str, store: Path | None, status: bool, exported: Path | None, plots: Path | None, as_json: bool, **asked: Any
+    name: str,
+    store: Path | None,
+    status: bool,
+    exported: Path | None,
+    plots: Path | None,
+    report: Path | None,
+    as_json: bool,
+    **asked: Any,
 ) -> None:
     """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario.
 
@@ -54,24 +65,28 @@ def sweep(
 
     path = store or Path("reports/sweeps") / f"{Path(name).stem}.sqlite"
     with faults_as_lines():
-        finished = True if status else _swept(name, path, **asked)
-        kept = reading(path)
         if status:
-            _print_status(kept, as_json)
+            _print_status(reading(path), as_json)
             return
+        given, finished = _swept(name, path, **asked)
+        kept = reading(path)
         found = table(kept)
         if exported:
             export(found, exported)
         if plots:
             _draw_all(found, plots)
+        if report:
+            _report(found, given, report, _typed(name, asked))
     _print_found(found, path, as_json)
     if not finished:
         click.echo(f"interrupted; go on with: specsim sweep ... --store {path} --resume", err=True)
         sys.exit(INTERRUPTED)
 
 
-def _swept(name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any) -> bool:
-    """Evaluate what the store does not have; whether it came to its end."""
+def _swept(
+    name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any
+) -> tuple[Study, bool]:
+    """Evaluate what the store does not have; the sweep, and whether it came to its end."""
     from simulator.catalogue import Catalogue
     from simulator.processes import CORES
     from simulator.schema import BadInput, Fault
@@ -94,8 +109,26 @@ def _swept(name: str, path: Path, *, workers: int | None, scheduler: str | None,
             with crew(workers or CORES, scheduler) as hired, _progress() as watcher:
                 evaluate(given, store, hired, watcher)
         except KeyboardInterrupt:
-            return False
-    return True
+            return given, False
+    return given, True
+
+
+def _report(found: Table, given: Study, folder: Path, command: str) -> None:
+    """A page of all points with its pictures and the table."""
+    from simulator.report.page import page_files, write_files
+    from simulator.report.sweep_page import points_file, sweep_page
+    from simulator.sweep.table import export
+
+    write_files(folder, page_files(sweep_page(found, given.base.scenario, command), found.name))
+    export(found, folder / points_file(found))
+
+
+def _typed(name: str, asked: dict[str, Any]) -> str:
+    """The command that evaluates the same points again."""
+    flags = {"evaluate": "--evaluate", "keep": "--keep", "samples": "--latin-hypercube"}
+    others = [word for one in asked["axes"] for word in ("--axis", one)]
+    others += [word for key, flag in flags.items() if asked[key] for word in (flag, str(asked[key]))]
+    return typed("sweep", [name], asked["overrides"], asked["seed"], [*others, *(["--zip"] if asked["combine"] else [])])
 
 
 @contextmanager

@@ -42,7 +42,7 @@ FLOORS = [
     {"bill"},
     {"run"},
     {"method_table", "grid", "replications", "capacity"},
-    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep"},
+    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep", "explain"},
     {"overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
     {"sweep_load", "sweep_methods"},
@@ -51,7 +51,7 @@ FLOORS = [
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
     {"cli_capacity"},
-    {"cli_compare", "cli_methods", "cli_sweep"},
+    {"cli_compare", "cli_methods", "cli_sweep", "cli_start"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}

@@ -14,9 +14,11 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as some
 
+from simulator.cli import main
 from simulator.report import html, timeline
 from simulator.report.blocks import (
     Bullets,
@@ -36,7 +38,7 @@ from simulator.report.html import TEMPLATES, as_html, cells, plain
 from simulator.report.live import live_page, rounds_csv
 from simulator.report.markdown import as_markdown, inline
 from simulator.world import Span
-from tests.pages import KINDS, LIVE, page
+from tests.pages import KINDS, LIVE, SWEEP, page
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"><style>*{fill:red}</style><g id="a b"/></svg>'
 VOID = {"meta", "link", "br"}
@@ -155,9 +157,8 @@ def test_any_text_comes_out_as_it_went_in(text: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_loaded_and_only_the_own_script_runs(kind: str, pages: dict[str, Page], parsed: dict[str, Parsed]) -> None:
     for tag, attributes, text, _ in parsed[kind].elements:
-        assert tag not in ("img", "iframe", "object", "embed", "base", "form", "image", "use") or (
-            tag == "use" and attributes["xlink:href"].startswith("#")
-        )
+        assert tag not in ("img", "iframe", "object", "embed", "base", "form")
+        assert tag not in ("image", "use") or attributes["xlink:href"].startswith(("#", "data:image/png;"))
         assert not [name for name in attributes if name.startswith("on")]
         assert "src" not in attributes
         if tag == "link":
@@ -342,3 +343,38 @@ def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
         point["held"] = True
     (told,) = (block for block in live_page(found, "m", "d", "c").opening if isinstance(block, Bullets))
     assert told.items == ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."]
+
+
+# ---- sweeps
+
+
+def test_a_sweep_is_told_with_its_best_point_and_how_to_look_closer(pages: dict[str, Page]) -> None:
+    one = pages["sweep"]
+    assert one.title == "small: 12 points of durations_only"
+    assert one.answer.startswith("Best at strategy.gamma = 8, durations.draft_ms = 6 (time per token (ms), simulation: ")
+    assert [(held.value, held.what) for held in one.highlights[2:]] == [
+        ("12 of 12", "points evaluated"),
+        ("3", "of them could not run"),
+    ]
+    text = as_markdown(one)
+    assert (
+        "specsim run durations_only --set requests.count=4 --set requests.output_tokens=33 "
+        "--set strategy.gamma=8 --set durations.draft_ms=6" in text
+    )
+    assert re.search(r"On 4 points that both evaluated, time per token by law \(marginal rates\) is [-+][\d.]+ % off", text)
+    assert "| strategy.gamma=1, durations.draft_ms=-1 | " in text
+    assert [figure.file for figure in one.figures] == ["small_1.svg"]
+    points = next(block for section in one.sections if section.title == "Every point" for block in section.blocks[1:])
+    assert len(points.rows) == 9
+    assert sum(row[-1] != "" for row in points.rows) == 4
+
+
+def test_the_command_writes_the_page_its_pictures_and_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(SWEEP, "utf-8")
+    arguments = ["sweep", "small.yaml", "--set", "seed=3", "--evaluate", "law", "--workers", "1", "--report", "out"]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in Path("out").iterdir()} == {"small.md", "small.html", "small.csv", "small_1.svg"}
+    assert "specsim sweep small.yaml --set seed=3 --evaluate law\n" in Path("out/small.md").read_text("utf-8")
+    assert len(Path("out/small.csv").read_text().splitlines()) == 13

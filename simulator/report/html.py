@@ -119,14 +119,14 @@ def drawn(figure: Figure) -> Markup:
     for prefix, space in (("", SVG), ("xlink", XLINK)):
         ElementTree.register_namespace(prefix, space)
     root, key = ElementTree.fromstring(figure.svg), slug(figure.file)  # noqa: S314 (our own text)
-    for parent in root.iter():
-        for child in [*parent.findall(f"{{{SVG}}}metadata"), *root.findall(f"{{{SVG}}}title")]:
-            if child in list(parent):
-                parent.remove(child)
-        for name, value in parent.attrib.items():
-            parent.set(name, _renamed(name, value, key))
-        if parent.tag == f"{{{SVG}}}style":
-            parent.text = f"#{key} {{ {parent.text} }}"
+    for name in ("metadata", "title"):
+        for unwanted in root.findall(f"{{{SVG}}}{name}"):
+            root.remove(unwanted)
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            element.set(name, _renamed(name, value, key))
+        if element.tag == f"{{{SVG}}}style":
+            element.text = f"#{key} {{ {element.text} }}"
     title = ElementTree.Element(f"{{{SVG}}}title", {"id": f"{key}-title"})
     title.text = figure.title
     root.insert(0, title)

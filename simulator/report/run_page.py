@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-
-import yaml
 
 from simulator.outcome import CONFIDENCE
 from simulator.report import batches, figures, memory
 from simulator.report.blocks import (
     Block,
     Bullets,
-    Code,
     Figure,
     Link,
-    Listing,
     Page,
     Paragraph,
     Strong,
@@ -39,16 +34,15 @@ from simulator.report.facts import (
     share,
     step_kinds,
 )
+from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.timeline import span_data, steady_window, timeline_svg
 from simulator.report.timeline_figures import pipeline_timeline
 from simulator.run import Result
-from simulator.scenario import resolved
 from simulator.sweep_window import SweepPoint
 from simulator.uncertainty import Interval
 
 SWEEP, ACCEPTED, TIMELINE, TRACE = "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"
 PERFETTO = "https://ui.perfetto.dev"
-CONFIDENCES = ("measured", "calibrated", "datasheet", "published", "computed", "assumed")
 KINDS_SHOWN = 4
 
 
@@ -74,8 +68,8 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
             ("How many draft tokens are kept", _accepted(result)),
             ("A few steps", _timeline(result)),
             ("Notes", notes),
-            ("Where the numbers come from", _provenance(result)),
-            ("The scenario, resolved", _scenario(result)),
+            (PROVENANCE, provenance_blocks(scenario)),
+            (RESOLVED, resolved_blocks(scenario)),
         ),
         command=result.command,
         highlights=highlights(result, speedup),
@@ -226,22 +220,3 @@ def _timeline(result: Result) -> Iterator[Block]:
             ".",
         )
     )
-
-
-def _provenance(result: Result) -> Iterator[Block]:
-    entries = result.provenance()
-    if not entries:
-        yield Paragraph("No number with a source went in: durations and rates are stated in the scenario.")
-        return
-    counts = Counter(str(entry["confidence"]) for entry in entries)
-    order = [name for name in CONFIDENCES if name in counts]
-    yield Paragraph(f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + ".")
-    ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
-    rows = [(str(e["confidence"]), Code(str(e["parameter"])), f"{e['value']:g}", str(e["source"])) for e in ranked]
-    head = ("confidence", "parameter", "value", "source")
-    yield Table(head, rows, "Numbers that went in", badges=(0,), sortable=True)
-
-
-def _scenario(result: Result) -> Iterator[Block]:
-    text = yaml.safe_dump(resolved(result.scenario), sort_keys=False, allow_unicode=True, width=110)
-    yield Listing(text, "yaml", f"{result.scenario.name}, every default and every file filled in")

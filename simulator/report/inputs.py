@@ -1,0 +1,36 @@
+"""What went into a page: every number with its source, and the scenario with every default and file filled in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import yaml
+
+from simulator.report.blocks import Block, Code, Listing, Paragraph, Table
+from simulator.scenario import Scenario, resolved
+from simulator.schema import provenance
+
+PROVENANCE, RESOLVED = "Where the numbers come from", "The scenario, resolved"
+CONFIDENCES = ("measured", "calibrated", "datasheet", "published", "computed", "assumed")
+
+
+def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
+    """Every number with a source, best known first."""
+    entries = list(provenance(scenario))
+    if not entries:
+        yield Paragraph("No number with a source went in: durations and rates are stated in the scenario.")
+        return
+    counts = Counter(str(entry["confidence"]) for entry in entries)
+    order = [name for name in CONFIDENCES if name in counts]
+    yield Paragraph(f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + ".")
+    ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
+    rows = [(str(e["confidence"]), Code(str(e["parameter"])), f"{e['value']:g}", str(e["source"])) for e in ranked]
+    head = ("confidence", "parameter", "value", "source")
+    yield Table(head, rows, "Numbers that went in", badges=(0,), sortable=True)
+
+
+def resolved_blocks(scenario: Scenario) -> Iterator[Block]:
+    """All of a scenario, folded."""
+    text = yaml.safe_dump(resolved(scenario), sort_keys=False, allow_unicode=True, width=110)
+    yield Listing(text, "yaml", f"{scenario.name}, every default and every file filled in")

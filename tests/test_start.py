@@ -1,0 +1,114 @@
+"""A scenario of one's own: begun as a copy of a shipped one, explained with every default, before anything runs."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from simulator.catalogue import Catalogue
+from simulator.cli import main
+from simulator.explain import explain
+from simulator.report.explanation import print_explanation
+from simulator.run import run
+from simulator.scenario import load, resolved
+
+EXPLAINED = ["durations_only", "specpipe_llama_3_1_70b_two_servers", "methods_vicuna_7b_a100", "lyanna_llama_2_7b_h800"]
+
+
+@pytest.mark.parametrize("name", sorted(Catalogue().names("scenario")))
+def test_every_shipped_scenario_can_be_begun_with(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["new", "mine", "--from", name])
+    assert done.exit_code == 0, done.output
+    assert "specsim run ./mine.yaml" in done.stdout
+    assert resolved(load("./mine.yaml").scenario) == resolved(load(name).scenario) | {"name": "mine"}
+
+
+def test_nothing_is_overwritten_and_a_copy_runs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    assert CliRunner().invoke(main, ["new", str(path)]).exit_code == 0
+    assert path.read_text("utf-8").startswith("# Begun as durations_only.\n")
+    assert run(load(str(path), ["requests.count=2"])).speedup > 1
+    path.write_text("mine alone")
+    again = CliRunner().invoke(main, ["new", str(path)])
+    assert again.exit_code == 2
+    assert f"{path}: is there already; choose another name" in again.stderr
+    assert path.read_text("utf-8") == "mine alone"
+    nowhere = CliRunner().invoke(main, ["new", str(tmp_path / "no/mine")])
+    assert nowhere.exit_code == 2
+    assert "No such file or directory" in nowhere.stderr
+    unknown = CliRunner().invoke(main, ["new", str(tmp_path / "other"), "--from", "durations_onyl"])
+    assert unknown.exit_code == 2
+    assert "did you mean 'durations_only'" in unknown.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_every_default_of_a_small_scenario() -> None:
+    found = explain(load("durations_only", ["requests.past_end=cut", "strategy.kappa=8", "durations.token_ms=0"]))
+    held = {one.field: one.value for one in found.defaults}
+    assert {name: value for name, value in held.items() if name.startswith(("strategy", "durations", "acceptance"))} == {
+        "strategy.bonus_on_full_accept": "true",
+        "strategy.drafter.name": "autoregressive",
+        "strategy.adaptive.name": "fixed",
+        "strategy.exit_layer": "0.5",
+        "strategy.message": "per_position",
+        "strategy.fallback": "redraft",
+        "strategy.others": "wait",
+        "strategy.batching_rule": "false",
+        "strategy.id_bytes": "4",
+        "strategy.logprob_bytes": "2",
+        "durations.draft_head_ms": "0",
+        "durations.prefill_ms": "0",
+        "durations.draft_prefill_ms": "0",
+        "acceptance.stand_in": "false",
+        "acceptance.drafter": "draft",
+    }
+    assert held.items() >= {"requests.concurrency": "1", "requests.prompt_tokens": "512", "seed": "0"}.items()
+    assert held.items() >= {"serving.policy.name": "fixed_batch", "serving.memory.block_tokens": "16"}.items()
+    assert not held.keys() & {"requests.past_end", "requests.count", "requests.output_tokens"}
+    assert found.topics["requests"].startswith("200 in the simulation, 1 at a time; 512 prompt and 256 output tokens")
+    assert (found.confidences, found.notes) == ({}, [])
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_a_default_written_down_changes_nothing(name: str) -> None:
+    loaded = load(name)
+    found = explain(loaded)
+    sets = [f"{one.field}={one.value}" for one in found.defaults if "*" not in one.field and not one.source]
+    assert len(sets) > 15
+    again = load(name, sets)
+    assert again.scenario == loaded.scenario
+    assert {one.field for one in explain(again).defaults} == {
+        one.field for one in found.defaults if "*" in one.field or one.source
+    }
+
+
+def test_sourced_defaults_tell_their_source() -> None:
+    found = {one.field: one for one in explain(load("specpipe_llama_3_1_70b_two_servers")).defaults}
+    assert found["strategy.prune_ms"].source == "SpecPipe sec. 4.2: about 5 ms (published)"
+    assert found["target.pipeline.stages.*.device.attention.tile_tokens"].value == "[1]"
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_an_explanation_fits_a_terminal(name: str, width: int) -> None:
+    page, found = StringIO(), explain(load(name))
+    print_explanation(name, found, Console(file=page, width=width))
+    assert max(map(len, page.getvalue().splitlines())) <= min(width, 100)
+    words = " ".join(page.getvalue().split())
+    assert all(f"{one.field} = {one.value}" in words for one in found.defaults)
+    assert all(" ".join(note.split()) in words for note in found.notes)
+
+
+def test_json_holds_all_of_it() -> None:
+    done = CliRunner().invoke(main, ["explain", "mirror_qwen3_32b_a100", "--seed", "3", "--json"])
+    data = json.loads(done.stdout)
+    assert set(data) == {"scenario", "topics", "defaults", "confidences", "notes"}
+    assert data["topics"]["seed"] == "3"
+    assert "seed" not in {one["field"] for one in data["defaults"]}
+    assert sum(data["confidences"].values()) > 50
