@@ -16,6 +16,7 @@ from simulator.cli_budget import budget
 from simulator.cli_calibrate import calibrate
 from simulator.cli_capacity import capacity
 from simulator.cli_compare import compare
+from simulator.cli_drafts import drafts
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
 from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
@@ -61,6 +62,7 @@ main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
 main.add_command(plan)
+main.add_command(drafts)
 main.add_command(budget)
 main.add_command(streams)
 main.add_command(sweep)

@@ -34,8 +34,9 @@ def network(asked: Asked) -> None:
 
                 status.update("sweeping the network")
                 exchanges = [spans_of(last, overlapped) for overlapped in (True, False)]
-                picture = network_figure(exchanges, link, latency_sweep(last), rate_sweep(last))
-                write("What the network between servers costs", picture, sections(found))
+                swept = latency_sweep(last), rate_sweep(last)
+                picture = network_figure(exchanges, link, *swept)
+                write("What the network between servers costs", picture, sections(found, *swept))
     if asked.as_json:
         shares = ("added_share", "speedup")
         data = [asdict(row) | {name: getattr(row, name) for name in shares} for row in found]

@@ -34,8 +34,8 @@ class Study:
     command: str
     search: Search
     chosen: Finding
-    capacity: float
-    """The most traffic that the answer carries, over that of the plan."""
+    capacities: dict[tuple[str, str], float]
+    """The most traffic that the cheapest of every family carries, over that of the plan."""
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
     break_even: BreakEven | None
@@ -44,6 +44,11 @@ class Study:
     laws: tuple[LawPoint, ...]
     sizes: tuple[Finding, ...]
     """The cheapest of every family with fewer and with more replicas, each run to its end."""
+
+    @property
+    def capacity(self) -> float:
+        """That of the answer."""
+        return self.capacities[self.chosen.candidate.family]
 
     @property
     def binding(self) -> Limit | None:
@@ -64,14 +69,12 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda
     if chosen is None:
         tell("nothing keeps the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
-    tell("how much traffic the answer carries")
-    most = capacity(chosen)
     table = schedule(chosen)
     return Study(
         command=command,
         search=found,
         chosen=chosen,
-        capacity=most,
+        capacities=dict(_capacities(found, tell)),
         sensitivity=tuple(sensitivity(found, chosen, tell)),
         chance=chance(chosen, draws, tell),
         break_even=break_even(chosen),
@@ -80,6 +83,12 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda
         laws=tuple(point for one in plan.candidates for point in _laws(one)),
         sizes=tuple(size for one in found.by_family.values() for size in _sizes(one, tell)),
     )
+
+
+def _capacities(found: Search, tell: Tell) -> Iterator[tuple[tuple[str, str], float]]:
+    for family, cheapest in found.by_family.items():
+        tell(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
+        yield family, capacity(cheapest)
 
 
 def _sizes(cheapest: Finding, tell: Tell) -> Iterator[Finding]:
@@ -111,7 +120,12 @@ def summary(done: Study) -> dict[str, Any]:
         "capacity_ratio": done.capacity,
         "chance": {"kept": done.chance.kept, "draws": done.chance.draws, **done.chance.interval._asdict()},
         "families": [
-            {"hardware": family[0], "strategy": family[1], "cheapest": one and finding_data(one)}
+            {
+                "hardware": family[0],
+                "strategy": family[1],
+                "cheapest": one and finding_data(one),
+                "capacity_ratio": done.capacities.get(family),
+            }
             for family, one in done.runners_up.items()
         ],
         "sensitivity": [

@@ -47,7 +47,7 @@ FLOORS = [
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep"},
     {"overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
-    {"sweep_load", "sweep_methods", "plan_doubt", "plan_export"},
+    {"sweep_load", "sweep_methods", "plan_doubt", "plan_export", "sweep_draft"},
     {"plan_break_even"},
     {"plan_study"},
     {"fitting", "validation"},

@@ -11,7 +11,7 @@ from simulator.published import cells
 from simulator.report.console import WIDEST, item, new_table
 from simulator.report.facts import number, share
 from simulator.report.markdown import table
-from simulator.sweep_network import NetworkRow
+from simulator.sweep_network import NetworkPoint, NetworkRow
 
 HEAD = ("scenario", "between servers", "sending", "ms per token", "added ms", "added", "speed-up")
 LEGEND = (
@@ -87,8 +87,27 @@ def print_network(found: Sequence[NetworkRow], console: Console) -> None:
         item(console, sentence, width)
 
 
-def sections(found: Sequence[NetworkRow]) -> Iterator[str]:
-    """The same as blocks of a page."""
-    yield "\n".join(f"- {sentence}" for sentence in sentences(found))
+def breaking(found: Sequence[NetworkRow], by_latency: Sequence[NetworkPoint], by_rate: Sequence[NetworkPoint]) -> Iterator[str]:
+    """The first swept latency, and the last rate, at which a token of the last scenario takes twice as long as on one server."""
+    last = found[-1].scenario
+    alone = min(row.tpot_ms for row in found if row.scenario == last)
+    for words, way in (("overlapped", "overlapped_ms"), ("in turn", "in_turn_ms")):
+        late = next((one.latency_us / 1e3 for one in by_latency if getattr(one, way) >= alone), None)
+        slow = max((one.gbit_s for one in by_rate if getattr(one, way) >= alone), default=None)
+        most = (
+            f"from {late:g} ms between servers on"
+            if late
+            else f"at no latency swept, up to {by_latency[-1].latency_us / 1e3:g} ms"
+        )
+        least = f"at {slow:g} Gbit/s and less" if slow else f"at no rate swept, down to {by_rate[0].gbit_s:g} Gbit/s"
+        yield f"{last}, sending {words}: a token takes twice as long as on one server {most}; {least}."
+
+
+def sections(
+    found: Sequence[NetworkRow], by_latency: Sequence[NetworkPoint] = (), by_rate: Sequence[NetworkPoint] = ()
+) -> Iterator[str]:
+    """The same as blocks of a page, with where the network breaks what was swept."""
+    broken = breaking(found, by_latency, by_rate) if by_latency and by_rate else ()
+    yield "\n".join(f"- {sentence}" for sentence in (*sentences(found), *broken))
     yield table(HEAD, rows(found))
     yield LEGEND

@@ -16,7 +16,8 @@ from simulator.uncertainty import SHARE
 
 LEGEND = (
     "Each line: the cheapest fleet of a strategy on some hardware that keeps the SLO, by simulation. Missed by one less: the "
-    "limit that a replica less breaks. Million tokens: of output, at the price of the time in which they came."
+    "limit that a replica less breaks. Carries: the most traffic at which it keeps the SLO, over that of the plan. Million "
+    "tokens: of output, the prompts' work included."
 )
 
 
@@ -87,7 +88,17 @@ def _break_even(done: Study) -> Iterator[str]:
     yield f"Break-even: it stays ahead {rate}; in batches {batch}; {latency}."
 
 
-HEAD = ("strategy", "hardware", "settings", "replicas", "devices", "USD/hour", "USD/million tokens", "missed by one less")
+HEAD = (
+    "strategy",
+    "hardware",
+    "settings",
+    "replicas",
+    "devices",
+    "USD/hour",
+    "USD/million tokens",
+    "carries",
+    "missed by one less",
+)
 
 
 def rows(done: Study) -> Iterator[tuple[str, ...]]:
@@ -102,6 +113,7 @@ def rows(done: Study) -> Iterator[tuple[str, ...]]:
             *(strategy, hardware, settings, f"{one.replicas}"),
             " + ".join(f"{count * one.replicas} x {name}" for name, count in one.candidate.devices.items()),
             *(number(one.cost_usd_per_hour), number(one.cost_usd_per_million_tokens)),
+            f"{done.capacities[one.candidate.family]:.2f} x",
             limit_name(binding) if binding else "",
             *(_ms(held.seconds) for held in one.measured),
         )
@@ -112,7 +124,7 @@ def _none(done: Study, family: tuple[str, str]) -> Iterator[str]:
     found = [one for one in done.search.findings if one.candidate.family == family]
     last = found[-1] if found else None
     yield f"to {max((one.replicas for one in found), default=0)}"
-    yield from ("", "", "")
+    yield from ("", "", "", "")
     yield limit_name(last.missed) if last and last.missed else ""
     yield from ("" for _ in done.search.plan.file.slo.limits)
 
@@ -149,10 +161,11 @@ def print_plan(done: Study, console: Console) -> None:
     console.print(headline(done), style="bold", width=width, highlight=False)
     for sentence in sentences(done):
         item(console, sentence, width)
-    shown = new_table("cheapest of each", "settings", "USD/h", "USD/Mtok", *_limits(done))
-    for strategy, hardware, settings, replicas, _, hour, tokens, missed, *times in rows(done):
+    shown = new_table("USD/h", "USD/Mtok", "carries", *_limits(done), "cheapest of each")
+    shown.columns[-1].justify = "left"
+    for strategy, hardware, settings, replicas, _, hour, tokens, carried, missed, *times in rows(done):
         given = settings if any(times) else f"misses {missed}"
-        shown.add_row(f"{replicas} x {strategy} on {hardware}", given, hour, tokens, *times)
+        shown.add_row(hour, tokens, carried, *times, f"{replicas} x {strategy} on {hardware}: {given}")
     console.print(shown, width=width)
     for change, answer in changes(done):
         item(console, f"{change}: {answer}", width)
