@@ -88,7 +88,7 @@ def print_network(found: Sequence[NetworkRow], console: Console) -> None:
 
 
 def breaking(found: Sequence[NetworkRow], by_latency: Sequence[NetworkPoint], by_rate: Sequence[NetworkPoint]) -> Iterator[str]:
-    """The first swept latency, and the last rate, at which a token of the last scenario takes twice as long as on one server."""
+    """The first swept latency, and the highest rate, at which a token takes twice as long as on one server."""
     last = found[-1].scenario
     alone = min(row.tpot_ms for row in found if row.scenario == last)
     for words, way in (("overlapped", "overlapped_ms"), ("in turn", "in_turn_ms")):
