@@ -20,6 +20,9 @@ def altered(one: Any, kind: type[Part], change: Callable[[Part], Part]) -> Any:
     if isinstance(one, tuple):
         parts = [altered(part, kind, change) for part in one]
         return one if all(new is old for new, old in zip(parts, one, strict=True)) else type(one)(parts)
+    if isinstance(one, dict):
+        held = {key: altered(value, kind, change) for key, value in one.items()}
+        return one if all(held[key] is one[key] for key in one) else held
     if isinstance(one, Frozen):
         held = {name: getattr(one, name) for name in type(one).model_fields}
         fields = {name: altered(value, kind, change) for name, value in held.items()}

@@ -3,8 +3,9 @@
 A bound is optimistic: where it says that a limit is broken, every simulation of the candidate breaks it. Both that stand
 here need what ``holds_for`` checks; where it does not hold they say nothing, and the candidate is simulated.
 
-*Monotone costs.* A pass over more rows, or more cached tokens, never takes less: bytes, flops and tiles only grow, the
-measured width ratios of the devices do not fall, and the host takes no less for many rows than for one (checked).
+*Monotone costs.* A pass over more rows, or more cached tokens, never takes less: bytes, flops and tiles only grow, and the
+host takes no less for many rows than for one (checked). Ratios measured by width may fall where a kernel changes; each is
+taken as the least at its width or above, which is never more than the ratio and never falls.
 
 *alone*: a request is never quicker in company than alone.
     Its windows and verdicts depend on nothing but itself (fixed window, one recording per request), so it takes part
@@ -39,7 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance import Acceptance, Chain, Cycle
-from simulator.cost import HardwareCost, Placement, Rows
+from simulator.altered import altered
+from simulator.cost import Rows
 from simulator.dealing import Dealer
 from simulator.hardware import Roofline
 from simulator.scenario import Loaded, Scenario
@@ -128,18 +130,18 @@ def _room_for_all(scenario: Scenario) -> bool:
 
 
 def _monotone(scenario: Scenario) -> bool:
-    cost = scenario.cost
-    if not isinstance(cost, HardwareCost):
-        return False
-    places = [one for place in (cost.target_place, cost.draft_place) if place for one in (place.on_stages or (place,))]
-    return all(_never_falls(place) for place in places)
+    """The host's part; that of the devices is seen to by :func:`_least_widths`."""
+    places = [place for place in (scenario.target, scenario.draft) if place]
+    return scenario.target is not None and all(place.engine.many_rows_host_ratio.value >= 1.0 for place in places)
 
 
-def _never_falls(place: Placement) -> bool:
-    device = place.device
-    operations: list[Roofline] = [*device.matmul.values(), device.attention, device.small_operations]
-    widths = (pairwise([point.ratio for point in one.width]) for one in operations)
-    return all(a <= b for pairs in widths for a, b in pairs) and place.engine.many_rows_host_ratio.value >= 1.0
+def _least_widths(operation: Roofline) -> Roofline:
+    """With each measured ratio as the least at its width or above."""
+    points, least, fixed = [], inf, inf
+    for point in reversed(operation.width):
+        least, fixed = min(least, point.ratio), min(fixed, point.fixed_ratio)
+        points.append(point.model_copy(update={"ratio": least, "fixed_ratio": fixed}))
+    return operation.model_copy(update={"width": tuple(reversed(points))}) if points else operation
 
 
 @dataclass(frozen=True)
@@ -159,9 +161,11 @@ class Bounds:
             return "alone", limit
         return None
 
-    @property
+    @cached_property
     def _scenario(self) -> Scenario:
-        return self.loaded.scenario
+        """On devices that are never slower for fewer rows."""
+        found: Scenario = altered(self.loaded.scenario, Roofline, _least_widths)
+        return found
 
     @cached_property
     def holds(self) -> bool:
@@ -323,7 +327,7 @@ def _busy(scenario: Scenario, requests: int, context: int) -> float:
     if not scenario.schedule.staged:
         return _step(scenario, requests, context)
     rows = Rows.decode(1, requests * context, requests)
-    return max(scenario.cost.stage(index, rows).wall_s for index in range(scenario.cost.stages))
+    return max(float(scenario.cost.stage(index, rows).wall_s) for index in range(scenario.cost.stages))
 
 
 def _most_over(arrivals: Times, due: Times, work: Times, let_go: int, replicas: int) -> float:
@@ -335,4 +339,4 @@ def _most_over(arrivals: Times, due: Times, work: Times, let_go: int, replicas: 
         inside = np.cumsum(np.where(arrivals[order] >= start, work[order], 0.0))
         later = (ends > start) & (ends < inf)
         worst = max(worst, float((inside - spared - replicas * (ends - start))[later].max(initial=-inf)))
-    return worst
+    return float(worst)

@@ -90,7 +90,7 @@ def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
     scenario = loaded.scenario
     cost, context, strategy = scenario.cost, scenario.mean_context, scenario.schedule
     own = strategy.law(cost, lambda gamma: acceptance.odds(gamma, scenario.exit), batch, context, one_lane=scenario.one_lane)
-    return Autoregressive().law(cost, lambda gamma: PLAIN, batch, context).tpot_s / own.tpot_s
+    return float(Autoregressive().law(cost, lambda gamma: PLAIN, batch, context).tpot_s / own.tpot_s)
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float | None:

@@ -112,4 +112,4 @@ def _speedup(loaded: Loaded, window: int, rate: float) -> float:
     strategy = scenario.schedule.model_copy(update={"gamma": window})
     odds = Rates((rate,)).odds(window, None)
     law = strategy.law(scenario.cost, lambda gamma: odds, scenario.batch, scenario.mean_context, one_lane=scenario.one_lane)
-    return baseline(scenario).tpot_s / law.tpot_s
+    return float(baseline(scenario).tpot_s / law.tpot_s)

@@ -54,7 +54,7 @@ FLOORS = [
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
-    {"cli_capacity", "cli_plan"},
+    {"cli_capacity", "cli_plan", "cli_drafts"},
     {"cli_compare", "cli_methods", "cli_sweep"},
     {"cli"},
 ]
