@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from simulator.bill import Bill, bill
 from simulator.bounds import Bounds, LimitBrokenError, Watch
+from simulator.capacity import faster
 from simulator.outcome import Outcome
 from simulator.plan_file import Candidate, Plan
 from simulator.run import simulate, tuned
@@ -180,25 +181,17 @@ def replicated(loaded: Loaded, replicas: int) -> Loaded:
     return loaded.replace(serving=loaded.scenario.serving.model_copy(update={"replicas": replicas}))
 
 
-def at_rate(loaded: Loaded, times: float) -> Loaded:
-    """The same requests, so many times as many in a second."""
-    requests = loaded.scenario.requests
-    arrivals = requests.arrivals
-    name = "rate_scale" if requests.traffic else "rate_per_s"
-    faster = arrivals.model_copy(update={name: getattr(arrivals, name) * times}) if arrivals else None
-    return loaded.replace(requests=requests.model_copy(update={"arrivals": faster}))
-
-
-def capacity(finding: Finding) -> float:
+def most_traffic(finding: Finding) -> float:
     """The highest rate at which a fleet still keeps the SLO, as a multiple of the plan's; found by bisection.
 
     The given rate is kept; doubling it until one is missed, at most ``FASTEST`` times, brackets the answer. Taken to be
-    one rate below which all are kept: with the same requests closer together nothing else is to be expected.
+    one rate below which all are kept: with the same requests closer together nothing else is to be expected. Unlike
+    :func:`simulator.capacity.capacity` it asks for the SLO alone, and ends a run that cannot keep it.
     """
     candidate = finding.candidate
 
     def kept(times: float) -> bool:
-        return examine(with_loaded(candidate, at_rate(candidate.loaded, times)), finding.replicas).kept
+        return examine(with_loaded(candidate, faster(candidate.loaded, times)), finding.replicas).kept
 
     low, high = 1.0, 2.0
     while kept(high):

@@ -21,9 +21,10 @@ from scipy.stats import binomtest
 from simulator.acceptance import Replay
 from simulator.acceptance_spec import Rescale
 from simulator.altered import altered
+from simulator.capacity import faster
 from simulator.dealing import replay_behind
 from simulator.hardware import Link, RingAllReduce, TreeAllReduce
-from simulator.plan import Finding, Search, Tell, at_rate, examine, search, with_loaded
+from simulator.plan import Finding, Search, Tell, examine, search, with_loaded
 from simulator.plan_file import Candidate, Plan
 from simulator.scenario import Loaded
 from simulator.schema import BadInput, Fault
@@ -109,7 +110,7 @@ def _longer(link: Link, times: float) -> Link:
 CHANGES: dict[str, Change] = {
     "10 % fewer accepted tokens": fewer_accepted,
     "links of twice the latency": slower_links,
-    "twice the traffic": lambda loaded: at_rate(loaded, 2.0),
+    "twice the traffic": lambda loaded: faster(loaded, 2.0),
 }
 
 

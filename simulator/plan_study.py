@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from simulator.plan import Finding, Search, Tell, capacity, examine, nearest_miss, no_answer, search
+from simulator.capacity import trial
+from simulator.plan import Finding, Search, Tell, examine, most_traffic, nearest_miss, no_answer, replicated, search
 from simulator.plan_break_even import BreakEven, break_even
 from simulator.plan_doubt import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.plan_export import Schedule, exports, schedule
@@ -36,6 +37,8 @@ class Study:
     chosen: Finding
     capacities: dict[tuple[str, str], float]
     """The most traffic that the cheapest of every family carries, over that of the plan."""
+    drift: float
+    """Share of arrivals that stays behind (:mod:`simulator.capacity`)."""
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
     break_even: BreakEven | None
@@ -75,6 +78,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda
         search=found,
         chosen=chosen,
         capacities=dict(_capacities(found, tell)),
+        drift=trial(replicated(chosen.candidate.loaded, chosen.replicas)).drift,
         sensitivity=tuple(sensitivity(found, chosen, tell)),
         chance=chance(chosen, draws, tell),
         break_even=break_even(chosen),
@@ -88,7 +92,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda
 def _capacities(found: Search, tell: Tell) -> Iterator[tuple[tuple[str, str], float]]:
     for family, cheapest in found.by_family.items():
         tell(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
-        yield family, capacity(cheapest)
+        yield family, most_traffic(cheapest)
 
 
 def _sizes(cheapest: Finding, tell: Tell) -> Iterator[Finding]:
@@ -118,6 +122,7 @@ def summary(done: Study) -> dict[str, Any]:
         "answer": finding_data(chosen),
         "binding": done.binding and limit_name(done.binding),
         "capacity_ratio": done.capacity,
+        "drift": done.drift,
         "chance": {"kept": done.chance.kept, "draws": done.chance.draws, **done.chance.interval._asdict()},
         "families": [
             {

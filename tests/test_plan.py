@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from simulator import run
 from simulator.bounds import Bounds, LimitBrokenError, Watch, _most_over
+from simulator.capacity import faster
 from simulator.catalogue import Catalogue
 from simulator.cli import main
-from simulator.plan import at_rate, capacity, examine, nearest_miss, replicated, search, with_loaded
+from simulator.plan import examine, most_traffic, nearest_miss, replicated, search, with_loaded
 from simulator.plan_break_even import break_even, speedup
 from simulator.plan_doubt import fewer_accepted, slower_links
 from simulator.plan_export import Schedule, exports, schedule
@@ -192,7 +193,7 @@ def test_bounds_bite() -> None:
     one = loaded("drafted", 50.0, "fixed_batch", 4, None, 0)
     for metric in ("ttft", "tpot", "e2e", "tbt"):
         assert Bounds(one, (Limit(metric, 0.9, 1e-3),)).broken_alone
-    flood = at_rate(one, 1e3)
+    flood = faster(one, 1e3)
     limits = (Limit("ttft", 0.9, 0.5),)
     assert Bounds(flood, limits).broken_alone is None
     assert Bounds(flood, limits).broken_by(1) is None or Bounds(flood, limits).broken_by(1) == ("demand", limits[0])
@@ -272,10 +273,10 @@ def test_capacity_is_where_the_slo_begins_to_be_missed(tmp_path: Path) -> None:
     plan = small(tmp_path)
     best = search(plan).best
     assert best
-    most = capacity(best)
+    most = most_traffic(best)
     assert most > 1.0
     for times, kept in ((most, True), (most * 1.02, False)):
-        one = with_loaded(best.candidate, at_rate(best.candidate.loaded, times))
+        one = with_loaded(best.candidate, faster(best.candidate.loaded, times))
         assert examine(one, best.replicas).kept is kept
 
 
