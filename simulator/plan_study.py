@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from simulator.capacity import trial
+from simulator.capacity import Trial, trial
 from simulator.plan import Finding, Search, Tell, examine, most_traffic, nearest_miss, no_answer, replicated, search
 from simulator.plan_break_even import BreakEven, break_even
 from simulator.plan_doubt import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.plan_export import Schedule, exports, schedule
 from simulator.plan_file import Candidate, Plan
 from simulator.run import law, tuned
+from simulator.scenario import Loaded
 from simulator.serving.slo import Limit
 
-FEWER, MORE = 1, 3
+FEWER, MORE, LONGER = 1, 3, 4
 
 
 class LawPoint(NamedTuple):
@@ -37,8 +38,8 @@ class Study:
     chosen: Finding
     capacities: dict[tuple[str, str], float]
     """The most traffic that the cheapest of every family carries, over that of the plan."""
-    drift: float
-    """Share of arrivals that stays behind (:mod:`simulator.capacity`)."""
+    longer: Trial
+    """The answer with ``LONGER`` times as many requests; of a traffic file, with those there are."""
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
     break_even: BreakEven | None
@@ -78,7 +79,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda
         search=found,
         chosen=chosen,
         capacities=dict(_capacities(found, tell)),
-        drift=trial(replicated(chosen.candidate.loaded, chosen.replicas)).drift,
+        longer=trial(_longer(replicated(chosen.candidate.loaded, chosen.replicas))),
         sensitivity=tuple(sensitivity(found, chosen, tell)),
         chance=chance(chosen, draws, tell),
         break_even=break_even(chosen),
@@ -93,6 +94,13 @@ def _capacities(found: Search, tell: Tell) -> Iterator[tuple[tuple[str, str], fl
     for family, cheapest in found.by_family.items():
         tell(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
         yield family, most_traffic(cheapest)
+
+
+def _longer(loaded: Loaded) -> Loaded:
+    requests = loaded.scenario.requests
+    if requests.traffic:
+        return loaded
+    return loaded.replace(requests=requests.model_copy(update={"count": LONGER * requests.count}))
 
 
 def _sizes(cheapest: Finding, tell: Tell) -> Iterator[Finding]:
@@ -122,7 +130,7 @@ def summary(done: Study) -> dict[str, Any]:
         "answer": finding_data(chosen),
         "binding": done.binding and limit_name(done.binding),
         "capacity_ratio": done.capacity,
-        "drift": done.drift,
+        "longer": {"requests": done.longer.requests, "kept": done.longer.slo_met, "drift": done.longer.drift},
         "chance": {"kept": done.chance.kept, "draws": done.chance.draws, **done.chance.interval._asdict()},
         "families": [
             {

@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simulator import run
-from simulator.bounds import Bounds, LimitBrokenError, Watch, _most_over
+from simulator.altered import altered
+from simulator.bounds import Bounds, LimitBrokenError, Watch, _least_widths, _most_over
 from simulator.capacity import faster
 from simulator.catalogue import Catalogue
 from simulator.cli import main
+from simulator.hardware import Device, Roofline
 from simulator.plan import examine, most_traffic, nearest_miss, replicated, search, with_loaded
 from simulator.plan_break_even import break_even, speedup
 from simulator.plan_doubt import fewer_accepted, slower_links
@@ -26,7 +28,7 @@ from simulator.plan_export import Schedule, exports, schedule
 from simulator.plan_file import Plan, devices_of, load_plan
 from simulator.plan_study import study
 from simulator.scenario import Loaded, load
-from simulator.schema import BadInput, Infeasible
+from simulator.schema import BadInput, Infeasible, Positive
 from simulator.serving.arrivals import Poisson
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
@@ -364,3 +366,29 @@ def test_twice_the_machines_are_found_where_traffic_doubles(tmp_path: Path) -> N
     doubled = next(one for one in done.sensitivity if one.change == "twice the traffic")
     assert doubled.answer is None or doubled.answer.cost_usd_per_hour >= done.chosen.cost_usd_per_hour
     assert done.capacity < 2.0 or doubled.holds
+
+
+def test_measured_widths_that_fall_are_taken_as_their_least_from_there_on() -> None:
+    points = [{"tokens": 1, "ratio": 1.0}, {"tokens": 64, "ratio": 3.0, "fixed_ratio": 2.0}, {"tokens": 128, "ratio": 2.0}]
+    rate = {"memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 2, "fixed_us": 5}
+    operation = Roofline.model_validate({**rate, "width": points, "width_source": "made up"})
+    least = _least_widths(operation)
+    assert [(one.ratio, one.fixed_ratio) for one in least.width] == [(1.0, 1.0), (2.0, 1.0), (2.0, 1.0)]
+    found = [(least.width_ratios(tokens), operation.width_ratios(tokens)) for tokens in range(1, 200)]
+    assert all(low <= high for lows, highs in found for low, high in zip(lows, highs, strict=True))
+    assert [lows for lows, _ in found] == sorted(lows for lows, _ in found)
+    plain = Roofline.model_validate(rate)
+    assert _least_widths(plain) is plain
+
+
+def test_what_is_altered_is_made_anew_and_nothing_else() -> None:
+    scenario = load("vanilla_qwen3_32b_a100").scenario
+    assert altered(scenario, Device, lambda device: device) is scenario
+    doubled = Positive(value=2.0)
+    other = altered(scenario, Device, lambda device: device.model_copy(update={"peak_tflops": doubled}))
+    assert {place.device.peak_tflops for place in (other.target, other.draft)} == {doubled}
+    assert other.requests is scenario.requests
+    assert scenario.target
+    assert scenario.target.device.peak_tflops.value != 2.0
+    sharper = altered(scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled}))
+    assert all(one.p_norm is doubled for one in sharper.target.device.matmul.values())

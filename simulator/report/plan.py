@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from simulator.capacity import DRIFT
 from simulator.plan import Finding
 from simulator.plan_doubt import Sensitivity
 from simulator.plan_study import Study, limit_name
@@ -40,10 +39,12 @@ def sentences(done: Study) -> Iterator[str]:
     times = (f"{limit_name(one.limit)} {_ms(one.seconds)} of {_ms(one.limit.seconds)} ms" for one in chosen.measured)
     yield f"Simulated: {', '.join(times)}; {number(chosen.cost_usd_per_million_tokens)} USD per million output tokens."
     yield _why_not_fewer(done)
-    stable = "and its queue does not grow" if done.drift <= DRIFT else "but its queue grows: a longer run would miss it"
+    yield f"It keeps the SLO up to {done.capacity:.2f} times the traffic of the plan (bisection, to 1 %)."
+    longer = done.longer
+    stable = "stable" if longer.stable else "growing"
     yield (
-        f"It keeps the SLO up to {done.capacity:.2f} times the traffic of the plan (bisection, to 1 %), {stable} "
-        f"(drift {done.drift:+.1%} of arrivals)."
+        f"Over {longer.requests:,} requests the SLO is {'kept' if longer.slo_met else 'missed'} and the queue {stable} "
+        f"(drift {longer.drift:+.1%} of arrivals)."
     )
     chance = done.chance
     yield (
