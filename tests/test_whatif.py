@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,23 @@ def test_where_a_network_breaks_a_pipeline() -> None:
     rows = [NetworkRow("two", True, True, 10.0, 0.0, 50.0), NetworkRow("two", False, True, 11.0, 1.0, 50.0)]
     by_latency = [NetworkPoint(1_000, 10, 4.0, 9.0), NetworkPoint(2_000, 10, 9.0, 12.0), NetworkPoint(5_000, 10, 30.0, 33.0)]
     by_rate = [NetworkPoint(50, 1, 9.0, 14.0), NetworkPoint(50, 10, 1.0, 2.0)]
-    overlapped, in_turn = breaking(rows, by_latency, by_rate)
-    assert "from 5 ms between servers on; at no rate swept, down to 1 Gbit/s" in overlapped
-    assert "from 2 ms between servers on; at 1 Gbit/s and less" in in_turn
+    found = list(breaking(rows, by_latency, by_rate))
+    assert ["a tenth longer from 1 ms" in found[0], "a tenth longer from 1 ms" in found[2]] == [True, True]
+    assert "at 10 Gbit/s and less" in found[0]
+    assert "twice as long from 5 ms between servers on; at no rate swept, down to 1 Gbit/s" in found[1]
+    assert "twice as long from 2 ms between servers on; at 1 Gbit/s and less" in found[3]
+
+
+PAGES = Path(__file__).parent.parent / "reports" / "whatif"
+ANSWER = re.compile(r"^\| (.+?) \| (.+) \| \[.+?\]\((.+?)\) \|$", re.MULTILINE)
+NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
+
+
+def test_the_answers_of_the_index_stand_on_its_pages() -> None:
+    rows = ANSWER.findall((PAGES / "README.md").read_text())
+    assert len(rows) == 5
+    for question, answer, page in rows:
+        held = NUMBER.findall((PAGES / page).read_text())
+        quoted = NUMBER.findall(answer)
+        assert quoted, question
+        assert [one for one in quoted if one not in held] == [], question

@@ -88,19 +88,17 @@ def print_network(found: Sequence[NetworkRow], console: Console) -> None:
 
 
 def breaking(found: Sequence[NetworkRow], by_latency: Sequence[NetworkPoint], by_rate: Sequence[NetworkPoint]) -> Iterator[str]:
-    """The first swept latency, and the highest rate, at which a token takes twice as long as on one server."""
+    """The first swept latency, and the highest rate, at which a token takes a tenth longer than on one server, or twice as long."""
     last = found[-1].scenario
     alone = min(row.tpot_ms for row in found if row.scenario == last)
     for words, way in (("overlapped", "overlapped_ms"), ("in turn", "in_turn_ms")):
-        late = next((one.latency_us / 1e3 for one in by_latency if getattr(one, way) >= alone), None)
-        slow = max((one.gbit_s for one in by_rate if getattr(one, way) >= alone), default=None)
-        most = (
-            f"from {late:g} ms between servers on"
-            if late
-            else f"at no latency swept, up to {by_latency[-1].latency_us / 1e3:g} ms"
-        )
-        least = f"at {slow:g} Gbit/s and less" if slow else f"at no rate swept, down to {by_rate[0].gbit_s:g} Gbit/s"
-        yield f"{last}, sending {words}: a token takes twice as long as on one server {most}; {least}."
+        for much, added in (("a tenth longer", 0.1 * alone), ("twice as long", alone)):
+            late = [one.latency_us / 1e3 for one in by_latency if getattr(one, way) >= added]
+            slow = [one.gbit_s for one in by_rate if getattr(one, way) >= added]
+            longest, slowest = by_latency[-1].latency_us / 1e3, by_rate[0].gbit_s
+            from_ = f"from {late[0]:g} ms between servers on" if late else f"at no latency swept, up to {longest:g} ms"
+            to = f"at {max(slow):g} Gbit/s and less" if slow else f"at no rate swept, down to {slowest:g} Gbit/s"
+            yield f"{last}, sending {words}: a token takes {much} {from_}; {to}."
 
 
 def sections(

@@ -17,7 +17,7 @@ from simulator.uncertainty import SHARE
 LEGEND = (
     "Each line: the cheapest fleet of a strategy on some hardware that keeps the SLO, by simulation. Missed by one less: the "
     "limit that a replica less breaks. Carries: the most traffic at which it keeps the SLO, over that of the plan. Million "
-    "tokens: of output, the prompts' work included."
+    "tokens: of output, the prompts' work included; when full: at the most traffic that it carries."
 )
 
 
@@ -102,6 +102,7 @@ HEAD = (
     "devices",
     "USD/hour",
     "USD/million tokens",
+    "when full",
     "carries",
     "missed by one less",
 )
@@ -119,6 +120,7 @@ def rows(done: Study) -> Iterator[tuple[str, ...]]:
             *(strategy, hardware, settings, f"{one.replicas}"),
             " + ".join(f"{count * one.replicas} x {name}" for name, count in one.candidate.devices.items()),
             *(number(one.cost_usd_per_hour), number(one.cost_usd_per_million_tokens)),
+            number(one.cost_usd_per_million_tokens / done.capacities[one.candidate.family]),
             f"{done.capacities[one.candidate.family]:.2f} x",
             limit_name(binding) if binding else "",
             *(_ms(held.seconds) for held in one.measured),
@@ -129,8 +131,8 @@ def _none(done: Study, family: tuple[str, str]) -> Iterator[str]:
     """The rest of the line of a family that keeps the SLO nowhere: what its last finding missed."""
     found = [one for one in done.search.findings if one.candidate.family == family]
     last = found[-1] if found else None
-    yield f"to {max((one.replicas for one in found), default=0)}"
-    yield from ("", "", "", "")
+    yield f"up to {max((one.replicas for one in found), default=0)}"
+    yield from ("", "", "", "", "")
     yield limit_name(last.missed) if last and last.missed else ""
     yield from ("" for _ in done.search.plan.file.slo.limits)
 
@@ -167,11 +169,13 @@ def print_plan(done: Study, console: Console) -> None:
     console.print(headline(done), style="bold", width=width, highlight=False)
     for sentence in sentences(done):
         item(console, sentence, width)
-    shown = new_table("USD/h", "USD/Mtok", "carries", *_limits(done), "cheapest of each")
+    shown = new_table("USD/h", "USD/Mtok", "full", "carries", *_limits(done), "cheapest of each")
     shown.columns[-1].justify = "left"
-    for strategy, hardware, settings, replicas, _, hour, tokens, carried, missed, *times in rows(done):
-        given = settings if any(times) else f"misses {missed}"
-        shown.add_row(hour, tokens, carried, *times, f"{replicas} x {strategy} on {hardware}: {given}")
+    for strategy, hardware, settings, replicas, _, hour, tokens, full, carried, missed, *times in rows(done):
+        words = f"{replicas} x {strategy} on {hardware}: {settings}"
+        if not any(times):
+            words = f"none: {strategy} on {hardware}, {replicas}, misses {missed}"
+        shown.add_row(hour, tokens, full, carried, *times, words)
     console.print(shown, width=width)
     for change, answer in changes(done):
         item(console, f"{change}: {answer}", width)
