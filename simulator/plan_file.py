@@ -89,10 +89,19 @@ class Candidate:
 class NoCandidate:
     """A combination that cannot run, and why."""
 
+    family: tuple[str, str]
     name: str
-    reason: str
-    no_room: bool
-    """It is the memory that is short."""
+    error: BadInput = field(repr=False, compare=False)
+
+    @property
+    def reason(self) -> str:
+        """The first fault."""
+        return self.error.faults[0].message
+
+    @property
+    def no_room(self) -> bool:
+        """It is the memory that is short."""
+        return isinstance(self.error, Infeasible)
 
 
 @dataclass(frozen=True)
@@ -120,38 +129,24 @@ def load_plan(name: str, overrides: tuple[str, ...] = (), catalogue: Catalogue |
     base = _base(document, catalogue)
     found = [_try(file, document, base, catalogue, *names) for names in product(file.hardware, file.strategies)]
     every = [one for tried in found for one in tried]
-    candidates = tuple(one for one in every if isinstance(one, Candidate))
-    _check_entries(file, every, candidates)
-    return Plan(
-        file, candidates, tuple(NoCandidate(one.name, one.reason, one.no_room) for one in every if isinstance(one, _Failed))
+    plan = Plan(
+        file,
+        tuple(one for one in every if isinstance(one, Candidate)),
+        tuple(one for one in every if isinstance(one, NoCandidate)),
     )
+    _check_entries(plan)
+    return plan
 
 
-@dataclass(frozen=True)
-class _Failed:
-    family: tuple[str, str]
-    name: str
-    error: BadInput
-
-    @property
-    def reason(self) -> str:
-        return self.error.faults[0].message
-
-    @property
-    def no_room(self) -> bool:
-        return isinstance(self.error, Infeasible)
-
-
-def _check_entries(file: PlanFile, every: list[Candidate | _Failed], candidates: tuple[Candidate, ...]) -> None:
-    """Raise the faults of an entry that runs with nothing else in the file."""
-    failed = [one for one in every if isinstance(one, _Failed)]
-    for part, names in enumerate((file.hardware, file.strategies)):
+def _check_entries(plan: Plan) -> None:
+    """Raise the fault of an entry that runs with nothing else in the file."""
+    for part, names in enumerate((plan.file.hardware, plan.file.strategies)):
         for name in names:
-            if not any(one.family[part] == name for one in candidates):
-                faults = [one.error for one in failed if one.family[part] == name]
-                wrong = [error for error in faults if not isinstance(error, Infeasible)]
-                if wrong or len(candidates) == 0:
-                    raise (wrong or faults)[0]
+            if not any(one.family[part] == name for one in plan.candidates):
+                errors = [one.error for one in plan.left_out if one.family[part] == name]
+                wrong = [error for error in errors if not isinstance(error, Infeasible)]
+                if wrong or not plan.candidates:
+                    raise (wrong or errors)[0]
 
 
 def _base(document: Document, catalogue: Catalogue) -> Document:
@@ -174,7 +169,7 @@ def _part(document: Document, path: Path_) -> Document:
 
 def _try(
     file: PlanFile, document: Document, base: Document, catalogue: Catalogue, hardware: str, strategy: str
-) -> Iterator[Candidate | _Failed]:
+) -> Iterator[Candidate | NoCandidate]:
     """Every setting of one family."""
     parts = [_part(document, ("hardware", hardware)), _part(document, ("strategies", strategy))]
     varied = [
@@ -187,7 +182,7 @@ def _try(
             catalogue.lay_over(merged, part)
             catalogue.expand(merged)
     except BadInput as error:
-        yield _Failed((hardware, strategy), f"{strategy} on {hardware}", error)
+        yield NoCandidate((hardware, strategy), f"{strategy} on {hardware}", error)
         return
     axes = varied[0] | varied[1]
     for values in product(*axes.values()):
@@ -200,7 +195,7 @@ def _try(
             yield _candidate(file, document, checked(one, catalogue), hardware, strategy, settings)
         except BadInput as error:
             words = ", ".join(f"{path} {_short(value)}" for path, value in settings)
-            yield _Failed((hardware, strategy), f"{strategy} on {hardware}" + (f", {words}" if words else ""), error)
+            yield NoCandidate((hardware, strategy), f"{strategy} on {hardware}" + (f", {words}" if words else ""), error)
 
 
 def _varied(part: Document, path: Path_, document: Document) -> dict[str, list[Any]]:

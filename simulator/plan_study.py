@@ -149,7 +149,7 @@ def summary(done: Study) -> dict[str, Any]:
         "exports": done.exports,
         "sizes": [finding_data(one) for one in done.sizes],
         "searched": [finding_data(one) for one in done.search.findings],
-        "left_out": [asdict(one) for one in plan.left_out],
+        "left_out": [{"name": one.name, "reason": one.reason, "no_room": one.no_room} for one in plan.left_out],
         "laws": [{**one._asdict(), "candidate": one.candidate.name} for one in done.laws],
     }
 

@@ -88,7 +88,7 @@ def print_network(found: Sequence[NetworkRow], console: Console) -> None:
 
 
 def breaking(found: Sequence[NetworkRow], by_latency: Sequence[NetworkPoint], by_rate: Sequence[NetworkPoint]) -> Iterator[str]:
-    """The first swept latency, and the highest rate, at which a token takes a tenth longer than on one server, or twice as long."""
+    """The first swept latency, and the highest rate, at which a token takes a tenth longer, or twice as long."""
     last = found[-1].scenario
     alone = min(row.tpot_ms for row in found if row.scenario == last)
     for words, way in (("overlapped", "overlapped_ms"), ("in turn", "in_turn_ms")):
