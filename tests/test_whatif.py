@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from simulator.acceptance import Rates
 from simulator.cli import main
 from simulator.report.drafts import sentences
-from simulator.report.network import breaking
+from simulator.report.network import broken
 from simulator.run import baseline
 from simulator.scenario import Loaded, load
 from simulator.sweep_draft import LONGEST, RATES, draft_study
-from simulator.sweep_network import NetworkPoint, NetworkRow
+from simulator.sweep_network import CLOSE, breaking, latency_sweep, network_rows
 
 SERIAL = ["strategy.drafter={name: autoregressive}", "draft.model=qwen3_0_6b", "target.tensor_parallel=4"]
 
@@ -93,15 +93,19 @@ def test_crossovers_as_a_page(tmp_path: Path) -> None:
 
 
 def test_where_a_network_breaks_a_pipeline() -> None:
-    """A token of 10 ms on one server: it takes twice as long where the network adds 10 ms."""
-    rows = [NetworkRow("two", True, True, 10.0, 0.0, 50.0), NetworkRow("two", False, True, 11.0, 1.0, 50.0)]
-    by_latency = [NetworkPoint(1_000, 10, 4.0, 9.0), NetworkPoint(2_000, 10, 9.0, 12.0), NetworkPoint(5_000, 10, 30.0, 33.0)]
-    by_rate = [NetworkPoint(50, 1, 9.0, 14.0), NetworkPoint(50, 10, 1.0, 2.0)]
-    found = list(breaking(rows, by_latency, by_rate))
-    assert ["a tenth longer from 1 ms" in found[0], "a tenth longer from 1 ms" in found[2]] == [True, True]
-    assert "at 10 Gbit/s and less" in found[0]
-    assert "twice as long from 5 ms between servers on; at no rate swept, down to 1 Gbit/s" in found[1]
-    assert "twice as long from 2 ms between servers on; at 1 Gbit/s and less" in found[3]
+    few = ["requests.count=2", "requests.output_tokens=16", "requests.prompt_tokens=64"]
+    loaded = load("specpipe_llama_3_1_70b_two_servers", few)
+    overlapped, in_turn = breaking(loaded)
+    assert overlapped.latency_ms
+    assert in_turn.latency_ms
+    assert overlapped.latency_ms > in_turn.latency_ms
+    assert overlapped.gbit_s
+    assert in_turn.gbit_s
+    assert overlapped.gbit_s <= in_turn.gbit_s * CLOSE
+    one_server = latency_sweep(loaded, [overlapped.latency_ms * 1e3, overlapped.latency_ms * 1e3 / CLOSE])
+    least = network_rows([loaded])[0].tpot_ms
+    assert one_server[0].overlapped_ms >= least > one_server[1].overlapped_ms
+    assert "twice as long as on one server from" in next(broken([overlapped]))
 
 
 PAGES = Path(__file__).parent.parent / "reports" / "whatif"

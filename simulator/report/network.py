@@ -11,7 +11,7 @@ from simulator.published import cells
 from simulator.report.console import WIDEST, item, new_table
 from simulator.report.facts import number, share
 from simulator.report.markdown import table
-from simulator.sweep_network import NetworkPoint, NetworkRow
+from simulator.sweep_network import Breaking, NetworkRow
 
 HEAD = ("scenario", "between servers", "sending", "ms per token", "added ms", "added", "speed-up")
 LEGEND = (
@@ -87,25 +87,20 @@ def print_network(found: Sequence[NetworkRow], console: Console) -> None:
         item(console, sentence, width)
 
 
-def breaking(found: Sequence[NetworkRow], by_latency: Sequence[NetworkPoint], by_rate: Sequence[NetworkPoint]) -> Iterator[str]:
-    """The first swept latency, and the highest rate, at which a token takes a tenth longer, or twice as long."""
-    last = found[-1].scenario
-    alone = min(row.tpot_ms for row in found if row.scenario == last)
-    for words, way in (("overlapped", "overlapped_ms"), ("in turn", "in_turn_ms")):
-        for much, added in (("a tenth longer", 0.1 * alone), ("twice as long", alone)):
-            late = [one.latency_us / 1e3 for one in by_latency if getattr(one, way) >= added]
-            slow = [one.gbit_s for one in by_rate if getattr(one, way) >= added]
-            longest, slowest = by_latency[-1].latency_us / 1e3, by_rate[0].gbit_s
-            from_ = f"from {late[0]:g} ms between servers on" if late else f"at no latency swept, up to {longest:g} ms"
-            to = f"at {max(slow):g} Gbit/s and less" if slow else f"at no rate swept, down to {slowest:g} Gbit/s"
-            yield f"{last}, sending {words}: a token takes {much} {from_}; {to}."
+def broken(found: Sequence[Breaking]) -> Iterator[str]:
+    """Where the network makes a token take twice as long."""
+    for one in found:
+        sending = "overlapped" if one.overlapped else "in turn"
+        late = "at no latency up to 1 s" if one.latency_ms is None else f"from {number(one.latency_ms, 2)} ms of latency on"
+        slow = "at no rate down to 1 Mbit/s" if one.gbit_s is None else f"below {number(one.gbit_s, 2)} Gbit/s"
+        yield (
+            f"{one.scenario}, sending {sending}: a token takes twice as long as on one server {late} "
+            f"(at {one.own_gbit_s:g} Gbit/s), or {slow} (at {one.own_latency_ms:g} ms)."
+        )
 
 
-def sections(
-    found: Sequence[NetworkRow], by_latency: Sequence[NetworkPoint] = (), by_rate: Sequence[NetworkPoint] = ()
-) -> Iterator[str]:
-    """The same as blocks of a page, with where the network breaks what was swept."""
-    broken = breaking(found, by_latency, by_rate) if by_latency and by_rate else ()
-    yield "\n".join(f"- {sentence}" for sentence in (*sentences(found), *broken))
+def sections(found: Sequence[NetworkRow], breakings: Sequence[Breaking] = ()) -> Iterator[str]:
+    """The same as blocks of a page, with where the network breaks the last scenario."""
+    yield "\n".join(f"- {sentence}" for sentence in (*sentences(found), *broken(breakings)))
     yield table(HEAD, rows(found))
     yield LEGEND
