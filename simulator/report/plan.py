@@ -49,9 +49,10 @@ def sentences(done: Study) -> Iterator[str]:
     chance = done.chance
     yield (
         f"Chance that the SLO is kept: {chance.kept} of {chance.draws} worlds drawn anew, {SHARE:.0%} interval "
-        f"{chance.interval.low:.0%} to {chance.interval.high:.0%} (arrivals, recordings and device speeds drawn; links and "
-        "stand-in acceptance not)."
+        f"{chance.interval.low:.0%} to {chance.interval.high:.0%} (drawn: arrivals, recordings, device speeds; not links)."
     )
+    if chosen.candidate.loaded.scenario.acceptance.stand_in:
+        yield "Acceptance is a stand-in, recorded from small models: that of the models planned with may be higher or lower."
     yield from _break_even(done)
     if done.schedule:
         found = done.schedule.finding
