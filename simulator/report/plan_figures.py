@@ -14,6 +14,9 @@ from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION
 
 LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
 
+LONGEST_OF_THREE = 22
+"""Letters of a name for which three stand beside each other."""
+
 
 def front(found: Sequence[Finding]) -> list[Finding]:
     """Those that nothing beats in cost and time per token at once, cheapest first."""
@@ -31,7 +34,9 @@ def plan_figure(done: Study) -> str:
         pareto, limits = figure.subplots(1, 2, width_ratios=(5, 2))
         _pareto(pareto, done)
         _limits(limits, done)
-        figure.legend(*pareto.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        handles, labels = pareto.get_legend_handles_labels()
+        columns = 3 if max(map(len, labels[1:]), default=0) <= LONGEST_OF_THREE else 2
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
         return svg(figure)
 
 
