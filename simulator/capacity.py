@@ -107,13 +107,13 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell:
     offered = trial(loaded)
     part = _first(loaded, searched)
     tell(f"{name}: {workload}, all at once")
-    most = trial(_faster(part, AT_ONCE))
+    most = trial(faster(part, AT_ONCE))
     natural = trial_rate(part)
     low, high, cpu_s, count = 0.0, 1.1 * most.finished_per_s / natural, most.cpu_s, 1
     faintest = FAINTEST * high
     while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
         factor = (low * high) ** 0.5 if low else high / (1.25 if count == 1 else 2.0)
-        one = trial(_faster(part, factor))
+        one = trial(faster(part, factor))
         tell(f"{name}: {workload} at {one.requests_per_s:.3g} requests per second, drift {one.drift:+.1%}")
         low, high = (factor, high) if one.carried else (low, factor)
         cpu_s, count = cpu_s + one.cpu_s, count + 1
@@ -190,7 +190,7 @@ def _first(loaded: Loaded, count: int) -> Loaded:
     return loaded.replace(requests=requests.model_copy(update={"count": min(count, requests.count)}))
 
 
-def _faster(loaded: Loaded, factor: float) -> Loaded:
+def faster(loaded: Loaded, factor: float) -> Loaded:
     """All requests so many times as fast one after the other."""
     requests = loaded.scenario.requests
     arrivals = requests.arrivals

@@ -24,6 +24,7 @@ FOLDERS = {
     "trace": ("scenarios/traces", ".npz"),
     "method": ("scenarios/methods", ".yaml"),
     "workload": ("scenarios/workloads", ".yaml"),
+    "plan": ("scenarios/plans", ".yaml"),
     "scenario": ("scenarios", ".yaml"),
     "sweep": ("scenarios/sweeps", ".yaml"),
 }
@@ -83,22 +84,32 @@ class Catalogue:
         if isinstance(name, str):
             document.get(tuple(inner))[last] = shown(_beside(name, document, where))
 
-    def scenario_file(self, name: str) -> Path:
-        """The file of a scenario by name or path; raises :class:`BadInput` for a name that is none."""
-        path = Path(name)
-        if "/" in name or name.endswith(".yaml"):
-            return path
-        names = self.names("scenario")
-        if name not in names:
-            raise BadInput([Fault((name, 0, 0), "", f"there is no scenario of this name{did_you_mean(name, names)}")])
-        return names[name]
-
     def scenario(self, name: str) -> Document:
         """A scenario file by name or path, with everything it refers to in place.
 
         ``like: OTHER`` starts from another scenario and lays this one's fields over it.
         """
-        return self._scenario(self.scenario_file(name), ())
+        return self._scenario(self.file("scenario", name), ())
+
+    def scenario_of(self, name: str, document: Document, where: Path_) -> Document:
+        """The same for a scenario that ``document`` mentions at ``where``."""
+        return self._scenario(self.path("scenario", name, document, where), ())
+
+    def plan(self, name: str) -> Document:
+        """A plan file by name or path, as it is written."""
+        path = self.file("plan", name)
+        document = read(path, shown(path))
+        document.data["name"] = path.stem
+        return document
+
+    def file(self, kind: str, name: str) -> Path:
+        """The file that a user names: a path, or a name of this kind; raises :class:`BadInput` for a name that is none."""
+        if "/" in name or name.endswith(".yaml"):
+            return Path(name)
+        names = self.names(kind)
+        if name not in names:
+            raise BadInput([Fault((name, 0, 0), "", f"there is no {kind} of this name{did_you_mean(name, names)}")])
+        return names[name]
 
     def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
         document = read(path, shown(path))
@@ -109,17 +120,22 @@ class Catalogue:
             if other in (*seen, path):
                 raise BadInput([document.fault(("like",), f"comes back to {shown(other)}")])
             base = self._scenario(other, (*seen, path))
-            if "method" in document.data:
-                del base.data["strategy"]
-            if document.get(("requests", "arrivals", "name")) == "file":
-                base.data.pop("requests", None)  # count and lengths stand in the file
-            if document.get(("strategy", "name")):
-                base.data.pop("method", None)
-            base.merge(document)
+            self.lay_over(base, document)
             document = base
         document.data["name"] = path.stem
         self.expand(document)
         return document
+
+    def lay_over(self, base: Document, document: Document) -> None:
+        """Put the fields of a scenario's document over those of ``base``; names of files stay to be expanded."""
+        self._find_strategy(document)
+        if "method" in document.data:
+            del base.data["strategy"]
+        if document.get(("requests", "arrivals", "name")) == "file":
+            base.data.pop("requests", None)  # count and lengths stand in the file
+        if document.get(("strategy", "name")):
+            base.data.pop("method", None)
+        base.merge(document)
 
     def _find_strategy(self, document: Document) -> None:
         """``strategy: NAME``: a strategy with its defaults, or the strategy that a method's file states, with its facts."""

@@ -16,9 +16,11 @@ from simulator.cli_budget import budget
 from simulator.cli_calibrate import calibrate
 from simulator.cli_capacity import capacity
 from simulator.cli_compare import compare
+from simulator.cli_drafts import drafts
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
 from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli_plan import plan
 from simulator.cli_start import explain, new
 from simulator.cli_streams import streams
 from simulator.cli_sweep import plot, sweep
@@ -29,7 +31,7 @@ from simulator.cli_validate import validate
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
 
-KINDS = ("scenario", "sweep", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
+KINDS = ("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
 
 
@@ -62,6 +64,8 @@ main.add_command(capacity)
 main.add_command(compare)
 main.add_command(trees)
 main.add_command(network)
+main.add_command(plan)
+main.add_command(drafts)
 main.add_command(budget)
 main.add_command(streams)
 main.add_command(sweep)
@@ -221,7 +225,7 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
 @main.command()
 @click.argument(
     "kind",
-    type=click.Choice(("scenario", "sweep", "workload", "device", "link", "engine", "model", "method")),
+    type=click.Choice(("scenario", "sweep", "plan", "workload", "device", "link", "engine", "model", "method")),
     default="scenario",
 )
 def schema(kind: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 
 
 def comparison(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -17,7 +17,9 @@ def comparison(command: Callable[..., Any]) -> Callable[..., Any]:
     command = catalogue_option(command)
     command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
     path = click.Path(path_type=Path, dir_okay=False)
-    command = click.option("--out", type=path, help="SVG file to draw the comparison into.")(command)
+    command = click.option("--out", type=path, help="SVG file to draw the comparison into; of crossovers also a page (.md).")(
+        command
+    )
     command = click.option("--only", multiple=True, metavar="METHOD", help="A method to compare, repeatable [default: all].")(
         command
     )
@@ -79,21 +81,22 @@ def crossovers(
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
-    from simulator.report.logs import whole_file
-    from simulator.report.methods import print_crossovers
+    from simulator.report.methods import crossover_sections, print_crossovers
+    from simulator.report.page import study_file
     from simulator.sweep_methods import by_exact_laws, candidates, crossover_summary, left_out
     from simulator.sweep_methods import crossovers as study
 
     with faults_as_lines(), Console(stderr=True).status("sweeping the batch"):
         chosen = _known(only, Catalogue(own))
-        with whole_file(out) as file:
+        told = [*(word for name in only for word in ("--only", name)), *(["--out", str(out)] if out else [])]
+        with study_file(out, typed("crossovers", [scenario], overrides, seed, told)) as write:
             found = by_exact_laws(candidates(scenario, overrides, Catalogue(own), seed, chosen))
             studies, without = study(found, sizes), left_out(found)
             title = f"{scenario}: {_conditions(found)}"
-            if file:
+            if write:
                 from simulator.report.method_figures import batches
 
-                file.write(batches(studies, title))
+                write("Up to which batch each method pays", batches(studies, title), crossover_sections(studies, without))
     if as_json:
         click.echo(json.dumps(crossover_summary(scenario, studies, without), indent=2))
     else:

@@ -21,7 +21,7 @@ def network(asked: Asked) -> None:
 
     from simulator.report.network import print_network, sections
     from simulator.report.page import study_file
-    from simulator.sweep_network import latency_sweep, link_between_servers, network_rows, rate_sweep, spans_of
+    from simulator.sweep_network import breaking, latency_sweep, link_between_servers, network_rows, rate_sweep, spans_of
 
     with faults_as_lines(), Console(stderr=True).status("simulating") as status:
         loaded = asked.loaded()
@@ -35,7 +35,8 @@ def network(asked: Asked) -> None:
                 status.update("sweeping the network")
                 exchanges = [spans_of(last, overlapped) for overlapped in (True, False)]
                 picture = network_figure(exchanges, link, latency_sweep(last), rate_sweep(last))
-                write("What the network between servers costs", picture, sections(found))
+                status.update("looking for where the network breaks it")
+                write("What the network between servers costs", picture, sections(found, breaking(last)))
     if asked.as_json:
         shares = ("added_share", "speedup")
         data = [asdict(row) | {name: getattr(row, name) for name in shares} for row in found]

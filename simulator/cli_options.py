@@ -66,6 +66,10 @@ class Asked(NamedTuple):
 
         return [load(name, self.overrides, Catalogue(self.own), self.seed) for name in self.scenarios]
 
+    def changed(self, *overrides: str) -> Asked:
+        """The same with more overrides."""
+        return self._replace(overrides=(*self.overrides, *overrides))
+
     def typed(self, verb: str, *others: str) -> str:
         """The command as it can be typed again."""
         return typed(

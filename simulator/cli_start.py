@@ -23,7 +23,7 @@ def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
 
     path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
     with faults_as_lines():
-        text = Catalogue(own).scenario_file(example).read_text("utf-8")
+        text = Catalogue(own).file("scenario", example).read_text("utf-8")
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(f"# Begun as {example}.\n{text}")

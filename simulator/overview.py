@@ -108,6 +108,10 @@ def json_schema(kind: str) -> dict[str, Any]:
         found = MethodFile.model_json_schema()
         found["required"] = [field for field in found["required"] if field != "name"]
         return found
+    if kind == "plan":
+        from simulator.plan_file import PlanFile
+
+        return PlanFile.model_json_schema()
     if kind == "workload":
         from simulator.serving.requests import Requests
 

@@ -10,8 +10,9 @@ compares with that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from simulator import run
 from simulator.hardware import Link
@@ -21,6 +22,8 @@ from simulator.world import Span
 
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
 RATES_GBIT_S = (1, 2.5, 5, 10, 25, 100)
+SLOWEST_MS, LEAST_GBIT_S, CLOSE = 1_000.0, 1e-3, 1.03
+"""How far a link is made worse to see where it breaks a pipeline, and how closely that is found."""
 SWEPT_REQUESTS = 10
 """Requests simulated for each point of a sweep, or as many as the scenario has where those are fewer."""
 
@@ -60,6 +63,20 @@ class NetworkPoint:
     in_turn_ms: float
 
 
+@dataclass(frozen=True)
+class Breaking:
+    """What a link between servers must be for a token to take twice as long as on one server; None: nothing looked at does."""
+
+    scenario: str
+    overlapped: bool
+    latency_ms: float | None
+    """At its own rate."""
+    gbit_s: float | None
+    """At its own latency."""
+    own_latency_ms: float
+    own_gbit_s: float
+
+
 def network_rows(loaded: Sequence[Loaded]) -> list[NetworkRow]:
     """Two rows for a scenario, four where servers are linked; BadInput without a strategy that can overlap sending."""
     return [row for one in loaded for row in _rows(one)]
@@ -73,6 +90,36 @@ def latency_sweep(loaded: Loaded, latencies_us: Iterable[float] = LATENCIES_US) 
 def rate_sweep(loaded: Loaded, rates_gbit_s: Iterable[float] = RATES_GBIT_S) -> list[NetworkPoint]:
     """The scenario's link between servers with other bandwidths."""
     return list(_sweep(loaded, (_changed(_between(loaded), bandwidth_gb_s=rate / 8) for rate in rates_gbit_s)))
+
+
+def breaking(loaded: Loaded) -> list[Breaking]:
+    """The latency, and the rate, at which the link between servers doubles the time of a token; overlapped and in turn."""
+    few, link = _few(loaded), _between(loaded)
+    least = _tpot_ms(_linked(few, None), True)
+
+    def late(overlapped: bool, ms: float) -> bool:
+        return _tpot_ms(_linked(few, _changed(link, latency_us=ms * 1e3)), overlapped) >= 2.0 * least
+
+    def slow(overlapped: bool, times: float) -> bool:
+        return _tpot_ms(_linked(few, _changed(link, bandwidth_gb_s=own[1] / 8 / times)), overlapped) >= 2.0 * least
+
+    own = link.latency_us.value / 1e3, link.bandwidth_gb_s.value * 8
+    found = []
+    for way in (True, False):
+        ms = _first(partial(late, way), own[0], SLOWEST_MS)
+        times = _first(partial(slow, way), 1.0, own[1] / LEAST_GBIT_S)
+        found.append(Breaking(loaded.scenario.name, way, ms, times and own[1] / times, *own))
+    return found
+
+
+def _first(holds: Callable[[float], bool], low: float, high: float) -> float | None:
+    """Where something begins to hold between two numbers, to ``CLOSE``; None where it does not even at the second."""
+    if not holds(high):
+        return None
+    while high / low > CLOSE:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def link_between_servers(loaded: Loaded) -> int:

@@ -14,25 +14,24 @@ holds ``SHARE`` of the draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import log
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.altered import altered
 from simulator.hardware import Device
 from simulator.run import baseline, law
-from simulator.scenario import Loaded
-from simulator.schema import Frozen
+from simulator.scenario import Loaded, Scenario
 from simulator.serving.requests import Request
 
 SHARE = 0.9
 DRAWS = 4_000
 UNMEASURED = 0.10
 """Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and a datasheet's rates."""
-Whole = TypeVar("Whole")
 
 
 class Interval(NamedTuple):
@@ -107,36 +106,34 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     """Each device of a scenario by name, with what makes it slower by its spread in this or another scenario."""
-    for name in dict.fromkeys(one.name for one in _devices(loaded.scenario)):
-        yield name, partial(_with_slower, name)
+    for name in devices(loaded.scenario):
+        yield name, partial(with_slower, {name: 1.0})
 
 
-def _with_slower(name: str, loaded: Loaded) -> Loaded:
-    return Loaded(_slower(loaded.scenario, name), loaded.trace, loaded.document)
+def devices(scenario: Scenario) -> list[str]:
+    """Names of the devices of a scenario."""
+    found: list[str] = []
+
+    def note(device: Device) -> Device:
+        found.append(device.name)
+        return device
+
+    altered(scenario, Device, note)
+    return list(dict.fromkeys(found))
 
 
-def _devices(one: object) -> Iterator[Device]:
-    if isinstance(one, Device):
-        yield one
-    elif isinstance(one, Frozen):
-        for field in type(one).model_fields:
-            yield from _devices(getattr(one, field))
-    elif isinstance(one, tuple):
-        for part in one:
-            yield from _devices(part)
+def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
+    """With devices slower, by name, by so many times their spread; faster where that is negative."""
+    return Loaded(altered(loaded.scenario, Device, partial(_slower, spreads)), loaded.trace, loaded.document)
 
 
-def _slower(one: Whole, name: str) -> Whole:
-    if isinstance(one, Device) and one.name == name:
-        factor = 1.0 + (UNMEASURED if one.spread is None else one.spread.value)
-        rates = {
-            rate: getattr(one, rate).model_copy(update={"value": getattr(one, rate).value / factor})
-            for rate in ("memory_bandwidth_gb_s", "peak_tflops")
-        }
-        return one.model_copy(update=rates)
-    if isinstance(one, tuple) and any(True for _ in _devices(one)):
-        return type(one)(_slower(part, name) for part in one)
-    if isinstance(one, Frozen) and any(found.name == name for found in _devices(one)):
-        fields = {field: _slower(getattr(one, field), name) for field in type(one).model_fields}
-        return type(one)(**fields)
-    return one
+def _slower(spreads: Mapping[str, float], device: Device) -> Device:
+    if not spreads.get(device.name):
+        return device
+    spread = UNMEASURED if device.spread is None else device.spread.value
+    factor = (1.0 + spread) ** spreads[device.name]
+    rates = {
+        rate: getattr(device, rate).model_copy(update={"value": getattr(device, rate).value / factor})
+        for rate in ("memory_bandwidth_gb_s", "peak_tflops")
+    }
+    return device.model_copy(update=rates)

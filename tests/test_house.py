@@ -29,7 +29,7 @@ from simulator.strategies.autoregressive import Autoregressive
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
     {"schema", "world", "processes", "draft_tree", "longest", "sequence_laws", "streaming_laws", "__init__"},
-    {"pipeline_laws", "model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
+    {"altered", "pipeline_laws", "model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows", "window_replay"},
@@ -40,17 +40,19 @@ FLOORS = [
     {"scenario"},
     {"outcome", "notes", "stages", "variants"},
     {"bill"},
-    {"run"},
+    {"run", "plan_file", "bounds"},
     {"method_table", "grid", "replications", "capacity"},
-    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep", "explain"},
+    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep", "explain", "plan"},
     {"overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
-    {"sweep_load", "sweep_methods"},
+    {"sweep_load", "sweep_methods", "plan_doubt", "plan_export", "sweep_draft"},
+    {"plan_break_even"},
+    {"plan_study"},
     {"fitting", "validation"},
     {"report"},
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
-    {"cli_capacity"},
+    {"cli_capacity", "cli_plan", "cli_drafts"},
     {"cli_compare", "cli_methods", "cli_sweep", "cli_start"},
     {"cli"},
 ]
@@ -153,7 +155,7 @@ def test_every_shipped_scenario_loads(name: str) -> None:
     assert scenario.about
 
 
-@pytest.mark.parametrize("kind", ["workload", "device", "link", "engine", "model"])
+@pytest.mark.parametrize("kind", ["workload", "plan", "device", "link", "engine", "model"])
 def test_every_shipped_file_says_what_it_is(kind: str) -> None:
     for name in Catalogue().names(kind):
         shown = CliRunner().invoke(main, ["show", name, "--json"])
@@ -212,7 +214,7 @@ def test_list_names_everything_once() -> None:
 def test_schema_accepts_every_shipped_file_as_it_is_written() -> None:
     """What an editor is told must not redden what specsim itself runs."""
     jsonschema = pytest.importorskip("jsonschema")
-    for kind in ("scenario", "sweep", "workload", "method", "device", "link", "engine", "model"):
+    for kind in ("scenario", "sweep", "plan", "workload", "method", "device", "link", "engine", "model"):
         schema = json.loads(CliRunner().invoke(main, ["schema", kind]).stdout)
         checker = jsonschema.Draft202012Validator(schema)
         for name, path in Catalogue().names(kind).items():

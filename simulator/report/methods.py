@@ -1,4 +1,4 @@
-"""Methods side by side on a terminal: their features, one comparison, and up to which batch they pay."""
+"""Methods side by side: their features, one comparison, and up to which batch they pay."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.text import Text
 from simulator.method_table import Features
 from simulator.report.console import WIDEST, item, new_table
 from simulator.report.facts import number
+from simulator.report.markdown import table
 from simulator.sweep_methods import Crossover, LeftOut, MethodPoint
 
 AnyPoint = TypeVar("AnyPoint", MethodPoint, Crossover)
@@ -88,23 +89,56 @@ def print_methods(points: Sequence[MethodPoint], without: Iterable[LeftOut], tit
     print_left_out(without, console)
 
 
+CROSSED = ("method", "rows of one", "speed-up at B = 1", "slower from B =", "for good from B =", "where a tile ends")
+BY_LAW = "By law of the step, with the tokens a step that a replay of one request at a time commits"
+
+
+def crossover_rows(held: Iterable[Crossover]) -> Iterator[tuple[str, ...]]:
+    """One line for each method, under ``CROSSED``."""
+    for one in held:
+        never = f"over {one.points[-1].batch}"
+        rows = str(one.points[0].verify_rows // one.points[0].batch)
+        cells = (never if size is None else str(size) for size in (one.first, one.for_good))
+        edge = "" if one.for_good is None else "yes" if one.for_good in one.tile_edges else "no"
+        yield (one.method, rows, f"{one.points[0].speedup:.2f}", *cells, edge)
+
+
+def crossover_sentences(studies: Sequence[Crossover]) -> Iterator[str]:
+    """Who pays longest and shortest, for each origin of acceptance."""
+    for words, held in by_origin(studies):
+        slower = sorted((one.first or one.points[-1].batch + 1, one.method) for one in held)
+        never = [name for size, name in slower if size > held[0].points[-1].batch]
+        first = [(size, name) for size, name in slower if name not in never]
+        told = [f"{name} falls behind first, from {size} requests on" for size, name in first[:1]]
+        told += [f"{name} last, from {size} on" for size, name in first[1:][-1:]]
+        told += [f"never up to {held[0].points[-1].batch}: {', '.join(never)}"] if never else []
+        yield f"{words}: {'; '.join(told)}."
+
+
+def crossover_sections(studies: Sequence[Crossover], without: Iterable[LeftOut]) -> Iterator[str]:
+    """The same as blocks of a page."""
+    yield "\n".join(f"- {sentence}" for sentence in crossover_sentences(studies))
+    for words, held in by_origin(studies):
+        yield f"## {words}"
+        yield table(CROSSED, crossover_rows(held))
+    yield f"{BY_LAW}."
+    if lines := [f"- {one.method} is left out: {one.reason}" for one in without]:
+        yield "\n".join(lines)
+
+
 def print_crossovers(studies: Sequence[Crossover], without: Iterable[LeftOut], title: str, console: Console) -> None:
     """Up to which batch each method pays, by law."""
     width = min(console.width, WIDEST)
     console.print(Text(title, style="bold"), width=width)
     for words, held in by_origin(studies):
         console.print(Text(f"\n{words}", style="bold"), width=width)
-        table = new_table(
+        shown = new_table(
             "method", "rows\nof one", "speed-up\nat B = 1", "slower\nfrom B =", "for good\nfrom B =", "where a\ntile ends"
         )
-        for one in held:
-            never = f"over {one.points[-1].batch}"
-            rows = str(one.points[0].verify_rows // one.points[0].batch)
-            cells = (never if size is None else str(size) for size in (one.first, one.for_good))
-            edge = "" if one.for_good is None else "yes" if one.for_good in one.tile_edges else "no"
-            table.add_row(one.method, rows, f"{one.points[0].speedup:.2f}", *cells, edge)
-        console.print(table, width=width)
-    item(console, "By law of the step, with the tokens a step that a replay of one request at a time commits", width)
+        for row in crossover_rows(held):
+            shown.add_row(*row)
+        console.print(shown, width=width)
+    item(console, BY_LAW, width)
     print_left_out(without, console)
 
 

@@ -11,7 +11,7 @@ from simulator.published import cells
 from simulator.report.console import WIDEST, item, new_table
 from simulator.report.facts import number, share
 from simulator.report.markdown import table
-from simulator.sweep_network import NetworkRow
+from simulator.sweep_network import Breaking, NetworkRow
 
 HEAD = ("scenario", "between servers", "sending", "ms per token", "added ms", "added", "speed-up")
 LEGEND = (
@@ -87,8 +87,20 @@ def print_network(found: Sequence[NetworkRow], console: Console) -> None:
         item(console, sentence, width)
 
 
-def sections(found: Sequence[NetworkRow]) -> Iterator[str]:
-    """The same as blocks of a page."""
-    yield "\n".join(f"- {sentence}" for sentence in sentences(found))
+def broken(found: Sequence[Breaking]) -> Iterator[str]:
+    """Where the network makes a token take twice as long."""
+    for one in found:
+        sending = "overlapped" if one.overlapped else "in turn"
+        late = "at no latency up to 1 s" if one.latency_ms is None else f"from {number(one.latency_ms, 2)} ms of latency on"
+        slow = "at no rate down to 1 Mbit/s" if one.gbit_s is None else f"below {number(one.gbit_s, 2)} Gbit/s"
+        yield (
+            f"{one.scenario}, sending {sending}: a token takes twice as long as on one server {late} "
+            f"(at {one.own_gbit_s:g} Gbit/s), or {slow} (at {one.own_latency_ms:g} ms)."
+        )
+
+
+def sections(found: Sequence[NetworkRow], breakings: Sequence[Breaking] = ()) -> Iterator[str]:
+    """The same as blocks of a page, with where the network breaks the last scenario."""
+    yield "\n".join(f"- {sentence}" for sentence in (*sentences(found), *broken(breakings)))
     yield table(HEAD, rows(found))
     yield LEGEND

@@ -1,0 +1,394 @@
+"""Plans: bounds that no simulation beats, the answer of an exhaustive search, exit codes, exports and bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from simulator import run
+from simulator.altered import altered
+from simulator.bounds import Bounds, LimitBrokenError, Watch, _least_widths, _most_over
+from simulator.capacity import faster
+from simulator.catalogue import Catalogue
+from simulator.cli import main
+from simulator.hardware import Device, Roofline
+from simulator.plan import examine, most_traffic, nearest_miss, replicated, search, with_loaded
+from simulator.plan_break_even import break_even, speedup
+from simulator.plan_doubt import fewer_accepted, slower_links
+from simulator.plan_export import Schedule, exports, schedule
+from simulator.plan_file import Plan, devices_of, load_plan
+from simulator.plan_study import study
+from simulator.scenario import Loaded, load
+from simulator.schema import BadInput, Infeasible, Positive
+from simulator.serving.arrivals import Poisson
+from simulator.serving.requests import Request, Requests
+from simulator.serving.slo import Limit
+
+SMALL: dict[str, Any] = {
+    "about": "a 7B on one A100 or two",
+    "scenario": {
+        "like": "vanilla_llama_2_7b_a100",
+        "requests": {"arrivals": {"name": "poisson", "rate_per_s": 4}, "count": 40, "prompt_tokens": 300, "output_tokens": 40},
+        "serving": {"policy": {"name": "prefill_first", "max_requests": 8}},
+    },
+    "slo": {"ttft_ms": {"p90": 300}, "tpot_ms": {"p90": 20}},
+    "devices": {"a100_80g_sxm": {"price_usd_per_hour": 2, "count": 4}},
+    "hardware": {"a100": {"target": {"link": "nvlink_a100"}, "vary": {"target.tensor_parallel": [1, 2]}}},
+    "strategies": {
+        "plain": {"strategy": "autoregressive"},
+        "drafted": {"strategy": {"name": "vanilla_sd"}, "vary": {"strategy.gamma": [2, 5]}},
+    },
+    "replicas": 3,
+}
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(SMALL | changes, sort_keys=False))
+    return path
+
+
+def small(folder: Path, *overrides: str, **changes: Any) -> Plan:
+    return load_plan(str(written(folder, **changes)), overrides)
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize("name", sorted(Catalogue().names("plan")))
+def test_every_shipped_plan_loads_and_says_where_its_prices_are_from(name: str) -> None:
+    plan = load_plan(name)
+    assert plan.file.about
+    assert plan.candidates
+    for offer in plan.file.devices.values():
+        assert offer.price_usd_per_hour.source != "not stated"
+
+
+def test_candidates_are_all_combinations_with_what_they_rent(tmp_path: Path) -> None:
+    found = {one.name: (dict(one.devices), one.price_usd_per_hour, one.most_replicas) for one in small(tmp_path).candidates}
+    assert found == {
+        "plain on a100, tensor_parallel 1": ({"a100_80g_sxm": 1}, 2.0, 3),
+        "plain on a100, tensor_parallel 2": ({"a100_80g_sxm": 2}, 4.0, 2),
+        "drafted on a100, tensor_parallel 1, gamma 2": ({"a100_80g_sxm": 1}, 2.0, 3),
+        "drafted on a100, tensor_parallel 1, gamma 5": ({"a100_80g_sxm": 1}, 2.0, 3),
+        "drafted on a100, tensor_parallel 2, gamma 2": ({"a100_80g_sxm": 2}, 4.0, 2),
+        "drafted on a100, tensor_parallel 2, gamma 5": ({"a100_80g_sxm": 2}, 4.0, 2),
+    }
+
+
+def test_devices_of_stages_and_of_drafts_elsewhere_are_counted() -> None:
+    assert devices_of(load("specpipe_llama_3_1_70b_two_servers").scenario) == {"rtx_3090": 4, "rtx_4090": 4, "l40": 1}
+    assert devices_of(load("pipeline_llama_3_1_70b_8x3090").scenario) == {"rtx_3090": 8}
+    assert devices_of(load("mirror_qwen3_32b_m2_ultra").scenario) == {"m2_ultra_gpu": 8, "m2_ultra_npu": 8}
+    assert devices_of(load("vanilla_llama_2_7b_a100").scenario) == {"a100_80g_sxm": 1}
+
+
+MISTAKES = [
+    ({"slo": {"tpot_ms": {"p90": 20}}}, ":", "needs a limit on ttft_ms or e2e_ms"),
+    ({"slo": {"ttft_ms": 300}}, "slo.ttft_ms", "percentile"),
+    (
+        {"devices": {"l40": {"price_usd_per_hour": 1, "count": 4}}},
+        "hardware.a100",
+        "uses a100_80g_sxm, which is not among devices",
+    ),
+    ({"devices": {"a100_80g_sxm": {"price_usd_per_hour": -1, "count": 4}}}, "price_usd_per_hour", "expected a number above 0"),
+    ({"strategies": {"plain": {"strategy": "autoregresive"}}}, "strategy", "did you mean 'autoregressive'?"),
+    (
+        {"strategies": {"plain": {"strategy": "autoregressive", "seving": {}}}},
+        "seving",
+        "unknown field; did you mean 'serving'?",
+    ),
+    ({"strategies": {"plain": {"strategy": "autoregressive", "vary": {"seed": 3}}}}, "vary.seed", "expected a list of values"),
+    (
+        {"scenario": {"like": "vanilla_llama_2_7b_a100"}},
+        "scenario.requests",
+        "a plan is about traffic: requests needs arrivals",
+    ),
+    ({"scenario": {"requests": {"count": 3}}}, "scenario", "needs like"),
+    ({"replica": 3}, "replica", "unknown field; did you mean 'replicas'?"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "message"), MISTAKES)
+def test_a_mistake_is_answered_with_its_place(tmp_path: Path, change: dict[str, Any], field: str, message: str) -> None:
+    done = CliRunner().invoke(main, ["plan", str(written(tmp_path, **change))])
+    assert done.exit_code == 2, done.output
+    assert "small.yaml:" in done.stderr
+    assert field in done.stderr
+    assert message in done.stderr
+
+
+def test_what_fits_one_hardware_only_is_left_out_of_the_other(tmp_path: Path) -> None:
+    crowd = {"policy": {"name": "fixed_batch", "max_requests": 8}, "memory": {"kv_tokens": 100}}
+    plan = small(tmp_path, hardware={"a100": {"target": {"weights": "fp16"}}, "tiny": {"serving": crowd}})
+    assert {one.hardware for one in plan.candidates} == {"a100"}
+    assert all(one.no_room and "KV cache" in one.reason for one in plan.left_out)
+    with pytest.raises(Infeasible):
+        small(tmp_path, hardware={"tiny": {"serving": crowd}})
+
+
+# ---- bounds
+
+
+ONE_BY_ONE = ["requests=steady", "serving.policy.name=fixed_batch", "serving.policy.max_requests=1"]
+
+WORLDS = {
+    "plain": load("vanilla_llama_2_7b_a100", ["strategy=autoregressive"]),
+    "drafted": load("vanilla_llama_2_7b_a100"),
+    "rated": load("vanilla_llama_2_7b_a100", ["acceptance={rate: 0.7}"]),
+    "mirror": load("mirror_qwen3_32b_a100", ["strategy.message=first_position", "target.tensor_parallel=4"]),
+    "pipeline": load("pipeline_llama_3_1_70b_8x3090"),
+}
+
+
+def loaded(world: str, rate: float, policy: str, places: int, kv_tokens: int | None, seed: int) -> Loaded:
+    base = WORLDS[world]
+    requests = {
+        "arrivals": {"name": "gamma", "rate_per_s": rate, "burstiness": 2.0},
+        "count": 25,
+        "prompt_tokens": {"name": "lognormal", "mean_tokens": 150, "spread": 1.5, "most_tokens": 900},
+        "output_tokens": {"name": "lognormal", "mean_tokens": 20, "spread": 1.0, "most_tokens": 60},
+    }
+    old = base.scenario
+    serving = {"policy": {"name": policy, "max_requests": places}, "memory": {"kv_tokens": kv_tokens}}
+    return base.replace(
+        seed=seed, requests=type(old.requests).model_validate(requests), serving=type(old.serving).model_validate(serving)
+    )
+
+
+@given(
+    world=st.sampled_from(sorted(WORLDS)),
+    rate=st.sampled_from([0.2, 2.0, 20.0, 200.0]),
+    policy=st.sampled_from(["fixed_batch", "prefill_first"]),
+    places=st.integers(1, 12),
+    kv_tokens=st.sampled_from([None, 1_100, 2_500]),
+    replicas=st.integers(1, 3),
+    share=st.sampled_from([0.5, 0.9, 0.99]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_simulation_beats_a_bound(
+    world: str, rate: float, policy: str, places: int, kv_tokens: int | None, replicas: int, share: float, seed: int
+) -> None:
+    """Limits just long enough for the simulation to keep them: a bound that called one broken would be no bound."""
+    one = loaded(world, rate, policy, places, kv_tokens, seed)
+    outcome, _ = run.simulate(replicated(one, replicas).scenario, one.acceptance())
+    limits = tuple(
+        Limit(metric, share, 1.01 * getattr(outcome.serving, metric).quantile(share))
+        for metric in ("ttft", "tpot", "e2e", "tbt")
+    )
+    assert Bounds(one, limits).holds or (policy == "prefill_first" and kv_tokens)
+    assert Bounds(one, limits).broken_by(replicas) is None
+    assert Bounds(one, limits[:2]).broken_by(replicas) is None
+
+
+def test_bounds_bite() -> None:
+    one = loaded("drafted", 50.0, "fixed_batch", 4, None, 0)
+    for metric in ("ttft", "tpot", "e2e", "tbt"):
+        assert Bounds(one, (Limit(metric, 0.9, 1e-3),)).broken_alone
+    flood = faster(one, 1e3)
+    limits = (Limit("ttft", 0.9, 0.5),)
+    assert Bounds(flood, limits).broken_alone is None
+    assert Bounds(flood, limits).broken_by(1) is None or Bounds(flood, limits).broken_by(1) == ("demand", limits[0])
+    assert Bounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(1) == Limit("e2e", 0.99, 0.5)
+    assert Bounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(100) is None
+
+
+def test_bounds_keep_out_of_what_they_are_not_proven_for() -> None:
+    one = loaded("drafted", 2.0, "prefill_first", 4, None, 0)
+    broken = (Limit("ttft", 0.9, 1e-6),)
+    assert Bounds(one, broken).broken_by(1)
+    chunked = one.replace(
+        serving=type(one.scenario.serving).model_validate({"policy": {"name": "chunked_prefill", "max_requests": 4}})
+    )
+    adaptive = one.change(adaptive={"name": "table", "windows": {2: 1}})
+    for other in (
+        chunked,
+        adaptive,
+        load("specpipe_llama_3_1_70b_8x3090", ONE_BY_ONE),
+    ):
+        assert Bounds(other, broken).broken_by(1) is None
+
+
+def test_demand_by_hand() -> None:
+    """Three seconds of work within one: two too many for one replica, none for three; one second less where one may be late."""
+    at, due, work = np.zeros(3), np.ones(3), np.ones(3)
+    assert _most_over(at, due, work, 0, 1) == pytest.approx(2.0)
+    assert _most_over(at, due, work, 1, 1) == pytest.approx(1.0)
+    assert _most_over(at, due, work, 0, 3) == pytest.approx(0.0)
+    assert _most_over(np.array([0.0, 10.0, 10.0]), np.array([1.0, 11.0, 11.0]), work, 0, 1) == pytest.approx(1.0)
+
+
+def test_a_watch_ends_a_run_with_the_first_request_too_many() -> None:
+    limit = Limit("ttft", 0.5, 1.0)
+    watch = Watch((limit,), Requests(arrivals=Poisson(rate_per_s=1), count=4), 0)
+    late = Request(0, 0.0, 10, 10, first_token_s=2.0, finished_s=3.0, tokens=10)
+    watch.note(replace(late, first_token_s=0.5))
+    watch.note(late)
+    watch.note(late)
+    with pytest.raises(LimitBrokenError) as error:
+        watch.note(late)
+    assert error.value.limit == limit
+
+
+# ---- the search
+
+
+@pytest.mark.parametrize(
+    ("rate", "slo"),
+    [
+        (4, {"ttft_ms": {"p90": 300}, "tpot_ms": {"p90": 20}}),
+        (20, {"ttft_ms": {"p90": 400}, "tpot_ms": {"p50": 12}}),
+        (12, {"ttft_ms": {"p99": 900}, "tbt_ms": {"p90": 60}}),
+        (30, {"e2e_ms": {"p90": 700}}),
+        (8, {"ttft_ms": {"p50": 60}, "tpot_ms": {"p99": 8}}),
+        (30, {"e2e_ms": {"p90": 80}}),
+    ],
+)
+def test_the_answer_is_that_of_simulating_everything(tmp_path: Path, rate: float, slo: dict[str, Any]) -> None:
+    plan = small(tmp_path, f"scenario.requests.arrivals.rate_per_s={rate}", f"scenario.seed={rate}", slo=slo)
+    quick, everything = search(plan), search(plan, exhaustive=True)
+    assert len(everything.findings) == sum(one.most_replicas for one in plan.candidates)
+    assert quick.simulated <= everything.simulated
+    if everything.best is None:
+        assert quick.best is None
+        return
+    assert quick.best is not None
+    assert (quick.best.candidate, quick.best.replicas) == (everything.best.candidate, everything.best.replicas)
+    assert quick.best.measured == everything.best.measured
+    ours, theirs = quick.by_family, everything.by_family
+    assert {family: (one.candidate.name, one.replicas) for family, one in ours.items()} == {
+        family: (one.candidate.name, one.replicas) for family, one in theirs.items()
+    }
+
+
+def test_capacity_is_where_the_slo_begins_to_be_missed(tmp_path: Path) -> None:
+    plan = small(tmp_path)
+    best = search(plan).best
+    assert best
+    most = most_traffic(best)
+    assert most > 1.0
+    for times, kept in ((most, True), (most * 1.02, False)):
+        one = with_loaded(best.candidate, faster(best.candidate.loaded, times))
+        assert examine(one, best.replicas).kept is kept
+
+
+def test_an_impossible_slo_ends_with_code_3_and_the_nearest_miss(tmp_path: Path) -> None:
+    path = written(tmp_path, slo={"ttft_ms": {"p90": 300}, "tpot_ms": {"p90": 0.1}})
+    done = CliRunner().invoke(main, ["plan", str(path)])
+    assert done.exit_code == 3
+    nearest = nearest_miss(load_plan(str(path)))
+    assert f"nearest: {nearest.replicas} x {nearest.candidate.name}: TPOT p90" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# ---- what is said about the answer
+
+
+def test_harder_worlds_change_what_they_say_and_nothing_else() -> None:
+    one = loaded("drafted", 2.0, "prefill_first", 4, None, 0)
+    fewer = fewer_accepted(one)
+    kept = [run.simulate(each.scenario, each.acceptance())[0] for each in (one, fewer)]
+    mean = [sum(a * n for a, n in each.accepted.items()) / each.windows for each in kept]
+    assert 0.8 < mean[1] / mean[0] < 1.0
+    stated = load("durations_only", ["acceptance.rate=0.5", "acceptance.overlap=0.6"])
+    assert fewer_accepted(stated).scenario.acceptance.rate == pytest.approx(0.45)
+    with pytest.raises(BadInput, match="there is none"):
+        slower_links(load("durations_only"))
+    two = load("vanilla_qwen3_32b_a100")
+    link = two.scenario.target and two.scenario.target.link
+    longer = slower_links(two, 3.0).scenario.target
+    assert link
+    assert longer
+    assert longer.link
+    assert longer.link.latency_us.value == pytest.approx(3.0 * link.latency_us.value)
+    assert longer.link.bandwidth_gb_s == link.bandwidth_gb_s
+
+
+def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
+    plan = small(tmp_path)
+    drafted = next(one for one in plan.candidates if one.name == "drafted on a100, tensor_parallel 2, gamma 5")
+    found = break_even(examine(drafted, 1, to_the_end=True))
+    assert found
+    assert found.rate
+    at_root = drafted.loaded.replace(
+        acceptance=type(drafted.loaded.scenario.acceptance)(rate=found.rate, source="x", confidence="assumed")
+    )
+    bare = Loaded(at_root.scenario, None, at_root.document)
+    assert speedup(bare, bare.acceptance(), found.batch) == pytest.approx(1.0, abs=1e-3)
+    plain = next(one for one in plan.candidates if one.strategy == "plain")
+    assert break_even(examine(plain, 1, to_the_end=True)) is None
+
+
+def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
+    plan = small(tmp_path)
+    drafted = next(one for one in plan.candidates if one.strategy == "drafted")
+    found = schedule(examine(drafted, 1, to_the_end=True))
+    assert found
+    ranges = found.ranges(8)
+    assert [size for first, last, _ in ranges for size in range(first, last + 1)] == list(range(1, 9))
+    assert all(0 <= tokens <= 2 for _, _, tokens in ranges)
+    command = exports(examine(drafted, 2, to_the_end=True), found)["vllm.sh"]
+    assert command.startswith("# each of 2 replicas")
+    config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
+    assert config["num_speculative_tokens_per_batch_size"] == (ranges if found.finding.kept else [[1, 8, 2]])
+    assert Schedule({1: 4, 6: 2}, found.finding).ranges(8) == [[1, 5, 4], [6, 8, 2]]
+
+
+def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:
+    path, folder = written(tmp_path), tmp_path / "out"
+    arguments = ["plan", str(path), "--draws", "2", "--json"]
+    done = CliRunner().invoke(main, [*arguments, "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert {file.name for file in folder.iterdir()} >= {"plan.md", "plan.svg", "scenario.yaml"}
+    answer = found["answer"]
+    assert answer["kept"]
+    again = load(str(folder / "scenario.yaml"))
+    outcome, _ = run.simulate(again.scenario, again.acceptance())
+    assert outcome.tpot_s * 1e3 == pytest.approx(answer["tpot_ms"], rel=1e-12)
+    page = (folder / "plan.md").read_text()
+    assert answer["candidate"] in page
+    assert CliRunner().invoke(main, arguments).stdout == done.stdout
+
+
+def test_twice_the_machines_are_found_where_traffic_doubles(tmp_path: Path) -> None:
+    done = study(small(tmp_path, "scenario.requests.arrivals.rate_per_s=16"), draws=2)
+    doubled = next(one for one in done.sensitivity if one.change == "twice the traffic")
+    assert doubled.answer is None or doubled.answer.cost_usd_per_hour >= done.chosen.cost_usd_per_hour
+    assert done.capacity < 2.0 or doubled.holds
+
+
+def test_measured_widths_that_fall_are_taken_as_their_least_from_there_on() -> None:
+    points = [{"tokens": 1, "ratio": 1.0}, {"tokens": 64, "ratio": 3.0, "fixed_ratio": 2.0}, {"tokens": 128, "ratio": 2.0}]
+    rate = {"memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 2, "fixed_us": 5}
+    operation = Roofline.model_validate({**rate, "width": points, "width_source": "made up"})
+    least = _least_widths(operation)
+    assert [(one.ratio, one.fixed_ratio) for one in least.width] == [(1.0, 1.0), (2.0, 1.0), (2.0, 1.0)]
+    found = [(least.width_ratios(tokens), operation.width_ratios(tokens)) for tokens in range(1, 200)]
+    assert all(low <= high for lows, highs in found for low, high in zip(lows, highs, strict=True))
+    assert [lows for lows, _ in found] == sorted(lows for lows, _ in found)
+    plain = Roofline.model_validate(rate)
+    assert _least_widths(plain) is plain
+
+
+def test_what_is_altered_is_made_anew_and_nothing_else() -> None:
+    scenario = load("vanilla_qwen3_32b_a100").scenario
+    assert altered(scenario, Device, lambda device: device) is scenario
+    doubled = Positive(value=2.0)
+    other = altered(scenario, Device, lambda device: device.model_copy(update={"peak_tflops": doubled}))
+    assert {place.device.peak_tflops for place in (other.target, other.draft)} == {doubled}
+    assert other.requests is scenario.requests
+    assert scenario.target
+    assert scenario.target.device.peak_tflops.value != 2.0
+    sharper = altered(scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled}))
+    assert all(one.p_norm is doubled for one in sharper.target.device.matmul.values())
