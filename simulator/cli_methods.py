@@ -38,8 +38,8 @@ def methods(
     """Every method on SCENARIO's target, device, engine and trace: one table and one bar chart."""
     from rich.console import Console
 
+    from simulator.atomic import whole_file
     from simulator.catalogue import Catalogue
-    from simulator.report.logs import whole_file
     from simulator.report.methods import print_methods
     from simulator.sweep_methods import candidates, left_out, method_sweep, summary
 
@@ -78,8 +78,8 @@ def crossovers(
     """The batch at which each method stops paying on SCENARIO's hardware, by law."""
     from rich.console import Console
 
+    from simulator.atomic import whole_file
     from simulator.catalogue import Catalogue
-    from simulator.report.logs import whole_file
     from simulator.report.methods import print_crossovers
     from simulator.sweep_methods import by_exact_laws, candidates, crossover_summary, left_out
     from simulator.sweep_methods import crossovers as study

@@ -25,7 +25,9 @@ from simulator.strategies import strategies
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
+    {"bounded"},
     {"schema", "world", "processes", "draft_tree", "pipeline_laws", "sequence_laws", "streaming_laws", "__init__"},
+    {"atomic", "trace_header"},
     {"model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
