@@ -106,7 +106,10 @@ class Catalogue:
         like = document.data.pop("like", None)
         if like is not None:
             other = self.path("scenario", str(like), document, ("like",))
-            if len(seen) == LONGEST_CHAIN or os.path.realpath(other) in map(os.path.realpath, (*seen, path)):
+            if len(seen) == LONGEST_CHAIN:
+                what = f"{shown(other)} is too far; at most {LONGEST_CHAIN} scenarios may start from one another"
+                raise BadInput([document.fault(("like",), what)])
+            if os.path.realpath(other) in map(os.path.realpath, (*seen, path)):
                 raise BadInput([document.fault(("like",), f"comes back to {shown(other)}")])
             base = self._scenario(other, (*seen, path))
             if "method" in document.data:

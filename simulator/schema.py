@@ -121,7 +121,20 @@ class Fraction(Positive):
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loader with the number rules of YAML 1.2."""
+    """Safe loader with the number rules of YAML 1.2 that stops at what no file of ours needs."""
+
+    depth = values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """The next value; raises :class:`yaml.MarkedYAMLError` for too many of them, or too deep ones."""
+        self.depth, self.values = self.depth + 1, self.values + 1
+        if self.depth > 2 * DEEPEST or self.values > MOST_VALUES:
+            what = "is nested too deeply" if self.depth > 2 * DEEPEST else f"holds more than {MOST_VALUES:,} values"
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=what, problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -246,8 +259,6 @@ def parse(text: str, file: str) -> Document:
     """
     try:
         root = yaml.compose(text, Loader=_Loader)
-    except RecursionError as error:
-        raise BadInput([Fault((file, 0, 0), "", "is nested too deeply to be read")]) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
@@ -318,9 +329,29 @@ Model = TypeVar("Model", bound=BaseModel)
 def validate(model: type[Model], document: Document, context: Mapping[str, object] | None = None) -> Model:
     """Turn a document into ``model``; raises :class:`BadInput` with one fault per thing wrong."""
     try:
-        return model.model_validate(document.data, context=dict(context or {}))
+        found = model.model_validate(document.data, context=dict(context or {}))
     except ValidationError as error:
         raise BadInput(_faults(model, document, error)) from error
+    if wrong := [path for path in _booleans(document.data) if type(_attribute(found, path)) in (int, float)]:
+        raise BadInput([document.fault(path, "expected a number, got true or false") for path in wrong])
+    return found
+
+
+def _booleans(data: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Where a document says true or false, which pydantic takes for 1 and 0."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if isinstance(value, bool):
+            yield (*path, key)
+        else:
+            yield from _booleans(value, (*path, key))
+
+
+def _attribute(model: Any, path: Path_) -> object:
+    for part in path:
+        model = (
+            getattr(model, str(part), None) if isinstance(model, BaseModel) else model[part] if _holds(model, part) else None
+        )
+    return model
 
 
 def _faults(model: type[BaseModel], document: Document, error: ValidationError) -> Iterator[Fault]:
@@ -340,8 +371,11 @@ def _faults(model: type[BaseModel], document: Document, error: ValidationError) 
 def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     """The part of pydantic's location that exists in the document (it adds names of union members)."""
     path: Path_ = ()
-    value = document.data
+    value, member = document.data, None
     for step, part in enumerate(loc):
+        if isinstance(value, dict) and value.get("name") == part and member is not value:
+            member = value  # the name of a union's member, though a field may be called the same
+            continue
         if _holds(value, part):
             value = value[part]
         elif missing and isinstance(value, dict) and step == len(loc) - 1:
@@ -353,7 +387,11 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
 
 
 def _holds(value: Any, part: str | int) -> bool:
-    return part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int) and part < len(value)
+    return (
+        part in value
+        if isinstance(value, dict)
+        else isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
+    )
 
 
 def _message(model: type[BaseModel], item: Any, path: Path_) -> str:

@@ -46,7 +46,7 @@ class Header(_Open):
 
     format: Literal[1, 2]
     vocabulary: int | None = Field(ge=1)
-    temperature: float | int | None = Field(ge=0)
+    temperature: float | None = Field(ge=0)
     flavours: list[str] = Field(min_length=1, max_length=MOST_FLAVOURS)
     exit_layers: list[int]
     models: dict[str, Model]
@@ -71,12 +71,12 @@ def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDA
 
 
 def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterator[str]:
-    kinds, dimensions = KINDS.get(name, "iuf"), 2 if name == "exit_rank" else (1, 2, 3) if "." in name else 1
+    kinds, dimensions = KINDS.get(name, "iuf"), [2] if name == "exit_rank" else [1, 2, 3] if "." in name else [1]
     if array.dtype.kind not in kinds:
         words = "whole numbers" if kinds == "iu" else "fractions" if kinds == "f" else "numbers"
         yield f"expected {words}, holds {array.dtype}"
-    elif array.ndim not in np.atleast_1d(dimensions):
-        yield f"expected {dimensions} dimensions, has {array.ndim}"
+    elif array.ndim not in dimensions:
+        yield f"expected {' or '.join(map(str, dimensions))} dimensions, has {array.ndim}"
     elif array.dtype.kind == "f" and not (np.isfinite(array).all() and (array >= 0).all()):
         yield "expected numbers of 0 or more, holds others"
     elif name == "offsets" and not (len(array) and array[0] == 0 and (np.diff(array) > 0).all()):
