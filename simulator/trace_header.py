@@ -18,6 +18,8 @@ KINDS = {
     **dict.fromkeys(("p", "q"), "f"),
 }
 """Array -> kinds of number that it may hold, as numpy names them."""
+DIMENSIONS = {"exit_rank": (2,), "beam.rows": (3,), "beam.steps": (2,), "beam.hit": (2,)}
+"""Array -> how many it has, where that is not one; further drafters' have one or two."""
 
 
 class _Open(BaseModel):
@@ -30,7 +32,7 @@ class Shape(_Open):
     """Of a recorded model."""
 
     layers: int | None = Field(default=None, ge=1)
-    vocabulary: int | None = Field(default=None, ge=1)
+    vocabulary: int = Field(ge=1)
 
 
 class Model(_Open):
@@ -71,7 +73,7 @@ def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDA
 
 
 def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterator[str]:
-    kinds, dimensions = KINDS.get(name, "iuf"), [2] if name == "exit_rank" else [1, 2, 3] if "." in name else [1]
+    kinds, dimensions = KINDS.get(name, "iuf"), DIMENSIONS.get(name, (1, 2) if "." in name else (1,))
     if array.dtype.kind not in kinds:
         words = "whole numbers" if kinds == "iu" else "fractions" if kinds == "f" else "numbers"
         yield f"expected {words}, holds {array.dtype}"
@@ -79,8 +81,12 @@ def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterato
         yield f"expected {' or '.join(map(str, dimensions))} dimensions, has {array.ndim}"
     elif array.dtype.kind == "f" and not (np.isfinite(array).all() and (array >= 0).all()):
         yield "expected numbers of 0 or more, holds others"
-    elif name == "offsets" and not (len(array) and array[0] == 0 and (np.diff(array) > 0).all()):
+    elif name == "offsets" and not (len(array) > 1 and array[0] == 0 and (np.diff(array) > 0).all()):
         yield "expected offsets that rise from 0"
+    elif name == "offsets" and int(array[-1]) < len(array):
+        yield "tells of no token behind the first of a request, which its prefill emits"
+    elif "." in name and not array.size:
+        yield "holds nothing"
     elif name == "flavour" and len(array) and int(array.max()) >= len(header["flavours"]):
         yield f"holds {int(array.max())}, and the header names {len(header['flavours'])} flavours"
     elif name == "exit_rank" and len(array) != len(header["exit_layers"]):
