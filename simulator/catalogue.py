@@ -40,6 +40,10 @@ REFERENCES = {
 """Fields of a scenario whose text names a file that takes its place."""
 
 
+LONGEST_CHAIN = 32
+"""Scenarios that start from one another."""
+
+
 def shipped() -> Path:
     """The folder that holds ``hardware_profiles`` and ``scenarios``: a checkout, or inside the wheel."""
     package = Path(__file__).parent
@@ -117,7 +121,10 @@ class Catalogue:
         like = document.data.pop("like", None)
         if like is not None:
             other = self.path("scenario", str(like), document, ("like",))
-            if other in (*seen, path):
+            if len(seen) == LONGEST_CHAIN:
+                what = f"{shown(other)} is too far; at most {LONGEST_CHAIN} scenarios may start from one another"
+                raise BadInput([document.fault(("like",), what)])
+            if os.path.realpath(other) in map(os.path.realpath, (*seen, path)):
                 raise BadInput([document.fault(("like",), f"comes back to {shown(other)}")])
             base = self._scenario(other, (*seen, path))
             self.lay_over(base, document)
@@ -130,7 +137,7 @@ class Catalogue:
         """Put the fields of a scenario's document over those of ``base``; names of files stay to be expanded."""
         self._find_strategy(document)
         if "method" in document.data:
-            del base.data["strategy"]
+            base.data.pop("strategy", None)
         if document.get(("requests", "arrivals", "name")) == "file":
             base.data.pop("requests", None)  # count and lengths stand in the file
         if document.get(("strategy", "name")):
@@ -193,8 +200,12 @@ def _beside(name: str, document: Document, where: Path_) -> Path:
     """The file of this name beside the one that mentions it; raises :class:`BadInput` where there is none."""
     file = Path(document.place(where)[0])
     path = (file.parent if file.is_file() else Path()) / name
-    if not path.exists():
-        raise BadInput([document.fault(where, f"there is no file {shown(path)}")])
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # a ValueError for a name with a zero byte
+        lost = isinstance(error, FileNotFoundError)
+        message = f"there is no file {shown(path)}" if lost else f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise BadInput([document.fault(where, message)]) from error
     return path
 
 
@@ -220,4 +231,4 @@ def strategy_names() -> list[str]:
 def shown(path: Path) -> str:
     """A path as a person would write it from here."""
     relative = os.path.relpath(path)
-    return str(path.resolve()) if relative.startswith("..") else relative
+    return os.path.abspath(path) if relative.startswith("..") else relative

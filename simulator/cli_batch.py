@@ -37,9 +37,9 @@ def batches(
     """
     from rich.console import Console
 
+    from simulator.atomic import whole_file
     from simulator.catalogue import Catalogue
     from simulator.report.console import print_batches
-    from simulator.report.logs import whole_file
     from simulator.scenario import load
     from simulator.sweep_batch import batch_sweep, summary, tile_edges
 

@@ -70,7 +70,7 @@ def import_(
     with faults_as_lines():
         shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
         rows = pd.concat([imported(form, file, shapes) for file in files], ignore_index=True).assign(source=source)
-        _written(out, lambda: write(rows, out))
+        write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
     click.echo(json.dumps({"written": str(out), "rows": counts}, indent=2) if as_json else f"{out}: {counts}")
 
@@ -154,6 +154,7 @@ def link(
 @fit_options(report=False)
 def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """A device from whole passes, as llama-bench tells them: a constant per layer, efficiency and widths by weight format."""
+    from simulator import atomic
     from simulator.calibrate import profile
     from simulator.calibrate.measurements import read
     from simulator.calibrate.passes import fit, written
@@ -164,7 +165,7 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
         document = _document("device", like, Catalogue(own))
         found = fit(_validated(Device, document), read(tables))
         if out:
-            _written(out, lambda: out.write_text(profile.text(written(found, document)), "utf-8"))
+            atomic.write(out, profile.text(written(found, document)))
     if as_json:
         formats = {name: one._asdict() for name, one in found.formats.items()}
         click.echo(
@@ -191,12 +192,12 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
     """
     from rich.console import Console
 
+    from simulator.atomic import whole_file
     from simulator.catalogue import Catalogue
     from simulator.fits import Question, papers
     from simulator.fitting import calibrate
     from simulator.processes import CORES, spread
     from simulator.report.fits import as_yaml, parameters, residuals
-    from simulator.report.logs import whole_file
 
     console = Console(stderr=as_json)
     with faults_as_lines(), Console(stderr=True).status("starting") as status:
@@ -242,6 +243,7 @@ def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str])
 
 def _results(name: str, found: Fitted, out: Path | None, report: Path | None, command: str) -> list[str]:
     """Write the profile and the page that were asked for."""
+    from simulator import atomic
     from simulator.calibrate import profile
     from simulator.report.calibration import page
     from simulator.report.calibration_figures import figure
@@ -251,18 +253,8 @@ def _results(name: str, found: Fitted, out: Path | None, report: Path | None, co
         texts[report / f"{name}.md"] = page(name, found, command)
         texts |= {} if found.layers is None else {report / f"{name}.svg": figure(found.layers)}
     for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _written(path, lambda path=path, text=text: path.write_text(text, "utf-8"))
+        atomic.write(path, text)
     return [str(path) for path in texts]
-
-
-def _written(path: Path, work: Any) -> None:
-    from simulator.schema import BadInput, Fault
-
-    try:
-        work()
-    except OSError as error:
-        raise BadInput([Fault((str(path), 0, 0), "", f"cannot be written: {error.strerror}")]) from error
 
 
 def _told(found: Fitted, written: list[str], as_json: bool) -> None:

@@ -40,8 +40,8 @@ def methods(
     """Every method on SCENARIO's target, device, engine and trace: one table and one bar chart."""
     from rich.console import Console
 
+    from simulator.atomic import whole_file
     from simulator.catalogue import Catalogue
-    from simulator.report.logs import whole_file
     from simulator.report.methods import print_methods
     from simulator.sweep_methods import candidates, left_out, method_sweep, summary
 

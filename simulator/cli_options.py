@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def faults_as_lines() -> Iterator[None]:
-    """Bad input ends the command with one line per fault on stderr: exit code 2, or 3 if infeasible."""
+    """Bad input ends the command with one line per fault on stderr: exit code 2, or 3 if infeasible.
+
+    SIGTERM ends it too, once everything that was begun is tidied up.
+    """
+    from simulator.atomic import ended_by_sigterm
     from simulator.schema import BadInput
 
     try:
-        yield
+        with ended_by_sigterm():
+            yield
     except BadInput as error:
         for fault in error.faults:
             click.echo(f"error: {fault}", err=True)

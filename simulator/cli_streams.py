@@ -23,8 +23,8 @@ def streams(
     """Speculative Streaming SCENARIO over its tree factor k, pruned or not, and beside decoding with a draft model."""
     from rich.console import Console
 
+    from simulator.atomic import whole_file
     from simulator.catalogue import Catalogue
-    from simulator.report.logs import whole_file
     from simulator.report.stream_figures import stream_figure
     from simulator.report.streams import print_streams
     from simulator.scenario import load

@@ -205,13 +205,13 @@ def _print_found(found: Table, path: Path, as_json: bool) -> None:
 
 def _draw_all(found: Table, folder: Path) -> list[Path]:
     """Every picture that the sweep names."""
+    from simulator.atomic import write
     from simulator.report.sweep_figures import picture
 
-    folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     for number, plot in enumerate(found.file.plots, start=1):
         path = folder / f"{found.name}{f'_{plot.name or number}' if len(found.file.plots) > 1 or plot.name else ''}.svg"
-        path.write_text(picture(found, plot))
+        write(path, picture(found, plot))
         drawn.append(path)
     return drawn
 
@@ -229,7 +229,7 @@ def _draw_all(found: Table, folder: Path) -> list[Path]:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="SVG file; without --kind a folder.")
 def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
-    from simulator.report.logs import whole_file
+    from simulator.atomic import whole_file
     from simulator.report.sweep_figures import picture
     from simulator.schema import Document, validate
     from simulator.sweep.store import reading

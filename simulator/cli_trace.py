@@ -233,15 +233,16 @@ def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
 
 def _lines(source: str, may_be_numbers: bool) -> list[str]:
     """Lines of a file, or the numbers that stand in its place."""
+    from simulator import bounded
     from simulator.schema import BadInput, Fault
 
     if may_be_numbers and not source.strip("0123456789.,e+- "):
         return [source]
     try:
-        return Path(source).read_text("utf-8").splitlines()
+        with open(source, encoding="utf-8-sig") as file:
+            return list(bounded.lines(file))
     except (OSError, UnicodeDecodeError) as error:
-        message = f"cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
-        raise BadInput([Fault((source, 0, 0), "", message)]) from error
+        raise BadInput([Fault((source, 0, 0), "", f"cannot be read: {bounded.reason(error)}")]) from error
 
 
 def _placed(source: str, work: Callable[[], Any]) -> Any:
@@ -271,15 +272,11 @@ def _save(found: Trace, out: Path | None, as_json: bool) -> None:
 
 
 def _write(path: Path, content: Trace | str) -> str:
-    """Write a file and its folder; its name."""
-    from simulator.schema import BadInput, Fault
+    """Write a file; its name."""
+    from simulator import atomic
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, str):
-            path.write_text(content, "utf-8")
-        else:
-            content.write(path)
-    except OSError as error:
-        raise BadInput([Fault((str(path), 0, 0), "", f"cannot be written: {error.strerror}")]) from error
+    if isinstance(content, str):
+        atomic.write(path, content)
+    else:
+        content.write(path)
     return str(path)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from simulator.bounded import from_json
 from simulator.rescale import check_length
 from simulator.schema import BadInput, Fault
 from simulator.trace_statistics import independent
@@ -233,8 +234,8 @@ def json_lines(lines: Sequence[str]) -> list[Row]:
     for line, text in enumerate(lines, 1):
         if text.strip():
             try:
-                found.append(json.loads(text))
-            except ValueError as error:
+                found.append(from_json(text))
+            except json.JSONDecodeError as error:
                 raise fault(line, f"is not JSON: {error}") from error
     return found
 

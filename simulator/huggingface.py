@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from simulator import bounded
 from simulator.model import ModelSpec
 from simulator.schema import BadInput, Document, Fault, Path_, Place, validate
 
@@ -86,11 +87,10 @@ class _Config:
 
 def _load(file: Path) -> _Config:
     try:
-        text = file.read_text("utf-8")
-        data = json.loads(text)
+        text = bounded.text(file)
+        data = bounded.from_json(text)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise BadInput([Fault((str(file), 0, 0), "", f"cannot be read: {reason}")]) from error
+        raise BadInput([Fault((str(file), 0, 0), "", f"cannot be read: {bounded.reason(error)}")]) from error
     except json.JSONDecodeError as error:
         raise BadInput([Fault((str(file), error.lineno, error.colno), "", f"not valid JSON: {error.msg}")]) from error
     if not isinstance(data, dict):

@@ -31,6 +31,7 @@ from typing import Literal, TypeVar
 
 from pydantic import model_validator
 
+from simulator import bounded
 from simulator.catalogue import shipped, shown
 from simulator.schema import BadInput, Document, Fault, Frozen, validate
 
@@ -134,12 +135,13 @@ def rows(kind: type[Row], path: Path) -> Iterator[Row]:
     name = shown(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, restkey="more columns than the header", strict=True)
+            reader = csv.DictReader(bounded.lines(file), restkey="more columns than the header", strict=True)
             for row in reader:
                 filled = {column: value for column, value in row.items() if value}
                 yield validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {error}")]) from error
+        reason = str(error) if isinstance(error, csv.Error) else bounded.reason(error)
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reason}")]) from error
 
 
 def cells(root: Path | None = None) -> Mapping[str, tuple[Cell, ...]]:

@@ -382,7 +382,8 @@ def _trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trac
     try:
         trace = read_trace(path)
     except BadInput as error:
-        faults = [document.fault(("acceptance", "trace"), f"{shown(path)} {fault.message}") for fault in error.faults]
+        messages = (f"{'' if fault.field == 'trace' else f'{fault.field}: '}{fault.message}" for fault in error.faults)
+        faults = [document.fault(("acceptance", "trace"), f"{shown(path)} {message}") for message in messages]
         raise BadInput(faults) from error
     _check_vocabulary(trace, scenario, document, catalogue)
     if spec.drafter not in trace.drafters:

@@ -16,9 +16,17 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from simulator import bounded
+
 Confidence = Literal["measured", "calibrated", "datasheet", "published", "computed", "assumed"]
 DEEPEST = 32
 """Levels of nesting; far more than any file of ours has."""
+MOST_VALUES = 20_000
+"""Values in a file, what an alias stands for counted each time; a hundred times what any of ours has."""
+LONGEST_NAME = 100
+"""Characters of a name that others are compared with."""
+LONGEST_FAULT = 2_000
+"""Characters of a line about a fault."""
 Place = tuple[str, int, int]  # file (or "--set"), line, column; lines and columns count from 1
 Path_ = tuple[str | int, ...]
 
@@ -34,7 +42,9 @@ class Fault:
     def __str__(self) -> str:
         file, line, column = self.place
         where = f"{file}:{line}:{column}" if line else file
-        return f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
+        text = f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
+        text = text if len(text) <= LONGEST_FAULT else f"{text[: LONGEST_FAULT // 2]} … {text[-LONGEST_FAULT // 2 :]}"
+        return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class UnknownField(Fault):
@@ -111,7 +121,20 @@ class Fraction(Positive):
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loader with the number rules of YAML 1.2."""
+    """Safe loader with the number rules of YAML 1.2 that stops at what no file of ours needs."""
+
+    depth = values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """The next value; raises :class:`yaml.MarkedYAMLError` for too many of them, or too deep ones."""
+        self.depth, self.values = self.depth + 1, self.values + 1
+        if self.depth > 2 * DEEPEST or self.values > MOST_VALUES:
+            what = "is nested too deeply" if self.depth > 2 * DEEPEST else f"holds more than {MOST_VALUES:,} values"
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=what, problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -122,6 +145,7 @@ for _kind, _pattern, _first in (
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
+_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "null", "int", "float", "str", "map", "seq")}
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
 _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
 
@@ -235,12 +259,14 @@ def parse(text: str, file: str) -> Document:
     """
     try:
         root = yaml.compose(text, Loader=_Loader)
-    except RecursionError as error:
-        raise BadInput([Fault((file, 0, 0), "", "is nested too deeply to be read")]) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
         raise BadInput([Fault(place, "", f"not valid YAML: {error.problem}")]) from error
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise BadInput([Fault(place, "", f"not valid YAML: {text[error.position]!r} is no character of a text")]) from error
     document = Document(None)
     if root is not None:
         document.data = _build(root, (), file, document.places)
@@ -251,10 +277,10 @@ def read(path: Path, shown: str | None = None) -> Document:
     """Read a YAML file that must hold a mapping."""
     name = shown or str(path)
     try:
-        document = parse(path.read_text("utf-8"), name)
+        text = bounded.text(path)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reason}")]) from error
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {bounded.reason(error)}")]) from error
+    document = parse(text, name)
     if not isinstance(document.data, dict):
         raise BadInput([Fault((name, 1, 1), "", "expected a mapping of fields to values")])
     return document
@@ -264,6 +290,10 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
     places[path] = (file, node.start_mark.line + 1, node.start_mark.column + 1)
     if len(path) > DEEPEST:
         raise BadInput([Fault(places[path], ".".join(map(str, path[:3])), "is nested too deeply, or contains itself")])
+    if len(places) > MOST_VALUES:
+        raise BadInput([Fault(places[path], "", f"holds more than {MOST_VALUES:,} values, aliases counted each time")])
+    if node.tag not in _PLAIN_TAGS:
+        raise BadInput([Fault(places[path], ".".join(map(str, path)), "a tag that is not allowed here")])
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, file, places)
     if isinstance(node, yaml.SequenceNode):
@@ -271,8 +301,8 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
     loader = _Loader("")
     try:
         return loader.construct_object(node, deep=True)
-    except yaml.YAMLError as error:
-        raise BadInput([Fault(places[path], ".".join(map(str, path)), "a tag that is not allowed here")]) from error
+    except (yaml.YAMLError, ValueError, KeyError) as error:  # a tag on what it does not fit; more digits than Python reads
+        raise BadInput([Fault(places[path], ".".join(map(str, path)), f"is no {node.tag.rpartition(':')[2]}")]) from error
     finally:
         loader.dispose()
 
@@ -299,9 +329,29 @@ Model = TypeVar("Model", bound=BaseModel)
 def validate(model: type[Model], document: Document, context: Mapping[str, object] | None = None) -> Model:
     """Turn a document into ``model``; raises :class:`BadInput` with one fault per thing wrong."""
     try:
-        return model.model_validate(document.data, context=dict(context or {}))
+        found = model.model_validate(document.data, context=dict(context or {}))
     except ValidationError as error:
         raise BadInput(_faults(model, document, error)) from error
+    if wrong := [path for path in _booleans(document.data) if type(_attribute(found, path)) in (int, float)]:
+        raise BadInput([document.fault(path, "expected a number, got true or false") for path in wrong])
+    return found
+
+
+def _booleans(data: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Where a document says true or false, which pydantic takes for 1 and 0."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if isinstance(value, bool):
+            yield (*path, key)
+        else:
+            yield from _booleans(value, (*path, key))
+
+
+def _attribute(model: Any, path: Path_) -> object:
+    for part in path:
+        model = (
+            getattr(model, str(part), None) if isinstance(model, BaseModel) else model[part] if _holds(model, part) else None
+        )
+    return model
 
 
 def _faults(model: type[BaseModel], document: Document, error: ValidationError) -> Iterator[Fault]:
@@ -321,8 +371,11 @@ def _faults(model: type[BaseModel], document: Document, error: ValidationError) 
 def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     """The part of pydantic's location that exists in the document (it adds names of union members)."""
     path: Path_ = ()
-    value = document.data
+    value, member = document.data, None
     for step, part in enumerate(loc):
+        if isinstance(value, dict) and value.get("name") == part and member is not value:
+            member = value  # the name of a union's member, though a field may be called the same
+            continue
         if _holds(value, part):
             value = value[part]
         elif missing and isinstance(value, dict) and step == len(loc) - 1:
@@ -334,7 +387,11 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
 
 
 def _holds(value: Any, part: str | int) -> bool:
-    return part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int) and part < len(value)
+    return (
+        part in value
+        if isinstance(value, dict)
+        else isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
+    )
 
 
 def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
@@ -385,7 +442,7 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` or, with nothing close, the list of what there is."""
-    names = sorted(known)
+    names, word = sorted(known), word[:LONGEST_NAME]
     close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean '{close[0]}'?"

@@ -56,6 +56,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -65,7 +66,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.atomic import replacing
+from simulator.bounded import from_json
 from simulator.schema import BadInput, Fault
+from simulator.trace_header import check_arrays, check_header
 
 FORMAT = 1
 """What the recorder writes: every array in full."""
@@ -203,10 +207,11 @@ class Trace:
         return repeated / total if total else 0.0
 
     def write(self, path: Path) -> None:
-        """Write the file; the same content gives the same bytes."""
+        """Write the file, whole or not at all; the same content gives the same bytes. Raises :class:`BadInput`."""
         arrays: dict[str, Any] = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
         header = np.frombuffer(json.dumps(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
-        np.savez_compressed(path, header=header, **arrays | dict(self.extra))
+        with replacing(path) as new:
+            np.savez_compressed(new, header=header, **arrays | dict(self.extra))
 
 
 def _words(role: str, model: Mapping[str, Any]) -> str:
@@ -215,23 +220,30 @@ def _words(role: str, model: Mapping[str, Any]) -> str:
     return f"the {role} {model['name']}" if model.get("name") else f"an unknown {role}"
 
 
+MOST_BYTES = 1_000_000_000
+"""Of all arrays of a file together; eighty times those of the largest that is shipped."""
 ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
 
 
 def read(path: Path) -> Trace:
     """Read and check a trace file; raises :class:`BadInput` naming the file and what is wrong with it."""
     try:
+        with path.open("rb") as content:
+            if not zipfile.is_zipfile(content):
+                raise _bad(path, "is not a trace: it is no .npz archive")
+            size = sum(member.file_size for member in zipfile.ZipFile(content).infolist())
+        if size > MOST_BYTES:
+            raise _bad(path, f"holds {size / 1e6:,.0f} MB of arrays; expected at most {MOST_BYTES / 1e6:,.0f} MB")
         with np.load(path, allow_pickle=False) as file:
-            header = json.loads(bytes(file["header"]))
+            header = from_json(bytes(file["header"]).decode())
             extra = {name: file[name] for name in file.files if "." in name}
             trace = Trace(header, **{name: file[name] for name in ARRAYS}, run=file.get("run"), extra=extra)
     except KeyError as error:
         raise _bad(path, f"is not a trace: array {error} is missing") from error
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        why = error if zipfile.is_zipfile(path) else "it is no .npz archive"  # numpy would speak of pickles
-        raise _bad(path, f"is not a trace: {why}") from error
+    except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise _bad(path, f"is not a trace: {error}") from error
     _check(path, trace)
     return trace
 
@@ -248,8 +260,12 @@ def _kept(path: Path, _: tuple[int, int]) -> Trace:
 
 
 def _check(path: Path, trace: Trace) -> None:
+    if not isinstance(trace.header, dict):
+        raise _bad(path, "expected a header that is a JSON object")
     if trace.header.get("format") not in (FORMAT, CONVERTED):
         raise _bad(path, f"has format {trace.header.get('format')}; this version reads formats {FORMAT} and {CONVERTED}")
+    check_header(path, trace.header)
+    check_arrays(path, trace.header, {name: getattr(trace, name) for name in (*ARRAYS, "run")} | dict(trace.extra))
     known = {role: model["shape"] for role, model in sorted(trace.header["models"].items(), reverse=True) if model.get("shape")}
     sizes = {role: shape["vocabulary"] for role, shape in known.items()}
     if set(sizes.values()) - {trace.vocabulary}:

@@ -22,9 +22,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from simulator import bounded
 from simulator.schema import BadInput, Fault, Frozen
 
 Values = Mapping[str, Any]
+MOST_TOKENS = 10**9
+"""Of one prompt or output: a hundred times any context there is."""
 
 
 class Line(NamedTuple):
@@ -121,10 +124,8 @@ class TrafficFile(Frozen):
                     if output:
                         task = str(values.get(columns.task) or "") if columns.task else ""
                         yield Line(number, arrival - first if columns.from_first else arrival, prompt, output, task)
-        except OSError as error:
-            raise self.fault(0, f"cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise self.fault(0, "cannot be read: not UTF-8 text") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.fault(0, f"cannot be read: {bounded.reason(error)}") from error
         except (csv.Error, json.JSONDecodeError) as error:
             raise self.fault(number + 1, f"cannot be read as {self.format}: {error}") from error
 
@@ -132,18 +133,18 @@ class TrafficFile(Frozen):
         value = self._given(number, values, name)
         try:
             tokens = int(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             tokens = -1
-        if tokens < least or isinstance(value, bool | float):
-            message = f"expected a whole number of tokens from {least} on, got {value!r}"
+        if not least <= tokens <= MOST_TOKENS or isinstance(value, bool | float):
+            message = f"expected a whole number of tokens from {least} to {MOST_TOKENS:,}, got {value!r}"
             raise self.fault(number, message, _column(values, name), name)
         return tokens
 
     def _seconds(self, number: int, values: Values, columns: Columns) -> float:
         value = self._given(number, values, columns.arrival)
         try:
-            seconds = columns.seconds(value)
-        except (TypeError, ValueError):
+            seconds = inf if isinstance(value, bool) else columns.seconds(value)
+        except (TypeError, ValueError, OverflowError):
             seconds = inf
         if not isfinite(seconds) or seconds < 0.0:
             at = _column(values, columns.arrival)
@@ -160,7 +161,7 @@ class TrafficFile(Frozen):
 
 def _rows_of_table(file: Any) -> Iterator[tuple[int, Values]]:
     """Lines of a CSV file behind its header, by column."""
-    table = csv.reader(file)
+    table = csv.reader(bounded.lines(file), strict=True)
     names = [name.strip() for name in next(table, [])]
     for cells in table:
         if cells:
@@ -169,9 +170,9 @@ def _rows_of_table(file: Any) -> Iterator[tuple[int, Values]]:
 
 def _lines_of_json(file: Any) -> Iterator[tuple[int, Values]]:
     """One object a line."""
-    for number, text in enumerate(file, start=1):
+    for number, text in enumerate(bounded.lines(file), start=1):
         if text.strip():
-            held = json.loads(text)
+            held = bounded.from_json(text)
             yield number, held if isinstance(held, dict) else {}
 
 

@@ -66,7 +66,7 @@ FAULTS = [
     (A100 + "acceptance: {overlap: 0.5}\n", "written twice"),
     (DURATIONS + "  overlap: 0.5\n", "x.yaml:8:1: acceptance: overlap 0.5 must be at least the acceptance rate 0.8"),
     (DURATIONS.replace("  gamma: 7", "  gamma: &g {x: *g}"), "is nested too deeply, or contains itself"),
-    (DURATIONS + "seed: " + "[" * 3000 + "\n", "x.yaml: is nested too deeply to be read"),
+    (DURATIONS + "seed: " + "[" * 3000 + "\n", "x.yaml:10:70: not valid YAML: is nested too deeply"),
     (DURATIONS + "? [a, b]\n: 1\n", "x.yaml:10:3: expected a word as key"),
     (DURATIONS + "seed: -1\n", "x.yaml:10:1: seed: expected greater than or equal to 0, got -1"),
     (A100 + "durations: {target_ms: 3, draft_ms: 1}\n", "expected either target (a model on hardware) or durations"),

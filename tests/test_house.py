@@ -28,7 +28,9 @@ from simulator.strategies.autoregressive import Autoregressive
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
+    {"bounded"},
     {"schema", "world", "processes", "draft_tree", "longest", "sequence_laws", "streaming_laws", "__init__"},
+    {"atomic", "trace_header"},
     {"altered", "pipeline_laws", "model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},

@@ -211,9 +211,9 @@ def test_what_no_context_holds_may_be_left_out(tmp_path: Path) -> None:
 
 BROKEN = [
     ("csv", HEAD + "1,5,5\n0.5,5,5\n", "t.csv:3:1: arrives 0.5 s before the request above it"),
-    ("csv", HEAD + "1,5,5\n2,-4,5\n", "t.csv:3:3: prompt_tokens: expected a whole number of tokens from 1 on, got '-4'"),
-    ("csv", HEAD + "1,5,0\n", "t.csv:2:5: output_tokens: expected a whole number of tokens from 1 on, got '0'"),
-    ("csv", HEAD + "1,5,2.5\n", "t.csv:2:5: output_tokens: expected a whole number of tokens from 1 on, got '2.5'"),
+    ("csv", HEAD + "1,5,5\n2,-4,5\n", "t.csv:3:3: prompt_tokens: expected a whole number of tokens from 1 to 1,000,000,000, got '-4'"),
+    ("csv", HEAD + "1,5,0\n", "t.csv:2:5: output_tokens: expected a whole number of tokens from 1 to 1,000,000,000, got '0'"),
+    ("csv", HEAD + "1,5,2.5\n", "t.csv:2:5: output_tokens: expected a whole number of tokens from 1 to 1,000,000,000, got '2.5'"),
     ("csv", HEAD + "nan,5,5\n", "t.csv:2:1: arrival_s: expected a time of 0 or later, got 'nan'"),
     ("csv", HEAD + "1,5\n", "t.csv:2:1: output_tokens: is missing; the line has arrival_s, prompt_tokens"),
     ("csv", "time,in,out\n1,5,5\n", "t.csv:2:1: output_tokens: is missing; the line has time, in, out"),
@@ -222,7 +222,7 @@ BROKEN = [
     ("csv", HEAD + "1,5,1\n", "t.csv: holds no request with more than one output token; nothing would be decoded"),
     ("csv", HEAD + "1,5,5\n2,50000,5\n", "t.csv:3:1: a request of 50,005 tokens is too long: qwen3_32b has a context of 40,960 tokens"),
     ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,5,5\n", "t.csv:2:1: TIMESTAMP: expected a time of 0 or later, got 'yesterday'"),
-    ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": true}\n', "t.csv:1:1: output_length: expected a whole number of tokens from 1 on, got True"),
+    ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": true}\n', "t.csv:1:1: output_length: expected a whole number of tokens from 1 to 1,000,000,000, got True"),
     ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 5}\n{"timest', "t.csv:2:1: cannot be read as mooncake"),
     ("mooncake", "[1]\n", "t.csv:1:1: output_length: is missing; the line has nothing"),
 ]  # fmt: skip

@@ -23,13 +23,18 @@ column                meaning
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from simulator import bounded
+from simulator.atomic import replacing
 from simulator.catalogue import shown
 from simulator.schema import BadInput, Fault, did_you_mean
 
@@ -66,16 +71,21 @@ def read(paths: Sequence[Path]) -> Table:
 
 
 def write(rows: Table, path: Path) -> None:
-    """Write a table, packed if the name ends in ``.gz``; numbers with six digits."""
-    rows.to_csv(path, index=False, float_format="%.6g")
+    """Write a table, whole or not at all, packed if the name ends in ``.gz``; numbers with six digits."""
+    with replacing(path) as new:
+        rows.to_csv(new, index=False, float_format="%.6g")
 
 
 def _read(path: Path) -> Table:
     name = shown(path)
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, UnicodeDecodeError, ValueError) as error:  # pandas' own errors are ValueErrors
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {getattr(error, 'strerror', None) or error}")]) from error
+        frame = pd.read_csv(StringIO(_text(path)), dtype=str, keep_default_na=False).fillna("")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {bounded.reason(error)}")]) from error
+    except (EOFError, zlib.error, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {error}")]) from error
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise BadInput([Fault((name, 2, 1), "", "holds more cells in a row than the header names")])
     faults = list(_columns(name, frame)) or list(_values(name, frame))
     if faults:
         raise BadInput(faults[:MOST_FAULTS])
@@ -83,6 +93,12 @@ def _read(path: Path) -> Table:
         if column in frame:
             frame[column] = pd.to_numeric(frame[column].replace("", str(default)))
     return table(frame)
+
+
+def _text(path: Path) -> str:
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig") as file:
+        return "".join(bounded.lines(file))
 
 
 def _columns(name: str, frame: Table) -> Iterator[Fault]:

@@ -170,6 +170,7 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
     with torch_needed("timing") as status:
         import torch
 
+        from simulator import atomic
         from simulator.calibrate.measurements import write
         from simulator.calibrate.profile import text
         from simulator.record.machine import measured
@@ -181,8 +182,7 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
         contents = {"devices": found.device, "engines": found.engine, "links": found.link}
         paths = {folder: out / "hardware_profiles" / folder / f"{name}.yaml" for folder in contents}
         for folder, path in paths.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text(contents[folder]), "utf-8")
+            atomic.write(path, text(contents[folder]))
         write(found.times, out / f"{name}.csv")
     if as_json:
         click.echo(json.dumps({"written": [*map(str, paths.values())], "pass_mape_percent": found.pass_percent}, indent=2))

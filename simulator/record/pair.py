@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from simulator.atomic import replacing
+
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -49,7 +51,8 @@ def write(path: Path, header: Mapping[str, Any], modules: Mapping[str, nn.Module
     """Write all modules and a JSON header into a compressed ``.npz``."""
     arrays: dict[str, Any] = dict(item for prefix, module in modules.items() for item in pack(module, prefix))
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
-    np.savez_compressed(path, header=text, **arrays)
+    with replacing(path) as new:
+        np.savez_compressed(new, header=text, **arrays)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

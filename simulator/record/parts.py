@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator.atomic import replacing, write
 from simulator.schema import BadInput, Fault
 from simulator.traces import Trace
 
@@ -43,8 +43,7 @@ class Parts:
                 message = "another process is recording here; wait for it or choose another --out"
                 raise BadInput([Fault((str(self.folder), 0, 0), "", message)]) from error
             self._check()
-            with _whole(self.folder / MANIFEST) as partial:
-                partial.write_text(json.dumps(self.settings, indent=1, sort_keys=True), "utf-8")
+            write(self.folder / MANIFEST, json.dumps(self.settings, indent=1, sort_keys=True))
             try:
                 yield
             finally:
@@ -57,8 +56,8 @@ class Parts:
 
     def add(self, number: int, arrays: Mapping[str, Any]) -> None:
         """Keep a batch."""
-        with _whole(self._file(number)) as partial, partial.open("wb") as file:
-            np.savez(file, **dict(arrays))
+        with replacing(self._file(number)) as new:
+            np.savez(new, **dict(arrays))
 
     def merged(self, count: int) -> dict[str, np.ndarray[Any, Any]]:
         """Every array of all ``count`` batches, joined along positions."""
@@ -70,8 +69,7 @@ class Parts:
 
     def finish(self, trace: Trace) -> None:
         """Put the whole trace in place and remove the folder."""
-        with _whole(self.out, self.folder / "merged.npz") as partial:
-            trace.write(partial)
+        trace.write(self.out)
         shutil.rmtree(self.folder)
 
     def _check(self) -> None:
@@ -99,16 +97,6 @@ class Parts:
 def folder_of(out: Path) -> Path:
     """Where the batches of a recording wait until it is whole."""
     return out.with_name(out.name + ".part")
-
-
-@contextmanager
-def _whole(path: Path, partial: Path | None = None) -> Iterator[Path]:
-    """A path to write to; what was written there becomes ``path`` at once, and is on the disk by then."""
-    partial = partial or path.with_name(path.name + ".tmp")
-    yield partial
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(partial, path)
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

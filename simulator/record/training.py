@@ -8,7 +8,6 @@ drafter has to guess is what the target would write, not what a human did.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from simulator.atomic import replacing
 from simulator.record import corpus, pair
 from simulator.record.family import EXIT_LAYERS, SCHEDULES, VOCABULARY, Family, Schedule
 from simulator.record.network import Network
@@ -167,9 +167,8 @@ def fit(
 
 
 def _save(path: Path, content: dict[str, object]) -> None:
-    partial = path.with_suffix(".part")
-    torch.save(content, partial)
-    os.replace(partial, path)
+    with replacing(path) as new:
+        torch.save(content, new)
 
 
 def train_family(work: Path) -> tuple[Path, Text]:

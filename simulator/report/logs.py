@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO
 
-from simulator.schema import BadInput, Fault
+from simulator.atomic import whole_file
 from simulator.serving.requests import Request
 from simulator.serving.scheduler import Iteration
 
@@ -50,28 +47,3 @@ def _table(path: Path | None, columns: Sequence[str]) -> Iterator[Callable[[Sequ
         table = csv.writer(file, lineterminator="\n")
         table.writerow(columns)
         yield table.writerow
-
-
-@contextmanager
-def whole_file(path: Path | None) -> Iterator[IO[str] | None]:
-    """A text file that takes its name only when everything is written; None without a path.
-
-    Raises :class:`BadInput` before anything else is done where no such file can be made.
-    """
-    if path is None:
-        yield None
-        return
-    path = path.resolve()
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        reason = "is a folder" if path.is_dir() else f"cannot be made: {path.parent} is no folder that can be written to"
-        raise BadInput([Fault((str(path), 0, 0), "", f"{reason}; expected the name of a file")])
-    with NamedTemporaryFile("w", newline="", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        new = Path(file.name)
-        try:
-            yield file
-            file.flush()
-            new.chmod(0o644)
-            new.replace(path)
-        except BaseException:
-            new.unlink()
-            raise

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from simulator.report.blocks import Block, Bullets, Code, Figure, Link, Listing, Page, Paragraph, Strong, Table, Words
 
+MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(|[`~]{3,}|^[ \t]*(?:#|>|[-+*][ \t]|=+$|-+$)", re.MULTILINE)
+"""What would be a tag, a link, a fence, a title or a list in words that only say something."""
+
+
+def plain(text: str) -> str:
+    """Text that is no markup."""
+    return MARKUP.sub(lambda found: "".join(letter if letter.isspace() else f"\\{letter}" for letter in found[0]), text)
+
 
 def as_markdown(page: Page) -> str:
     """The whole of it."""
-    blocks = [f"# {page.title}", *([page.about] if page.about else []), *([f"**{page.answer}**"] if page.answer else [])]
+    about, answer = plain(page.about), page.answer
+    blocks = [f"# {page.title}", *([about] if about else []), *([f"**{plain(answer)}**"] if answer else [])]
     blocks += chain.from_iterable(map(shown, page.opening))
     for section in page.sections:
         blocks += [f"## {section.title}", *chain.from_iterable(map(shown, section.blocks))]
@@ -29,7 +39,9 @@ def shown(block: Block) -> Iterator[str]:
         case Figure(title, file):
             yield f"![{title}]({file})"
         case Listing(text, language, title):
-            listed = f"```{language}\n{text.rstrip()}\n```"
+            longest = max(map(len, re.findall("`+", text)), default=0)
+            fence = "`" * max(3, longest + 1)
+            listed = f"{fence}{language}\n{text.rstrip()}\n{fence}"
             yield from [f"<details><summary>{title}</summary>", listed, "</details>"] if title else [listed]
 
 
@@ -37,15 +49,15 @@ def inline(words: Words) -> str:
     """Words with their marks."""
     match words:
         case Strong(text):
-            return f"**{text}**"
+            return f"**{plain(text)}**"
         case Code(text):
-            return f"`{text}`"
+            return f"`` {text} ``" if "`" in text else f"`{text}`"
         case Link(text, to):
-            return f"[{text}]({to})"
+            return f"[{plain(text)}]({to})"
         case tuple():
             return "".join(map(inline, words))
         case _:
-            return words
+            return plain(words)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

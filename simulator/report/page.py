@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from simulator import atomic
 from simulator.report.blocks import Page
 from simulator.report.html import as_html
-from simulator.report.logs import whole_file
 from simulator.report.markdown import as_markdown
-from simulator.schema import BadInput, Fault
 
 Writer = Callable[[str, str, Iterable[str]], None]
 """Called once with a title, a picture as SVG text, and the blocks of the page below it."""
@@ -30,14 +29,8 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
 
     Raises :class:`BadInput` where that cannot be done.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput([Fault((str(folder), 0, 0), "", f"cannot be made: {error.strerror}")]) from error
     for name, text in texts.items():
-        with whole_file(folder / name) as file:
-            if file:
-                file.write(text)
+        atomic.write(folder / name, text)
 
 
 @contextmanager
@@ -52,8 +45,8 @@ def study_file(path: Path | None, command: str) -> Iterator[Writer | None]:
     page = path.suffix == ".md"
     picture_path = path.with_suffix(".svg") if page else path
     with ExitStack() as stack:
-        picture_file = stack.enter_context(whole_file(picture_path))
-        page_file = stack.enter_context(whole_file(path if page else None))
+        picture_file = stack.enter_context(atomic.whole_file(picture_path))
+        page_file = stack.enter_context(atomic.whole_file(path if page else None))
 
         def write(title: str, picture: str, blocks: Iterable[str]) -> None:
             if picture_file is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from simulator.atomic import whole_file
 from simulator.plan_study import Study
-from simulator.report.logs import whole_file
 from simulator.report.page import study_file
 from simulator.report.plan import sections
 from simulator.report.plan_figures import plan_figure

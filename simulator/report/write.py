@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from simulator.atomic import replacing
 from simulator.report.page import page_files
 from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE, run_page
 from simulator.report.timeline import chrome_trace
@@ -29,10 +29,11 @@ def write(result: Result, sweep: Sequence[SweepPoint], folder: Path, speedup: In
     A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
     """
     folder = free(folder)
-    try:
-        return _write(_files(result, sweep, speedup), folder)
-    except OSError as error:
-        raise BadInput([Fault((str(folder), 0, 0), "", f"cannot be written: {error.strerror or error}")]) from error
+    with replacing(folder, parents=True) as new:
+        new.mkdir()
+        for file, text in _files(result, sweep, speedup):
+            (new / file).write_text(text, "utf-8")
+    return sorted(folder.iterdir())
 
 
 def free(folder: Path) -> Path:
@@ -44,24 +45,6 @@ def free(folder: Path) -> Path:
         raise BadInput([Fault(here, "", f"cannot be made: {above} is no folder that can be written to")])
     _check(folder)
     return folder
-
-
-def _write(files: Iterable[tuple[str, str]], folder: Path) -> list[Path]:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-        new, old = Path(name) / "new", Path(name) / "old"
-        new.mkdir()
-        for file, text in files:
-            (new / file).write_text(text, "utf-8")
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-    return sorted(folder.iterdir())
 
 
 def _check(folder: Path) -> None:

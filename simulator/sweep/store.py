@@ -158,7 +158,10 @@ def reading(path: Path) -> Store:
     """A store that must be there, also while it is being written; raises :class:`BadInput`."""
     if not path.is_file() or not os.access(path, os.R_OK):
         raise BadInput([Fault((str(path), 0, 0), "", "there is no such store; specsim sweep makes one")])
+    if not path.stat().st_size:
+        raise BadInput([Fault((str(path), 0, 0), "", "is empty; specsim sweep makes a store")])
     store = Store(path)
     if store.fact("definition") is None:
+        store.close()
         raise BadInput([Fault((str(path), 0, 0), "", "holds no sweep yet")])
     return store

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from simulator.atomic import replacing
 from simulator.schema import BadInput, Fault, did_you_mean
 from simulator.sweep.axes import Design
 from simulator.sweep.base import Evaluator
@@ -74,18 +75,16 @@ def export(found: Table, path: Path) -> None:
     """The table as ``.csv`` or ``.parquet``; the same results give the same bytes. Raises :class:`BadInput`."""
     place = (f"--export {path}", 0, 0)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".csv":
-            found.frame.to_csv(path, index=False, lineterminator="\n")
-        elif path.suffix == ".parquet":
-            mixed = [name for name in found.axes if pd.api.types.infer_dtype(found.frame[name]).startswith("mixed")]
-            found.frame.astype(dict.fromkeys(mixed, str)).to_parquet(path, index=False)
-        else:
-            raise BadInput([Fault(place, "", "expected a name that ends in .csv or .parquet")])
+        with replacing(path, parents=True) as new:
+            if path.suffix == ".csv":
+                found.frame.to_csv(new, index=False, lineterminator="\n")
+            elif path.suffix == ".parquet":
+                mixed = [name for name in found.axes if pd.api.types.infer_dtype(found.frame[name]).startswith("mixed")]
+                found.frame.astype(dict.fromkeys(mixed, str)).to_parquet(new, index=False)
+            else:
+                raise BadInput([Fault(place, "", "expected a name that ends in .csv or .parquet")])
     except ImportError as error:
         raise BadInput([Fault(place, "", "needs the extra 'parquet': pip install 'specsim[parquet]'")]) from error
-    except OSError as error:
-        raise BadInput([Fault(place, "", f"cannot be written: {error.strerror or error}")]) from error
 
 
 def faults(found: Table) -> dict[int, dict[str, str]]:

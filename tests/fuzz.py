@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Shipped files, broken by chance, through every loader: whatever they hold, a loader refuses them in words or reads them.
+
+    python3 dev.py fuzz [--minutes N] [--seed N]
+
+What is read is used: a scenario's law is worked out, a trace's acceptance replayed. An input that ends in anything but
+:class:`BadInput`, or takes longer than :data:`MOST_S`, is a finding: its number is printed with what came of it, and
+``--only NUMBER`` tries it alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+from bad_inputs import corpus
+from numpy.typing import NDArray
+from test_bad_inputs import trace
+
+from simulator.calibrate import measurements
+from simulator.catalogue import FOLDERS, Catalogue, shipped
+from simulator.converters import TO_RATES, TO_TRACE
+from simulator.huggingface import read_config
+from simulator.published import Cell, rows
+from simulator.run import law_details
+from simulator.scenario import load
+from simulator.schema import BadInput
+from simulator.sweep.study import study
+from simulator.trace_statistics import statistics
+from simulator.traces import read as read_trace
+from simulator.traffic import TrafficFile
+
+Array = NDArray[Any]
+MOST_S = 20
+"""Of one input; the machine may be busy."""
+NASTY = (
+    *("0", "0.5", "1", "2", "64", "1000000", "1e300", "1e-300", "1e999", "-0.0", "-1", "-1e-320", ".nan", "NaN"),
+    *("Infinity", "true", "null", "~", "''", "[]", "{}", "*a", "&a", "!!x y", "!", "%YAML 9.9\n", "#", "---\n", "\t", "|", ">"),
+    *("99999999999999999999", "1" * 5000, "9007199254740993", "0x10", "1:30", "\x00", "\x1b[2J", "\ufeff", "\u2028", "é" * 40),
+    *("../../../../etc/passwd", "./x.yaml", "x" * 300, "- ", "? ", ": ", '"', "'"),
+)
+CONFIG = b"""{"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16,
+ "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 151936, "tie_word_embeddings": false,
+ "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 4096, "kv_lora_rank": null}"""
+RECORDS = [
+    ("steps-own.jsonl", b'{"accepted": [2, 0, 3], "flavour": "code"}\n{"accepted": [1, 1]}\n'),
+    ("rest-own.jsonl", b'{"category": "x", "accept_lengths": [1, 2, 1], "steps_idx": [2]}\n'),
+    ("specdecode_bench_eagle-own.jsonl", b'{"dataset": "x", "acc_len_eagle": [1, 2, 4, 1]}\n'),
+    ("golden_lengths-own.txt", b"1.8, 2.4\n2.8 # three\n"),
+    ("vllm_log-own.log", b"SpecDecoding metrics: Drafted: 10 tokens, Per-position acceptance rate: 0.5, 0.2\n" * 2),
+]
+
+
+class Loader(NamedTuple):
+    """What reads a kind of file, and sound files to break."""
+
+    use: Callable[[Path], object]
+    sound: Sequence[tuple[str, bytes]]
+    """Name and content."""
+    broken: Callable[[bytes, random.Random], bytes]
+
+
+def _named(kind: str, most_bytes: int = 100_000) -> list[tuple[str, bytes]]:
+    files = Catalogue().names(kind).values()
+    return [(path.name, path.read_bytes()) for path in files if path.stat().st_size <= most_bytes]
+
+
+def _beginnings(pattern: str, most_bytes: int) -> list[tuple[str, bytes]]:
+    """Whole lines of shipped files."""
+    return [(path.name, path.read_bytes()[:most_bytes].rpartition(b"\n")[0]) for path in shipped().glob(pattern)]
+
+
+def _in_corpus(folder: str) -> list[tuple[str, bytes]]:
+    """Broken files, to be broken further, under names that their loaders take."""
+    return [(one.path.name, one.path.read_bytes()) for one in corpus() if one.folder == folder]
+
+
+def _law(scenario: str, *overrides: str) -> object:
+    return law_details(load(scenario, overrides))
+
+
+def _workload(path: Path) -> object:
+    return _law("durations_only", "serving.policy={name: prefill_first}", f"requests=./{path.name}")
+
+
+def _traffic(path: Path) -> object:
+    file = TrafficFile.model_validate({"format": path.name.partition("-")[0], "file": str(path)})
+    return sum(line.tokens for line in file.lines())
+
+
+def _records(path: Path) -> object:
+    form, lines = path.name.partition("-")[0], path.read_text("utf-8", errors="replace").splitlines()
+    return (TO_TRACE.get(form) or TO_RATES[form])(lines, 4)
+
+
+def _part(kind: str) -> Callable[[Path], object]:
+    return lambda path: _law("autoregressive_qwen3_32b_a100", f"target.{kind}=./{path.name}")
+
+
+def loaders() -> dict[str, Loader]:
+    """Every kind of file that users write."""
+    papers = _beginnings("scenarios/papers/*/cells.csv", 6000)
+    samples = [(name.replace("_", "-"), text) for name, text in _beginnings(f"{FOLDERS['workload'][0]}/*_sample.[cj]*", 3000)]
+    exits = trace({"format": 2, "window": 4}, run=np.ones(8, np.uint16), **{"head.rank": np.zeros((2, 8), np.uint16)})
+    sound = b"operation,part,tokens,size_bytes,flops,time_us\nmatmul,qkv,1,5e6,5e6,12\nattention,decode,4,1e6,1e6,7.5\n"
+    return {
+        "scenario": Loader(lambda path: _law(f"./{path.name}"), _named("scenario") * 5 + _in_corpus("scenarios"), broken),
+        "device": Loader(_part("device"), _named("device"), broken),
+        "link": Loader(_part("link"), _named("link"), broken),
+        "engine": Loader(_part("engine"), _named("engine"), broken),
+        "model": Loader(_part("model"), _named("model"), broken),
+        "config": Loader(read_config, [("config.json", CONFIG)] * 20 + _in_corpus("configs"), broken),
+        "method": Loader(lambda path: _law("durations_only", f"strategy=./{path.name}"), _named("method"), broken),
+        "workload": Loader(
+            _workload,
+            _named("workload"),
+            broken,
+        ),
+        "traffic": Loader(_traffic, samples + _in_corpus("traffic"), broken),
+        "sweep": Loader(lambda path: study(f"./{path.name}", Catalogue()), _named("sweep") * 4 + _in_corpus("sweeps"), broken),
+        "trace": Loader(lambda path: statistics(read_trace(path)), [("own.npz", trace()), ("other.npz", exits)], broken_trace),
+        "record": Loader(_records, RECORDS * 10 + _in_corpus("records"), broken),
+        "measurements": Loader(
+            lambda path: measurements.read([path]), [("own.csv", sound)] * 20 + _in_corpus("measurements"), broken
+        ),
+        "paper": Loader(lambda path: list(rows(Cell, path)), papers, broken),
+    }
+
+
+# ---- breaking
+
+
+def broken(content: bytes, chance: random.Random) -> bytes:
+    """A few changes, mostly one, each of a kind that chance picks."""
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        content = chance.choice(CHANGES)(content, chance)
+    return content
+
+
+def broken_trace(content: bytes, chance: random.Random) -> bytes:
+    """A sound archive of broken arrays, so that what is broken is not lost to a checksum; now and then a broken archive."""
+    if chance.random() < 0.1:
+        return broken(content, chance)
+    arrays = dict(np.load(io.BytesIO(content)))
+    for name in chance.sample(sorted(arrays), chance.choice((1, 1, 2))):
+        held = arrays.pop(name)
+        if name == "header":
+            arrays[name] = np.frombuffer(broken(held.tobytes(), chance), np.uint8)
+        else:
+            arrays[chance.choice((*[name] * 9, "run", "head.rank", "tree.run"))] = _broken_array(held, chance)
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def _broken_array(held: Array, chance: random.Random) -> Array:
+    kind = chance.choice(("f2", "f8", "i1", "i8", "u2", "u4", "U2", "?", "c8", "S3"))
+    changes: list[Callable[[], Array]] = [
+        lambda: held[: chance.randint(0, len(held))],
+        lambda: held.astype(kind),
+        lambda: np.stack([held] * chance.randint(1, 3)),
+        lambda: held.ravel()[0],
+        lambda: np.frombuffer(_flip(held.tobytes(), chance), held.dtype).reshape(held.shape),
+        lambda: np.concatenate([held, held], axis=-1),
+        lambda: held[::-1],
+    ]
+    return np.asarray(chance.choice(changes)())
+
+
+def _flip(content: bytes, chance: random.Random) -> bytes:
+    held = bytearray(content)
+    for _ in range(chance.randint(1, 8) if held else 0):
+        held[chance.randrange(len(held))] ^= 1 << chance.randrange(8)
+    return bytes(held)
+
+
+def _cut(content: bytes, chance: random.Random) -> bytes:
+    begin = chance.randint(0, len(content))
+    return content[:begin] + content[begin + chance.randint(1, 40) :] if chance.random() < 0.8 else content[:begin]
+
+
+def _move_lines(content: bytes, chance: random.Random) -> bytes:
+    lines = content.splitlines(keepends=True)
+    if lines:
+        line = lines[chance.randrange(len(lines))] if chance.random() < 0.5 else lines.pop(chance.randrange(len(lines)))
+        lines.insert(chance.randint(0, len(lines)), b" " * chance.choice((0, 0, 2, 4)) + line)
+    return b"".join(lines)
+
+
+def _replace_value(content: bytes, chance: random.Random) -> bytes:
+    """A word or a number becomes another of the file, or one that is asking for trouble."""
+    found = list(re.finditer(rb"[\w.+-]+", content))
+    if not found:
+        return chance.choice(NASTY).encode()
+    word = chance.choice(found)
+    other = chance.choice(NASTY).encode() if chance.random() < 0.7 else chance.choice(found)[0]
+    return content[: word.start()] + other + content[word.end() :]
+
+
+def _insert(content: bytes, chance: random.Random) -> bytes:
+    at = chance.randint(0, len(content))
+    return content[:at] + chance.choice(NASTY).encode() + content[at:]
+
+
+CHANGES = (_flip, _cut, _move_lines, _replace_value, _replace_value, _replace_value, _insert)
+
+
+# ---- trying
+
+
+def tried(loader: Loader, chance: random.Random, folder: Path) -> str:
+    """What comes of one input, "read" or "refused"; anything that a loader should not raise is raised."""
+    name, content = chance.choice(loader.sound)
+    path = folder / name
+    path.write_bytes(loader.broken(content, chance))
+    try:
+        loader.use(path)
+    except BadInput as error:
+        assert error.faults, "refused without a word"
+        assert all(len(str(fault).splitlines()) == 1 for fault in error.faults), "a fault of several lines"
+        return "refused"
+    finally:
+        path.unlink()
+    return "read"
+
+
+def chance_of(seed: int, number: int) -> random.Random:
+    """What decides everything about an input."""
+    return random.Random(f"{seed}:{number}")  # noqa: S311 - nothing secret
+
+
+def _late(*_: Any) -> None:
+    raise TimeoutError(f"took more than {MOST_S} s")
+
+
+def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple[str, str]], dict[str, str]]:
+    """Inputs by kind and outcome; findings by where they were raised, one of each."""
+    every, outcomes, findings = loaders(), Counter[tuple[str, str]](), dict[str, str]()
+    signal.signal(signal.SIGALRM, _late)
+    with TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for path in (shipped() / FOLDERS["workload"][0]).glob("*.[cj]*"):
+            shutil.copy(path, folder)  # where the workloads look for it
+        for number in numbers:
+            if time.monotonic() > until:
+                break
+            chance = chance_of(seed, number)
+            kind = chance.choice(sorted(every))
+            signal.alarm(MOST_S)
+            try:
+                outcome = tried(every[kind], chance, Path(folder))
+            except Exception as error:
+                outcome = "finding"
+                frame = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{kind}: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
+                if where not in findings:
+                    findings[where] = f"--seed {seed} --only {number}\n{''.join(traceback.format_exception(error)[-6:])}"
+                    print(f"{where}: {error}"[:300], f"--only {number}", flush=True)
+            finally:
+                signal.alarm(0)
+            outcomes[kind, outcome] += 1
+    return outcomes, findings
+
+
+def main() -> int:
+    """The command line; 1 where anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="one input, with its whole traceback")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")  # arithmetic on absurd but allowed numbers
+    numbers = count() if options.only is None else iter([options.only])
+    outcomes, findings = fuzz(options.seed, numbers, time.monotonic() + 60 * options.minutes)
+    for kind in sorted({kind for kind, _ in outcomes}):
+        held = {outcome: outcomes[kind, outcome] for outcome in ("refused", "read", "finding")}
+        print(f"{kind:<13}" + "".join(f"{number:>9,} {outcome}" for outcome, number in held.items()))
+    print(
+        f"{outcomes.total():,} inputs, {len(findings)} findings",
+        *(findings.values() if options.only is not None else ()),
+        sep="\n",
+    )
+    return bool(findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
