@@ -110,7 +110,7 @@ def test_where_a_network_breaks_a_pipeline() -> None:
 
 PAGES = Path(__file__).parent.parent / "reports" / "whatif"
 ANSWER = re.compile(r"^\| (.+?) \| (.+) \| \[.+?\]\((.+?)\) \|$", re.MULTILINE)
-NUMBER = re.compile(r"(?<![\w.,])\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w])")
+NUMBER = re.compile(r"(?<![\w.,])\d(?:[\d,]*\d)?(?:\.\d+)?(?!\.?\w)")
 
 
 def test_the_answers_of_the_index_stand_on_its_pages() -> None:
