@@ -30,7 +30,7 @@ from simulator.variants import variant
 from simulator.world import World
 
 TITLE = "Event engine"
-STEPS, ROUNDS, TOKENS = 2_000, 41, 50_000
+STEPS, ROUNDS, TOKENS = 2_000, 15, 50_000
 STAGES = 8
 LOADED = load("vanilla_qwen3_32b_a100")
 BATCH = {"requests.concurrency": 64, "requests.count": 128, "requests.prompt_tokens": 64, "requests.output_tokens": 257}
