@@ -17,7 +17,8 @@ def drafts(asked: Asked, models: tuple[str, ...]) -> None:
     """What drafts of other sizes would have to be kept in a vanilla_sd SCENARIO to come level with its own, by law."""
     from rich.console import Console
 
-    from simulator.report.drafts import draft_figure, print_drafts, sections
+    from simulator.report.draft_figures import draft_figure
+    from simulator.report.drafts import print_drafts, sections
     from simulator.report.page import study_file
     from simulator.schema import BadInput, Fault
     from simulator.sweep_draft import draft_study

@@ -7,6 +7,7 @@ here stand the formulas. Times are in seconds, sizes in bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import ceil, log, log2
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -60,6 +61,14 @@ class Roofline(Frozen):
             if tokens <= tile:
                 return tile
         return ceil(tokens / self.tile_tokens[-1]) * self.tile_tokens[-1]
+
+    def filled(self, tokens: float) -> float:
+        """``tokens`` filled up to where one more opens another tile; an end of a tile that a table passes smoothly is none."""
+        steps = {before.tokens for before, after in pairwise(self.width) if after.tokens == before.tokens + 1}
+        end = self.tiled(tokens)
+        while self.width and end < self.width[-1].tokens and end not in steps:
+            end = self.tiled(end + 1)
+        return end
 
     def width_ratios(self, tokens: float) -> tuple[float, float]:
         """Measured slowdown of memory time and constant at ``tokens``, linear between points, flat outside."""

@@ -145,7 +145,7 @@ def tile_edges(loaded: Loaded, points: Iterable[AtBatch]) -> list[int]:
         return []
     edges, before = [], None
     for point in points:
-        rows = product.tiled(point.verify_rows)
+        rows = product.filled(point.verify_rows)
         if before is not None and rows > before:
             edges.append(point.batch)
         before = rows

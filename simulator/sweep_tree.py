@@ -135,7 +135,7 @@ def _levels(scenario: Scenario, widest: int) -> LevelTimes:
 
 def _tile_edge(scenario: Scenario, width: int) -> bool:
     places = scenario.target.on_stages if scenario.target else ()
-    return bool(places) and all(place.device.matmul_for(place.weights).tiled(width) == width for place in places)
+    return bool(places) and all(place.device.matmul_for(place.weights).filled(width) == width for place in places)
 
 
 def tree_sweep(loaded: Loaded) -> list[TreePoint]:

@@ -50,8 +50,9 @@ def test_the_law_with_replayed_means_explains_the_simulation(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_eight_at_a_time(name: str) -> None:
-    loads = ["requests.concurrency=8", "requests.count=20", "requests.output_tokens=40"]
-    if load(name).scenario.strategy.alone:
+    loads = ["requests.arrivals=null", "requests.concurrency=8", "requests.count=20", "requests.output_tokens=40"]
+    scenario = load(name).scenario
+    if scenario.strategy.alone and scenario.serving.policy.max_requests != 1:
         with pytest.raises(BadInput, match="one request at a time, got 8"):
             load(name, loads)
         return

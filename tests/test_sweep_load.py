@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli import main
-from simulator.report.figures import short_names
+from simulator.report.facts import short_names
 from simulator.report.load import sentences
 from simulator.scenario import load
 from simulator.sweep_load import LoadPoint, crossing, load_sweep
