@@ -20,6 +20,7 @@ from simulator.cli import main
 from simulator.run import simulated_baseline
 from simulator.scenario import load
 from simulator.schema import BadInput
+from simulator.sweep import key as keys
 from simulator.sweep import point
 from simulator.sweep.axes import assigned, axis, design
 from simulator.sweep.key import code_version, fields_of, key_of
@@ -183,12 +184,12 @@ def test_different_scenarios_have_different_keys(overrides: list[str]) -> None:
 def test_a_key_knows_what_the_trace_holds(tmp_path: Path) -> None:
     traces = tmp_path / "scenarios/traces"
     traces.mkdir(parents=True)
-    shelves, keys = Catalogue((tmp_path,)), []
+    shelves, found = Catalogue((tmp_path,)), []
     for name in ("six_flavours_greedy", "six_flavours_warm"):
         (traces / "mine.npz").write_bytes(Catalogue().names("trace")[name].read_bytes())
         loaded = load("vanilla_llama_2_7b_a100", ["acceptance.trace=mine"], shelves)
-        keys.append(key_of(fields_of(loaded, shelves), "law"))
-    assert keys[0] != keys[1]
+        found.append(key_of(fields_of(loaded, shelves), "law"))
+    assert found[0] != found[1]
 
 
 AXES = [
@@ -213,6 +214,15 @@ def test_laws_evaluated_together_are_those_evaluated_alone(world: Path, axes: li
             names = ("tpot_ms", "speedup", "tokens_per_step", "step_ms")
             assert [row.found[name] for name in names] == pytest.approx(told, rel=1e-14)
     assert any(row.fault is None for row in together)
+
+
+def test_a_key_knows_the_code_of_strategies_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Foreign:
+        """Stands for a strategy of another package."""
+
+    own = keys.code_version.__wrapped__()
+    monkeypatch.setattr(keys, "strategies", lambda: {"foreign": Foreign})
+    assert keys.code_version.__wrapped__() != own
 
 
 # ---- stores

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from inspect import getfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 
 from simulator.catalogue import Catalogue
 from simulator.scenario import Loaded
+from simulator.strategies import strategies
 
 KEY_BYTES = 16
 WORDS_ONLY = ("name", "about")
@@ -90,8 +92,9 @@ def _file_digest(path: Path, *_: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def code_version() -> bytes:
-    """Of all source files of the package that results depend on: not of its commands, reports and recorders."""
+    """Of all source files that results depend on: not of commands, reports and recorders, but of strategies from elsewhere."""
     package = Path(__file__).parent.parent
     sources = {str(path.relative_to(package)): path for path in package.rglob("*.py")}
-    kept = [name for name in sorted(sources) if not name.startswith(NO_RESULTS)]
-    return digest(*(part for name in kept for part in (name, sources[name].read_bytes())))
+    kept = {name: path for name, path in sources.items() if not name.startswith(NO_RESULTS)}
+    kept |= {one.__module__: Path(getfile(one)) for one in strategies().values() if not one.__module__.startswith("simulator.")}
+    return digest(*(part for name in sorted(kept) for part in (name, kept[name].read_bytes())))

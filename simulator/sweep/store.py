@@ -48,6 +48,7 @@ class Store:
         self._database = sqlite3.connect(path, isolation_level=None)
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA cache_size=-65536")  # KiB: keys come in no order, so every bundle touches many pages
             self._database.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing; a power cut perhaps the last
             self._database.executescript(TABLES)
         except sqlite3.DatabaseError as error:

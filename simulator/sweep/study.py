@@ -37,7 +37,7 @@ from simulator.sweep.key import canonical, code_version, digest, fields_of, file
 from simulator.sweep.metrics import LAW_METRICS, METRICS
 
 Evaluation = Literal["law", "replay", "simulation", "law then simulation"]
-AxisGiven = list[Any] | str | int | float
+AxisGiven = list[Any] | str
 KEEP = r"best (?P<share>\d+(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<sign><=|>=) ?(?P<bound>[-+.\deE]+)"
 
 
