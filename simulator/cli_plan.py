@@ -15,7 +15,7 @@ from simulator.cli_options import catalogue_option, faults_as_lines, overrides_o
 @overrides_option
 @seed_option
 @click.option("--draws", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Worlds drawn for the chance.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for plan.md, plan.svg and the exports.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for a page (.md, .html) and the exports.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 @catalogue_option
 def plan(
@@ -51,4 +51,4 @@ def plan(
     else:
         print_plan(done, Console())
         if out:
-            click.echo(f"page: {out / 'plan.md'}   exports: {', '.join(done.exports)}")
+            click.echo(f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(done.exports)}")

@@ -10,10 +10,12 @@ import yaml
 from simulator.catalogue import Catalogue
 from simulator.fits import Paper
 from simulator.law_check import law_gap
+from simulator.plan_study import study as plan_study
 from simulator.processes import in_turn
 from simulator.published import cells, contradictions, paper_figures
 from simulator.report.blocks import Page
 from simulator.report.live import live_page
+from simulator.report.plan_page import plan_page
 from simulator.report.run_page import run_page
 from simulator.report.sweep_page import sweep_page
 from simulator.report.validation_page import validation_page
@@ -27,6 +29,7 @@ from simulator.sweep.table import Table, table
 from simulator.sweep_window import window_sweep
 from simulator.uncertainty import Times, of_speedup
 from simulator.validation import GOAL, shortfalls, validated
+from tests.test_plan import small
 from tests.toy_paper import TERMS, written
 
 LIVE = Path(__file__).parent / "data/live_short_run.json"
@@ -48,7 +51,7 @@ plots:
 - {kind: heatmap, x: strategy.gamma, y: durations.draft_ms, value: law_tpot_ms, title: Nobody waits}
 """
 """One of its drafts takes less than no time, which is for the sweep to find out."""
-KINDS = (*SHORT, "sweep", "validation", "live")
+KINDS = (*SHORT, "sweep", "plan", "validation", "live")
 
 
 def page(kind: str, folder: Path) -> Page:
@@ -58,6 +61,8 @@ def page(kind: str, folder: Path) -> Page:
     if kind == "sweep":
         found, base = swept(folder)
         return sweep_page(found, base, "specsim sweep small.yaml")
+    if kind == "plan":
+        return plan_page(plan_study(small(folder), "specsim plan small.yaml", draws=2))
     if kind == "live":
         return live_page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", "specsim measure decoding")
     name, overrides = SHORT[kind]

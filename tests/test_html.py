@@ -7,11 +7,13 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Callable
 from hashlib import sha256
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -77,14 +79,32 @@ class Parsed(HTMLParser):
         return [(attributes, "".join(text)) for name, attributes, text, _ in self.elements if name == tag]
 
 
+class Lazy(dict[str, Any]):
+    """Made when first asked for."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, kind: str) -> Any:
+        self[kind] = self.make(kind)
+        return self[kind]
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
-    return {kind: page(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+    return Lazy(lambda kind: page(kind, tmp_path_factory.mktemp(kind)))
 
 
 @pytest.fixture(scope="module")
 def parsed(pages: dict[str, Page]) -> dict[str, Parsed]:
-    return {kind: Parsed(as_html(one)) for kind, one in pages.items()}
+    return Lazy(lambda kind: Parsed(as_html(pages[kind])))
+
+
+every_kind = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.full) if kind == "plan" else kind for kind in KINDS]
+)
+"""A plan takes some seconds."""
 
 
 def every_word(one: Page) -> list[Words]:
@@ -154,7 +174,7 @@ def test_any_text_comes_out_as_it_went_in(text: str) -> None:
     assert [got for _, got in one.all("strong")] == [text] == [got for _, got in one.all("code")[:1]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_nothing_is_loaded_and_only_the_own_script_runs(kind: str, pages: dict[str, Page], parsed: dict[str, Parsed]) -> None:
     for tag, attributes, text, _ in parsed[kind].elements:
         assert tag not in ("img", "iframe", "object", "embed", "base", "form")
@@ -176,7 +196,7 @@ def test_nothing_is_loaded_and_only_the_own_script_runs(kind: str, pages: dict[s
 # ---- the same facts as Markdown
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_both_tell_everything_that_the_page_holds(kind: str, pages: dict[str, Page], parsed: dict[str, Parsed]) -> None:
     (_, body), text = parsed[kind].all("body")[0], as_markdown(pages[kind])
     body = body.replace("\u00a0", " ")
@@ -187,7 +207,7 @@ def test_both_tell_everything_that_the_page_holds(kind: str, pages: dict[str, Pa
         assert told in text or listed in text or told.replace("|", "\\|").replace("\n", " ") in text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_the_same_page_gives_the_same_text(kind: str, pages: dict[str, Page]) -> None:
     assert as_html(pages[kind]) == as_html(pages[kind])
     assert len(as_html(pages[kind])) < 1_500_000
@@ -196,7 +216,7 @@ def test_the_same_page_gives_the_same_text(kind: str, pages: dict[str, Page]) ->
 # ---- for everybody
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_names_are_unique_and_lead_somewhere(kind: str, parsed: dict[str, Parsed]) -> None:
     names = Counter(held["id"] for _, held, _, _ in parsed[kind].elements if "id" in held)
     assert [name for name, count in names.items() if count > 1 or re.search(r"\s", name)] == []
@@ -209,7 +229,7 @@ def test_names_are_unique_and_lead_somewhere(kind: str, parsed: dict[str, Parsed
                 assert used in names
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_pictures_tables_and_what_can_be_focused_have_names(kind: str, parsed: dict[str, Parsed]) -> None:
     one = parsed[kind]
     titles = {held["id"] for held, text in one.all("title") if "id" in held and text}

@@ -350,7 +350,7 @@ def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, [*arguments, "--out", str(folder)])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert {file.name for file in folder.iterdir()} >= {"plan.md", "plan.svg", "scenario.yaml"}
+    assert {file.name for file in folder.iterdir()} >= {"plan.md", "plan.html", "plan.svg", "scenario.yaml"}
     answer = found["answer"]
     assert answer["kept"]
     again = load(str(folder / "scenario.yaml"))

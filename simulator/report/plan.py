@@ -1,4 +1,4 @@
-"""A plan on a terminal and on a page: the answer first, then what else there is, then how firm it is."""
+"""A plan in words, and on a terminal: the answer first, then what else there is, then how firm it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from simulator.plan_doubt import Sensitivity
 from simulator.plan_study import Study, limit_name
 from simulator.report.console import WIDEST, item, new_table
 from simulator.report.facts import number, share
-from simulator.report.markdown import table
 from simulator.uncertainty import SHARE
 
 LEGEND = (
@@ -192,37 +191,7 @@ def _limits(done: Study) -> Iterator[str]:
     return (limit_name(one) for one in done.search.plan.file.slo.limits)
 
 
-def sections(done: Study) -> Iterator[str]:
-    """The same as blocks of a page, with laws, what was left out, prices and exports."""
-    plan = done.search.plan
-    if plan.file.about:
-        yield plan.file.about
-    yield f"**{headline(done)}**"
-    yield "\n".join(f"- {sentence}" for sentence in sentences(done))
-    yield "## What else there is"
-    yield table(head(done), rows(done))
-    yield LEGEND
-    yield "## If the world is harder"
-    yield table(("change", "answer"), changes(done))
-    yield "## By law, one replica"
-    yield table(*_laws(done))
-    if plan.left_out:
-        yield "## Left out"
-        yield table(("combination", "why"), ((one.name, one.reason) for one in plan.left_out))
-    yield "## Prices"
-    offers = plan.file.devices.items()
-    prices = (
-        (name, f"{one.price_usd_per_hour.value:g}", f"{one.count}", one.price_usd_per_hour.source) for name, one in offers
-    )
-    yield table(("device", "USD/hour", "at most", "source"), prices)
-    yield "## Exported"
-    for name, text in done.exports.items():
-        if name != "scenario.yaml":
-            yield f"`{name}`:\n\n```\n{text.rstrip()}\n```"
-    yield "`scenario.yaml`: the answer, to be run by `specsim run`."
-
-
-def _laws(done: Study) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
+def laws(done: Study) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
     """Time per token by batch size; the highest tokens a second of one replica."""
     sizes = sorted({one.batch for one in done.laws})
 

@@ -1,29 +1,95 @@
-"""A plan in a folder: page, picture, and the answer in the words of the programs that serve it."""
+"""A plan as a page: the fleet first, then why, what else there is, how firm it is, by law, prices, exports, what went in."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from simulator.atomic import whole_file
 from simulator.plan_study import Study
-from simulator.report.page import study_file
-from simulator.report.plan import sections
+from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Listing, Page, Paragraph, Table, sections
+from simulator.report.facts import number
+from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
+from simulator.report.page import page_files, write_files
+from simulator.report.plan import LEGEND, changes, head, headline, laws, rows, sentences
 from simulator.report.plan_figures import plan_figure
-from simulator.schema import BadInput, Fault
+from simulator.uncertainty import SHARE
 
-PAGE = "plan.md"
+NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
 
 
 def write_plan(done: Study, folder: Path) -> None:
-    """Every file complete, or not at all; raises :class:`BadInput` where the folder cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput([Fault((str(folder), 0, 0), "", f"cannot be made: {error.strerror or error}")]) from error
-    with study_file(folder / PAGE, done.command) as write:
-        if write:
-            write(f"Plan {done.search.plan.file.name}", plan_figure(done), sections(done))
+    """Page, picture, and the answer in the words of the programs that serve it; every file complete, or not at all.
+
+    Raises BadInput where the folder cannot be made.
+    """
+    write_files(folder, page_files(plan_page(done), NAME) | done.exports)
+
+
+def plan_page(done: Study) -> Page:
+    """All of it."""
+    plan, chosen = done.search.plan, done.chosen.candidate.loaded.scenario
+    return Page(
+        title=f"Plan {plan.file.name}",
+        about=plan.file.about,
+        answer=headline(done),
+        opening=[
+            Bullets(list(sentences(done))),
+            Figure("Cost of fleets against time per token; how much of each limit is used", PICTURE, plan_figure(done)),
+        ],
+        sections=sections(
+            ("What else there is", _families(done)),
+            ("If the world is harder", _changes(done)),
+            ("By law, one replica", _laws(done)),
+            ("Left out", _left_out(done)),
+            ("Prices", _prices(done)),
+            ("Exported", _exports(done)),
+            (PROVENANCE, provenance_blocks(chosen)),
+            (RESOLVED, resolved_blocks(chosen)),
+        ),
+        command=done.command,
+        highlights=_highlights(done),
+    )
+
+
+def _highlights(done: Study) -> list[Highlight]:
+    chosen, chance = done.chosen, done.chance
+    low, high = chance.interval
+    return [
+        Highlight(f"{chosen.replicas}", f"of {chosen.candidate.name}"),
+        Highlight(f"{number(chosen.cost_usd_per_hour, 3)} USD", "an hour"),
+        Highlight(f"{done.capacity:.2f} ×", "the traffic of the plan is carried"),
+        Highlight(f"{chance.share:.0%}", f"of worlds keep the SLO ({SHARE:.0%} interval {low:.0%} to {high:.0%})"),
+    ]
+
+
+def _families(done: Study) -> Iterator[Block]:
+    yield Table(head(done), list(rows(done)), "The cheapest fleet of every strategy on every hardware", sortable=True)
+    yield Paragraph(LEGEND)
+
+
+def _changes(done: Study) -> Iterator[Block]:
+    yield Table(("change", "answer"), list(changes(done)), "The answer where something is harder")
+
+
+def _laws(done: Study) -> Iterator[Block]:
+    names, found = laws(done)
+    yield Table(names, list(found), "Time per token by law and batch size", sortable=True)
+
+
+def _left_out(done: Study) -> Iterator[Block]:
+    if left := done.search.plan.left_out:
+        yield Table(("combination", "why"), [(one.name, one.reason) for one in left], "Combinations that cannot run")
+
+
+def _prices(done: Study) -> Iterator[Block]:
+    offers = done.search.plan.file.devices.items()
+    found = [(name, f"{one.price_usd_per_hour.value:g}", f"{one.count}", one.price_usd_per_hour.source) for name, one in offers]
+    yield Table(("device", "USD/hour", "at most", "source"), found, "Prices", sortable=True)
+
+
+def _exports(done: Study) -> Iterator[Block]:
     for name, text in done.exports.items():
-        with whole_file(folder / name) as file:
-            if file:
-                file.write(text)
+        if name != SCENARIO:
+            yield Paragraph((Code(name), ":"))
+            yield Listing(text)
+    yield Paragraph((Code(SCENARIO), ": the answer, to be run by ", Code(f"specsim run {SCENARIO}"), "."))
