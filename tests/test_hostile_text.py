@@ -70,7 +70,7 @@ def test_markdown_says_it_in_words_outside_its_listings(report: Path) -> None:
         if ticks and (not fence or line == fence):
             fence = "" if fence else ticks[0]
         elif not fence:
-            words.append(re.sub(r"<details><summary>[\w ]+</summary>|</details>", "", line))
+            words.append(re.sub(r"<details><summary>[\w ,]+</summary>|</details>", "", line))
     assert not fence
     assert any("alert" in line for line in words)
     assert not [line for line in words if re.search(r"(?<!\\)<[A-Za-z/!?]|\]\(javascript|(?<!\\)```", line)]
