@@ -116,6 +116,11 @@ def validate() -> int:
     return call("specsim", "validate", "--out", "reports/validation")
 
 
+def fuzz(minutes: float, seed: int) -> int:
+    """Break shipped files by chance and hand them to every loader."""
+    return call("python", "tests/fuzz.py", "--minutes", str(minutes), "--seed", str(seed))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Read the command line, set up, and do what it asks."""
     if sys.version_info < OLDEST:
@@ -134,12 +139,17 @@ def main(argv: list[str] | None = None) -> int:
     verbs.add_parser(
         "validate", help="compare runs with what the papers print, with the committed fits; writes reports/validation"
     )
+    fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
+    fuzzing.add_argument("--minutes", type=float, default=1.0)
+    fuzzing.add_argument("--seed", type=int, default=0)
     options, rest = parser.parse_known_args(argv)
     if rest and options.verb != "test":
         parser.error(f"{options.verb} takes no {rest[0]}")
     setup(FULL if options.verb == "test" and options.full else TEST)
     if options.verb == "test":
         return test(options.full, rest)
+    if options.verb == "fuzz":
+        return fuzz(options.minutes, options.seed)
     return {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate}[options.verb]()
 
 

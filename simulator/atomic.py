@@ -1,7 +1,7 @@
 """Files and folders that take their name only when they are complete: there is always the old one or the new one.
 
 What is written stands in a hidden folder beside its place until then. An error, Ctrl-C or SIGTERM takes that folder
-away; a kill may leave it, and nothing reads it.
+away; a kill may leave it, or a signal that comes while it is taken away, and nothing reads it.
 """
 
 from __future__ import annotations

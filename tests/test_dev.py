@@ -124,6 +124,7 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
         (["test", "-k", "model or cost", "-x"], [(*PYTEST, "-m", "not full", "-k", "model or cost", "-x")]),
         (["test", "--full", "tests/test_dev.py"], [(*PYTEST, "tests/test_dev.py")]),
         (["lint"], [("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)]),
+        (["fuzz", "--minutes", "3"], [("python", "tests/fuzz.py", "--minutes", "3.0", "--seed", "0")]),
         (["validate"], [("specsim", "validate", "--out", "reports/validation")]),
     ],
 )

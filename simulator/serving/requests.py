@@ -139,7 +139,7 @@ class Requests(Frozen):
     source: str | None = None
     concurrency: int = Field(default=1, gt=0)
     arrivals: AnyArrivals | None = None
-    count: int = Field(default=200, gt=0)
+    count: int = Field(default=200, gt=0, le=1_000_000_000)
     prompt_tokens: PromptTokens = 512
     output_tokens: OutputTokens = 128
     warm_up: int = Field(default=0, ge=0)
