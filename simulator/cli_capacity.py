@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -36,7 +37,7 @@ def capacity(asked: Asked, traffic: tuple[str, ...], search: int, workers: int |
     def loaded() -> Iterator[tuple[str, Loaded]]:
         for one in traffic or ("its own workload",):
             changes = (*asked.overrides, f"requests={workload(one)}") if traffic else asked.overrides
-            yield from ((one, each) for each in asked._replace(overrides=changes).loaded())
+            yield from ((Path(one.partition(":")[2] or one).stem, each) for each in asked._replace(overrides=changes).loaded())
 
     words = [word for one in traffic for word in ("--traffic", one)]
     with faults_as_lines(), Console(stderr=True).status("reading") as status:

@@ -29,13 +29,32 @@ def verdict(one: Capacity) -> str:
     return "stable" if one.offered.slo_met else "stable, SLO missed"
 
 
+def named(found: Sequence[Capacity]) -> dict[str, str]:
+    """Short names of scenarios."""
+    names = list(dict.fromkeys(one.scenario for one in found))
+    return dict(zip(names, short_names(names), strict=True))
+
+
+def answers(found: Sequence[Capacity]) -> Iterator[str]:
+    """Who carries a traffic and who carries most, a sentence each."""
+    short = named(found)
+    for traffic in dict.fromkeys(one.workload for one in found):
+        here = [one for one in found if one.workload == traffic]
+        best = max(here, key=lambda one: one.carried_per_s)
+        carried = [short[one.scenario] for one in here if one.offered.carried]
+        verdict = f"carried by {', '.join(carried)}" if carried else "carried by none"
+        most = f"{short[best.scenario]} would carry most, {number(best.carried_per_s, 3)} requests per second"
+        yield f"{traffic}, {number(best.offered.requests_per_s, 3)} requests per second: {verdict}; {most}"
+
+
 def rows(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
     """Under ``HEAD``."""
+    short = named(found)
     for one in found:
         run = one.offered
         offered, carried = number(run.requests_per_s, 3), number(one.carried_per_s, 3)
         times = percent(run.drift * 100), carried, f"{one.headroom:.2f} x", number(run.ttft_p50_ms / 1e3, 3)
-        yield one.workload, one.scenario, offered, verdict(one), *times
+        yield one.workload, short[one.scenario], offered, verdict(one), *times
 
 
 def more(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
@@ -50,21 +69,21 @@ def more(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
 def print_capacities(found: Sequence[Capacity], console: Console) -> None:
     """The verdicts on a terminal."""
     width = min(console.width, WIDEST)
-    names = list(dict.fromkeys(one.scenario for one in found))
-    short = dict(zip(names, short_names(names), strict=True))
     for traffic in dict.fromkeys(one.workload for one in found):
         here = [one for one in found if one.workload == traffic]
         offered = number(here[0].offered.requests_per_s, 3)
         console.print(f"{traffic}: {offered} requests per second", style="bold", highlight=False)
         shown = new_table("", "verdict", "drift", "carries\nper s", "of the\noffered", "TTFT s\np50", "p99")
-        for one, (*_, verdict, drift, carried, times, half), (last, *_) in zip(here, rows(here), more(here), strict=True):
-            shown.add_row(short[one.scenario], verdict, drift, carried, times, half, last)
+        for row, (last, *_) in zip((row for row in rows(found) if row[0] == traffic), more(here), strict=True):
+            shown.add_row(row[1], *row[3:], last)
         console.print(shown, width=width)
-    item(console, LEGEND, width)
+    for sentence in (*answers(found), LEGEND):
+        item(console, sentence, width)
 
 
 def sections(found: Sequence[Capacity]) -> Iterator[str]:
     """The same as blocks of a page."""
+    yield "\n".join(f"- **{sentence}**" for sentence in answers(found))
     yield table((*HEAD, *HEAD_MORE), [(*row, *further) for row, further in zip(rows(found), more(found), strict=True)])
     yield LEGEND
 

@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from simulator.capacity import Capacity
-from simulator.report.facts import short_names
+from simulator.report.facts import number, short_names
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 
 COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, "#CC79A7", "#56B4E9")
@@ -33,12 +33,13 @@ def capacity_figure(found: Sequence[Capacity]) -> str:
             over_time.set_ylim(bottom=0)
             over_time.set_xlabel("hours since the start; a curve ends with its last request")
             over_time.set_title(f"{traffic}: requests in the system", size=8, loc="left", color=GREY)
-            places = range(len(here))
-            carried.barh(places, [one.carried_per_s for one in here], color=[colours[one.scenario] for one in here], height=0.7)
+            places, rates = range(len(here)), [one.carried_per_s for one in here]
+            bars = carried.barh(places, rates, color=[colours[one.scenario] for one in here], height=0.7)
+            carried.bar_label(bars, [number(rate, 3) for rate in rates], padding=2, size=7)
+            carried.margins(x=0.12)
             carried.axvline(here[0].offered.requests_per_s, color=GREY, ls="--", lw=1)
             carried.set_yticks(places, [short[one.scenario] for one in here] if not column else [])
             carried.invert_yaxis()
-            carried.set_xscale("log")
             carried.set_xlabel("requests per second carried; dashed: offered")
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(names)))
