@@ -7,9 +7,13 @@ estimates s; a run is stable if it is at most ``DRIFT``. (A queue is stable whil
 the number in the system then has no upward drift: Foster's criterion, Asmussen, Applied Probability and Queues, sec. I.5.)
 The first third is left out: a system that starts empty fills up.
 
-*Capacity* is the highest rate that is stable and, where the scenario has an SLO, meets it: what DistServe calls goodput (Zhong
-et al., OSDI 2024). It is bisected to ``TOLERANCE`` on the first requests of the workload, whose times are scaled; the first
-guess is what the system delivers when all of them are there at once, as a stable system can carry no more.
+*Capacity* without an SLO is what the system delivers when it never lacks work: the saturation rule, by which a queue is stable
+below the throughput that it has with all customers there at once (Baccelli and Foss, J. Appl. Prob. 32, 1995). An unstable run
+is such a run already; of a stable one, the whole workload is run again with all its requests at once. Filling and
+draining count, so the figure is a little low, the less the longer the workload.
+
+With an SLO it is the highest rate that meets it, which DistServe calls goodput (Zhong et al., OSDI 2024): bisected to
+``TOLERANCE`` below the above, on the first requests of the workload with their times scaled.
 """
 
 from __future__ import annotations
@@ -81,10 +85,9 @@ class Capacity(NamedTuple):
     offered: Trial
     """The whole workload at its own rate."""
     carried_per_s: float
-    """Highest rate that was carried; 0 where the SLO is out of reach at any."""
+    """Highest rate that it carries; 0 where the SLO is out of reach at any."""
     refused_per_s: float
-    """Lowest rate that was not."""
-    trials: int
+    """From which rate on it does not."""
     search_cpu_s: float
 
     @property
@@ -105,20 +108,18 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell:
     loaded, name = tuned(loaded), loaded.scenario.name
     tell(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
-    part = _first(loaded, searched)
     tell(f"{name}: {workload}, all at once")
-    most = trial(faster(part, AT_ONCE))
-    natural = trial_rate(part)
-    low, high, cpu_s, count = 0.0, 1.1 * most.finished_per_s / natural, most.cpu_s, 1
-    faintest = FAINTEST * high
-    while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
-        factor = (low * high) ** 0.5 if low else high / (1.25 if count == 1 else 2.0)
-        one = trial(faster(part, factor))
-        tell(f"{name}: {workload} at {one.requests_per_s:.3g} requests per second, drift {one.drift:+.1%}")
-        low, high = (factor, high) if one.carried else (low, factor)
-        cpu_s, count = cpu_s + one.cpu_s, count + 1
-    replicas = loaded.scenario.serving.replicas
-    return Capacity(name, workload, replicas, offered, low * natural, high * natural, count, cpu_s)
+    most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
+    low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]
+    if loaded.scenario.slo:
+        part, low = _first(loaded, searched), 0.0
+        natural, faintest = trial_rate(part), FAINTEST * high
+        while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
+            rate = (low * high) ** 0.5 if low else high / 1.5
+            searching.append(one := trial(faster(part, rate / natural)))
+            tell(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if one.slo_met else 'missed'}")
+            low, high = (rate, high) if one.slo_met else (low, rate)
+    return Capacity(name, workload, loaded.scenario.serving.replicas, offered, low, high, sum(one.cpu_s for one in searching))
 
 
 def trial(loaded: Loaded) -> Trial:

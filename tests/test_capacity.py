@@ -52,11 +52,11 @@ def test_a_server_is_stable_below_its_rate_and_not_above(rate: float, stable: bo
 @pytest.mark.parametrize("name", ["deterministic", "poisson"])
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_the_capacity_of_a_server_is_its_rate(name: str, replicas: int) -> None:
-    found = capacity(load("durations_only", arriving(name, 0.2, 2_000, f"serving.replicas={replicas}")))
-    assert found.offered.stable
-    assert found.refused_per_s / found.carried_per_s <= 1 + TOLERANCE
-    assert found.carried_per_s == pytest.approx(replicas / 3, rel=0.08)
-    assert found.headroom == pytest.approx(found.carried_per_s / found.offered.requests_per_s)
+    for rate in (0.2 * replicas, 0.5 * replicas):
+        found = capacity(load("durations_only", arriving(name, rate, 1_000, f"serving.replicas={replicas}")))
+        assert found.offered.stable is (rate < replicas / 3)
+        assert found.carried_per_s == pytest.approx(replicas / 3, rel=0.02)
+        assert found.headroom == pytest.approx(found.carried_per_s / found.offered.requests_per_s)
 
 
 def test_an_slo_lowers_the_capacity() -> None:
@@ -65,12 +65,12 @@ def test_an_slo_lowers_the_capacity() -> None:
     found = capacity(loaded)
     assert found.offered.carried
     assert 0.1 < found.carried_per_s < 0.28
+    assert found.refused_per_s / found.carried_per_s <= 1 + TOLERANCE
 
 
 def test_an_slo_out_of_reach_is_carried_at_no_rate() -> None:
     found = capacity(load("durations_only", arriving("poisson", 0.1, 50, "slo={ttft_ms: {p50: 900}}")))
     assert (found.carried_per_s, found.headroom, found.offered.stable, found.offered.carried) == (0.0, 0.0, True, False)
-    assert found.trials < 15
 
 
 def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> None:

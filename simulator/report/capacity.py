@@ -16,9 +16,9 @@ HEAD = ("traffic", "scenario", "offered (req/s)", "verdict", "drift", "carries (
 HEAD_MORE = ("TTFT p99 (s)", "TPOT p50 (ms)", "tokens per s", "mean in system", "Little's law off by", "CPU s, run + search")
 LEGEND = (
     f"Stable: at most {DRIFT:.0%} of the arrivals between the middles of the second and the last third stay in the system. "
-    f"Carries: the highest rate that is stable and within the SLO, if there is one, bisected to {TOLERANCE:.0%} on the first "
-    "requests of the traffic; it can differ from the verdict where those are not like the rest. Times and tokens are those "
-    "of the whole traffic at its own rate: of an unstable system they grow with its length."
+    "Carries: what is delivered when work never lacks, as an unstable run shows and a stable one with all requests at once; "
+    f"with an SLO the highest rate that meets it, bisected to {TOLERANCE:.0%} on the first requests. Times and tokens are "
+    "those of the whole traffic at its own rate: of an unstable system they grow with its length."
 )
 
 
