@@ -30,6 +30,7 @@ COMMANDS = {
     "records": "trace convert {file} --from {format} --out out.npz",
     "measurements": "calibrate device {file} --like a100_80g_sxm --out out.yaml",
     "imports": "calibrate import {file} --from {format} --source nobody --out out.csv",
+    "plans": "plan ./{file}",
     "sweeps": "sweep ./{file} --store out.sqlite",
     "stores": "plot {file} --out out.svg",
 }

@@ -37,6 +37,7 @@ from simulator.calibrate import measurements
 from simulator.catalogue import FOLDERS, Catalogue, shipped
 from simulator.converters import TO_RATES, TO_TRACE
 from simulator.huggingface import read_config
+from simulator.plan_file import load_plan
 from simulator.published import Cell, rows
 from simulator.run import law_details
 from simulator.scenario import load
@@ -133,6 +134,7 @@ def loaders() -> dict[str, Loader]:
             broken,
         ),
         "traffic": Loader(_traffic, samples + _in_corpus("traffic"), broken),
+        "plan": Loader(lambda path: load_plan(f"./{path.name}"), _named("plan") * 6 + _in_corpus("plans"), broken),
         "sweep": Loader(lambda path: study(f"./{path.name}", Catalogue()), _named("sweep") * 4 + _in_corpus("sweeps"), broken),
         "trace": Loader(lambda path: statistics(read_trace(path)), [("own.npz", trace()), ("other.npz", exits)], broken_trace),
         "record": Loader(_records, RECORDS * 10 + _in_corpus("records"), broken),

@@ -39,8 +39,8 @@ def made(script: str, environment: dict[str, str], folder: Path, *words: str) ->
 @pytest.mark.parametrize(
     "words",
     [
-        ("mirror_qwen3_32b_m2_ultra", "--set", "requests.count=12"),
-        ("specpipe_llama_3_1_70b_8xl40", "--set", "requests.count=6"),
+        ("mirror_qwen3_32b_m2_ultra", "--set", "requests.count=4"),
+        ("specpipe_llama_3_1_70b_8xl40", "--set", "requests.count=3"),
         ("durations_only", "--set", "requests={arrivals: {name: poisson, rate_per_s: 2}, count: 20}", "--set",
          "serving.policy={name: prefill_first}", "--seed", "5"),
     ],
