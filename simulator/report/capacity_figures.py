@@ -28,11 +28,13 @@ def capacity_figure(found: Sequence[Capacity]) -> str:
             here = [one for one in found if one.workload == traffic]
             for one in here:
                 run = one.offered
-                over_time.plot(run.hours, run.in_system, color=colours[one.scenario], lw=1.1, label=short[one.scenario])
+                over_time.plot(run.hours[1:], run.in_system[1:], color=colours[one.scenario], lw=1.1, label=short[one.scenario])
             over_time.set_yscale("symlog", linthresh=1.0)
             over_time.set_ylim(bottom=0)
-            over_time.set_xlabel("hours since the start; a curve ends with its last request")
-            over_time.set_title(f"{traffic}: requests in the system", size=8, loc="left", color=GREY)
+            over_time.set_xscale("log")
+            over_time.set_xlabel("hours; ends with the last request")
+            over_time.set_ylabel("" if column else "requests in the system")
+            over_time.set_title(traffic, size=8, loc="left", color=GREY)
             places, rates = range(len(here)), [one.carried_per_s for one in here]
             bars = carried.barh(places, rates, color=[colours[one.scenario] for one in here], height=0.7)
             carried.bar_label(bars, [number(rate, 3) for rate in rates], padding=2, size=7)
@@ -40,7 +42,7 @@ def capacity_figure(found: Sequence[Capacity]) -> str:
             carried.axvline(here[0].offered.requests_per_s, color=GREY, ls="--", lw=1)
             carried.set_yticks(places, [short[one.scenario] for one in here] if not column else [])
             carried.invert_yaxis()
-            carried.set_xlabel("requests per second carried; dashed: offered")
+            carried.set_xlabel("requests per s carried; dashed: offered")
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(names)))
         return svg(figure)
