@@ -8,9 +8,9 @@
 # %% [markdown]
 # # Planning a service
 #
-# Chat with Qwen3-32B, so many requests a second, a first token within 1.5 s and 50 ms for each one after it, for nine requests of
-# ten. Which strategy on how many A100? The plan file holds the question; here with fewer requests than the shipped one, so that a
-# cell takes seconds.
+# Chat with Qwen3-32B, so many requests a second, a first token within 1.5 s and 50 ms for each one after it, for nine
+# requests of ten. Which strategy on how many A100? The plan file holds the question; here with fewer requests than the
+# shipped one, so that a cell takes seconds.
 
 # %%
 import pandas as pd
@@ -29,8 +29,8 @@ pd.DataFrame(
 # %% [markdown]
 # ## The search
 #
-# Fleets are looked at from the cheapest on. One is ruled out without a simulation only where a bound proves that it must miss a
-# limit, so the answer is that of simulating them all.
+# Fleets are looked at from the cheapest on. One is ruled out without a simulation only where a bound proves that it
+# must miss a limit, so the answer is that of simulating them all.
 
 # %%
 found = search(plan)
@@ -58,8 +58,8 @@ busier = search(twice).best
 print(f"{busier.replicas} x {busier.candidate.name}: {busier.cost_usd_per_hour:.2f} USD an hour")
 
 # %% [markdown]
-# `specsim plan chat_qwen3_32b` presses the answer further: capacity, sensitivity to acceptance and links, the chance that the SLO is
-# kept, break-evens, and the line for vLLM that serves it.
+# `specsim plan chat_qwen3_32b` presses the answer further: capacity, sensitivity to acceptance and links, the chance
+# that the SLO is kept, break-evens, and the line for vLLM that serves it.
 
 # %%
 assert busier.cost_usd_per_hour >= best.cost_usd_per_hour
