@@ -270,9 +270,13 @@ def test_sigterm_reaches_processes_that_were_begun_as_ever(tmp_path: Path) -> No
 import os, signal, time
 from simulator.atomic import ended_by_sigterm
 with ended_by_sigterm():
+    ready, tell = os.pipe()
     child = os.fork()
     if not child:
+        os.write(tell, b"!")  # before that a signal may be lost in the fork
         time.sleep(60)
+        os._exit(0)
+    os.read(ready, 1)
     os.kill(child, signal.SIGTERM)
     print(os.waitpid(child, 0)[1])
 """
