@@ -172,6 +172,7 @@ def test_a_place_where_nothing_can_be_made_is_one_line() -> None:
 
 def started(script: str, *arguments: str, cwd: Path, most_bytes: int | None = None) -> subprocess.Popen[str]:
     def limited() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests in the background has it ignored
         if most_bytes is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
@@ -230,7 +231,7 @@ def test_a_signal_at_any_moment_leaves_whole_files(number: signal.Signals, tmp_p
         process.stdout.readline()
         time.sleep(chance.uniform(0.0, 0.05))
         process.send_signal(number)
-        process.communicate()
+        process.communicate(timeout=60)
         assert process.returncode in (-number, 128 + number, 1)
         whole = {f"{digit} " * 50_000 for digit in range(7)}
         if (tmp_path / "file.md").exists():
@@ -260,7 +261,7 @@ def test_a_run_that_is_ended_leaves_the_old_report_or_the_new_one(number: signal
         process = run(1)
         time.sleep(chance.uniform(0.3, 1.1) * seconds)
         process.send_signal(number)
-        process.communicate()
+        process.communicate(timeout=60)
         assert held(tmp_path / "rep") in whole
         assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["rep"]
 

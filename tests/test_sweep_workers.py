@@ -46,6 +46,7 @@ def started(folder: Path, *arguments: object, workers: int = 2) -> subprocess.Po
     return subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "PYTHONPATH": path},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - ignored where tests run in the background
     )  # fmt: skip
 
 
