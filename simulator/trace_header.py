@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.schema import BadInput, Document, Fault, validate
 
@@ -53,13 +53,6 @@ class Header(_Open):
     exit_layers: list[int]
     models: dict[str, Model]
     window: int | None = Field(default=None, ge=1)
-
-    @model_validator(mode="after")
-    def _exits_have_a_depth(self) -> Self:
-        target = self.models.get("target")
-        if self.exit_layers and not (target and target.shape and target.shape.layers):
-            raise ValueError("exit_layers are shares of a depth: models.target.shape.layers is missing")
-        return self
 
 
 def check_header(path: Path, header: object) -> None:

@@ -152,9 +152,9 @@ class Trace:
 
     @property
     def exit_fractions(self) -> Sequence[float]:
-        """Depth of each recorded early exit as a share of the target's layers."""
-        exits = self.header["exit_layers"]
-        return tuple(layer / self.header["models"]["target"]["shape"]["layers"] for layer in exits)
+        """Depth of each recorded early exit as a share of the target's layers; none where these are not known."""
+        layers = ((self.header["models"].get("target") or {}).get("shape") or {}).get("layers")
+        return tuple(layer / layers for layer in self.header["exit_layers"]) if layers else ()
 
     @property
     def vocabulary(self) -> int | None:
