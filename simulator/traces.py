@@ -105,7 +105,7 @@ class Trace:
         if name == "draft":
             return self
         models = self.header["models"]
-        header = {**self.header, "models": {"target": models["target"], "draft": models.get(name, {})}}
+        header = {**self.header, "models": {"target": models.get("target", {}), "draft": models.get(name, {})}}
         if f"{name}.run" in self.extra:
             run, tree = self.extra[f"{name}.run"], self.header.get("trees", {}).get(name)
             header |= {"window": tree["levels"]} if tree else {}
