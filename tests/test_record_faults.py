@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_an_interrupted_recording_goes_on_and_ends_in_the_same_bytes(tmp_path: P
 def test_killed_between_the_trace_and_the_tidying_is_still_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "t.npz"
     with monkeypatch.context() as patch:
-        patch.setattr("simulator.record.parts.shutil.rmtree", lambda folder: None)
+        patch.setattr("simulator.record.parts.shutil", SimpleNamespace(rmtree=lambda folder: None))
         assert record(out, "--limit", "2").exit_code == 0
     before = out.read_bytes()
     begun = interrupt_after(0, monkeypatch)
