@@ -16,7 +16,6 @@ Prompts of an admission take a pass of their own, which does not hold up what is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
@@ -24,7 +23,7 @@ from pydantic import Field
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.longest import longest
 from simulator.strategies.autoregressive import ONE_TOKEN
-from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.world import Booking
 
 
@@ -101,18 +100,9 @@ class Pipelined(Strategy):
         """Batches of one size, the larger one where they cannot be equal."""
         return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
 
-    def law(
-        self,
-        cost: Cost,
-        odds: OddsOf,
-        requests: int,
-        context: int,
-        kinds: Mapping[Kind, float] | None = None,
-        one_lane: bool = False,
-    ) -> Law:
-        """As every law; idealised where batches cannot be of one size."""
-        found = super().law(cost, odds, requests, context, kinds, one_lane)
-        return replace(found, relation="idealised: batches of unequal size") if requests % self.in_flight else found
+    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
+        """Idealised where batches cannot be of one size."""
+        return "idealised: batches of unequal size" if requests % self.in_flight else "exact"
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """One token each."""

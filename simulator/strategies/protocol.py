@@ -325,6 +325,10 @@ class Strategy(Frozen, ABC):
         """How the law relates to the process: exact, a bound, an idealisation (and of what)."""
         return "exact"
 
+    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
+        """The same of one law, where it depends on more: on the batch, or on how long the steps of this hardware are."""
+        return self.relation(cost.contention, one_lane)
+
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Long-run share of each kind of step for a batch of independent requests."""
         return {Kind("step", requests): 1.0}
@@ -382,7 +386,8 @@ class Strategy(Frozen, ABC):
         parts = self.parts(cost, odds, requests, context, kinds)
         step_s, tokens_per_step, request_step_s = means(parts)
         source = f"{self.equation}; {odds(self.window_for(requests)).source}"
-        relation, shares = self.relation(cost.contention, one_lane), {part.kind: part.share for part in parts}
+        shares = {part.kind: part.share for part in parts}
+        relation = self.law_relation(cost, requests, context, shares, one_lane)
         return Law(_plain(step_s), _plain(tokens_per_step), relation, source, shares, _plain(request_step_s))
 
     def parts(

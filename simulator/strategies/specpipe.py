@@ -28,7 +28,7 @@ tree. It is lossy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ from simulator.draft_tree import Beam, Passage
 from simulator.longest import longest
 from simulator.model import ModelSpec
 from simulator.schema import NonNegative, Positive
-from simulator.strategies.protocol import ABSENT, Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import ABSENT, Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.traces import Trace
 from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 from simulator.world import Booking
@@ -305,17 +305,6 @@ class SpecPipe(Strategy):
         loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
         return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
 
-    def law(
-        self,
-        cost: Cost,
-        odds: OddsOf,
-        requests: int,
-        context: int,
-        kinds: Mapping[Kind, float] | None = None,
-        one_lane: bool = False,
-    ) -> Law:
-        """As every law; for several requests a bound, as it takes their levels to be full in every step."""
-        found = super().law(cost, odds, requests, context, kinds, one_lane)
-        if requests == 1:
-            return found
-        return replace(found, relation="upper bound: full levels of all requests in every step, also of those that refill")
+    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
+        """For several requests a bound, as it takes their levels to be full in every step."""
+        return "exact" if requests == 1 else "upper bound: full levels of all requests in every step, also of those that refill"

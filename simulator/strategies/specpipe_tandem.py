@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Passage
 from simulator.flow_line import FlowLine, Level
 from simulator.pipeline_laws import PipelineTimes, hit_shares
-from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf, State, Step, Timeline
+from simulator.strategies.protocol import Kind, Lanes, OddsOf, State, Step, Timeline
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 
 
@@ -156,21 +156,11 @@ class SpecPipeTandem(SpecPipe):
         loads = tuple(Rows.decode(rows, context) for level in levels for rows in level)
         return Step(kind, sum(loads[:: self.stages], start=NO_ROWS), 0, NO_ROWS, loads)
 
-    def law(
-        self,
-        cost: Cost,
-        odds: OddsOf,
-        requests: int,
-        context: int,
-        kinds: Mapping[Kind, float] | None = None,
-        one_lane: bool = False,
-    ) -> Law:
-        """As every law, with its relation to the process for full levels."""
-        found = super().law(cost, odds, requests, context, kinds, one_lane)
+    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
+        """That of full levels, if all are as long."""
         full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])
-        shares = {min(kind.active, self.stages): share for kind, share in found.kinds.items()}
-        relation = full.relation("tandem", shares)
+        relation = full.relation("tandem", {min(kind.active, self.stages): share for kind, share in shares.items()})
         lone = self.times(cost, [Rows.decode(1, context)] * self.stages)
         if relation == "exact" and not all(map(np.array_equal, full.stages, lone.stages)):
-            relation = "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"
-        return replace(found, relation=relation)
+            return "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"
+        return relation
