@@ -12,7 +12,7 @@ strategy has them drafted outside its steps. Prompts beside decoding requests tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
@@ -26,8 +26,8 @@ from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import BARE, Admission, Kind, Lanes, State, Step, Strategy, Timeline
-from simulator.world import Booking, World
+from simulator.strategies.protocol import BARE, Admission, Kind, Lanes, State, Step, Strategy
+from simulator.world import World, at
 
 AHEAD = 256
 """Contexts for which a step of one request is priced at once."""
@@ -114,7 +114,7 @@ class Scheduler:
 
     # ---- two clocks
 
-    def run(self, world: World, lanes: Lanes) -> Timeline:
+    def run(self, world: World, lanes: Lanes) -> Generator[Event, object, None]:
         """The SimPy process: iterations take what their lanes take. Start ``in_flight`` of them."""
         environment, strategy, turn = world.environment, self.strategy, 0
         while True:
@@ -172,7 +172,7 @@ class Scheduler:
             self._bell = Event(environment)
         if self._alarm_s < self.source.next_s < inf:  # one alarm for an arrival, however many iterations wait for it
             self._alarm_s = self.source.next_s
-            arrival = Booking(environment, self.source.next_s)
+            arrival = at(environment, self.source.next_s)
             arrival.callbacks.append(lambda _: self.ring())
         return self._bell
 

@@ -41,7 +41,7 @@ class Autoregressive(Strategy):
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """One pass."""
-        yield lanes.target.start(durations.target, "decode")
+        return (lanes.target.start(durations.target, "decode"),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_target."""

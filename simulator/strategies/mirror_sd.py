@@ -266,22 +266,18 @@ class MirrorSD(ChainStrategy):
         return admission._replace(window=window)
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
-        """The overlap is nobody's formula: two lanes are booked, then both are awaited."""
-        t, others_wait = durations, self.others == "wait"
+        """The overlap is nobody's formula: two lanes are booked behind the early exit, and the verification behind both."""
+        t, awaited = durations, None
         if kind.redrafts:
-            redraft = lanes.draft.start(t.redraft, "redraft")
-            alone = not (kind.verifying or kind.prompts)
-            if others_wait or alone:
-                yield redraft
-            if alone:
-                return
-        yield lanes.target.start(t.prefix, "layers 1..l_e")
-        yield lanes.rendezvous.start(t.rv_ee, "early exit")
-        suffix = lanes.target.start(t.suffix, "layers l_e+1..N")
-        draft = lanes.draft.start(t.draft, "draft next window")
-        yield suffix
-        yield draft
-        yield lanes.rendezvous.start(t.rv_fv, "verification")
+            if not (kind.verifying or kind.prompts):
+                return (lanes.draft.start(t.redraft, "redraft"),)
+            lanes.draft.occupy(t.redraft, "redraft")
+            awaited = lanes.draft if self.others == "wait" else None
+        lanes.target.occupy(t.prefix, "layers 1..l_e", awaited)
+        lanes.rendezvous.occupy(t.rv_ee, "early exit", lanes.target)
+        lanes.target.occupy(t.suffix, "layers l_e+1..N", lanes.rendezvous)
+        lanes.draft.occupy(t.draft, "draft next window", lanes.rendezvous)
+        return (lanes.rendezvous.start(t.rv_fv, "verification", lanes.target, lanes.draft),)
 
     # ---- the law
 

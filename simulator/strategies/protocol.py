@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
 from importlib.metadata import entry_points
@@ -36,7 +36,8 @@ PLUGINS = "specsim.strategies"
 """Group of entry points: each is a strategy class of another package."""
 LONGEST_WINDOW = 1_024
 """Draft tokens; far beyond any use, short enough for every formula."""
-Timeline = Generator[Event, object, None]
+Timeline = Iterable[Event]
+"""What to wait for, one after the other: the end of a step that is booked at once, or more where it is decided on the way."""
 OddsOf = Callable[[int], Odds]
 """Odds of a verification by window length."""
 
@@ -315,7 +316,7 @@ class Strategy(Frozen, ABC):
 
     @abstractmethod
     def timeline(self, lanes: Lanes, durations: Any, kind: Kind) -> Timeline:
-        """Let the step's time pass."""
+        """Book the step; when the last of what it gives has come, the step is over."""
 
     @abstractmethod
     def step_seconds(self, durations: Any, kind: Kind) -> Any:

@@ -43,7 +43,7 @@ from simulator.schema import NonNegative, Positive
 from simulator.strategies.protocol import ABSENT, Kind, Lanes, Law, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.traces import Trace
 from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
-from simulator.world import Booking
+from simulator.world import at
 
 
 class Durations(NamedTuple):
@@ -261,7 +261,7 @@ class SpecPipe(Strategy):
                 link.hold(carries + seconds, "transmit")
         if t.draft:
             lanes.draft.hold(now + t.draft, "draft level")
-        yield Booking(lanes.draft.environment, max(begin + max(t.stages), now + t.draft))
+        return (at(lanes.draft.environment, max(begin + max(t.stages), now + t.draft)),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """``max{T_exchange + max t_i, T_draft}``."""

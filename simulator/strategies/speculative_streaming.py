@@ -246,7 +246,7 @@ class SpeculativeStreaming(Strategy):
         if t.prune:
             lanes.target.occupy(t.prune, "prune")
         lanes.target.occupy(t.upper, "layers N-N_s+1..N, streams")
-        yield lanes.target.start(t.head, "LM head, next tree")
+        return (lanes.target.start(t.head, "LM head, next tree"),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_lower + T_prune + T_upper + T_head."""

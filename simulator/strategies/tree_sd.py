@@ -203,10 +203,11 @@ class TreeSD(Strategy):
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Draft, host, verify."""
         if durations.draft:
-            yield (lanes.draft if self.needs_draft else lanes.target).start(durations.draft, "draft")
+            (lanes.draft if self.needs_draft else lanes.target).occupy(durations.draft, "draft")
         if durations.host:
-            yield lanes.rendezvous.start(durations.host, "host")
-        yield lanes.target.start(durations.target, "verify" if kind.verifying else "decode")
+            lanes.rendezvous.occupy(durations.host, "host", lanes.draft, lanes.target)
+        label = "verify" if kind.verifying else "decode"
+        return (lanes.target.start(durations.target, label, lanes.draft, lanes.rendezvous),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_draft + T_host + T_target."""

@@ -74,10 +74,10 @@ class VanillaSD(ChainStrategy):
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Draft, hand over, verify."""
         if kind.verifying or durations.draft:
-            yield lanes.draft.start(durations.draft, "draft window" if kind.verifying else "draft prefill")
+            lanes.draft.occupy(durations.draft, "draft window" if kind.verifying else "draft prefill")
         if durations.rv:
-            yield lanes.rendezvous.start(durations.rv, "window")
-        yield lanes.target.start(durations.target, "verify")
+            lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
+        return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_draft + T_rv + T_target."""
