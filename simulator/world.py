@@ -118,8 +118,17 @@ class Lane:
         return end
 
     def start(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> Event:
-        """Book as :meth:`occupy` does; the event comes at the end of the booking."""
-        return at(self.environment, self.occupy(seconds, label, after, also))
+        """Book as :meth:`occupy` does, written out as it is half of what a step costs; the event comes at the end."""
+        environment = self.environment
+        now: float = environment._now
+        begin = self.free_at if self.free_at > now else now
+        if after is not None and after.free_at > begin:
+            begin = after.free_at
+        if also is not None and also.free_at > begin:
+            begin = also.free_at
+        self.free_at = end = begin + seconds
+        self.spans.append((begin, end, label))
+        return at(environment, end)
 
     def hold(self, until: float, label: str = "") -> None:
         """Not free before ``until``, and nobody is told; a span where there is a label."""
@@ -208,7 +217,7 @@ class SharingLane(Lane):
 
     def start(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> Event:
         """Book as :meth:`occupy` does; the event comes at the end of the booking, however late that will be."""
-        self.end = event = super().start(seconds, label, after, also)
+        self.end = event = at(self.environment, self.occupy(seconds, label, after, also))
         return event
 
     def cancel(self) -> None:
