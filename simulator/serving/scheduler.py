@@ -12,7 +12,7 @@ strategy has them drafted outside its steps. Prompts beside decoding requests tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from simulator.serving.requests import Request, Source
 from simulator.strategies.protocol import BARE, Admission, Kind, Lanes, State, Step, Strategy
 from simulator.world import World, at
 
-AHEAD = 256
+AHEAD = 1_024
 """Contexts for which a step of one request is priced at once."""
 TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
@@ -103,7 +103,7 @@ class Scheduler:
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[tuple[object, ...], Any] = {}
-        self._lists: dict[Kind, tuple[int, Sequence[Any]]] = {}
+        self._columns: dict[Kind, tuple[int, Any]] = {}
         self._fixed = policy.reserves and strategy.in_flight == 1
         self._same: _Round | None = None
         """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
@@ -202,14 +202,15 @@ class Scheduler:
         kind, context = step.kind, step.rows.kv_tokens - step.rows.tokens
         if kind.verifying + kind.bare != 1 or step.loads or step.prompts.sequences or self.cost.stages:
             return None
-        first, listed = self._lists.get(kind, (0, ()))
-        if not 0 <= context - first < len(listed):
+        first, columns = self._columns.get(kind, (-AHEAD, ()))
+        if not 0 <= context - first < AHEAD:
             if self.strategy.step(kind, context) != step:
                 return None
             ahead = self.strategy.durations(self.cost, self.strategy.step(kind, np.arange(context, context + AHEAD)))
-            columns = (np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead)
-            first, listed = self._lists[kind] = context, [type(ahead)(*each) for each in zip(*columns, strict=True)]
-        return listed[context - first]
+            first, columns = context, [np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead]
+            self._columns[kind] = first, columns
+        place = context - first
+        return self.strategy.named._make([column[place] for column in columns])
 
     # ---- who takes part
 
@@ -448,4 +449,7 @@ class Scheduler:
 
 def _without_context(step: Step) -> tuple[object, ...]:
     """What tells steps apart where cached tokens make no difference."""
-    return step.kind, step.rows[:3], step.prompts[:3], tuple([rows[:3] for rows in step.loads])
+    kind, rows, _, prompts, loads = step
+    if prompts is NO_ROWS and not loads:
+        return kind, rows[:3]
+    return kind, rows[:3], prompts[:3], tuple([each[:3] for each in loads])

@@ -12,7 +12,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from importlib.metadata import entry_points
 from itertools import count, takewhile
 from operator import add
@@ -81,6 +81,10 @@ class Kind(NamedTuple):
     """Sequences drafted beside the target's pass, where their number is chosen step by step."""
 
 
+same_kind = lru_cache(4_096)(Kind)
+"""The same as ``Kind``: one object for equal kinds, quicker to make and to find again in a dictionary."""
+
+
 class Step(NamedTuple):
     """A composed step: its kind, the rows of the requests that decode, and those of prompts beside them."""
 
@@ -132,16 +136,15 @@ class Progress(NamedTuple):
     """The window that follows was lost and has to be written anew."""
 
 
-BARE = Chain(0)
+same_chain = lru_cache(4_096)(Chain)
+BARE = same_chain(0)
 """Nothing proposed: the target adds a token of its own."""
 ABSENT = Progress(0, 0, 0, 0)
 """A request that has no part in a step of its batch."""
 
 
-@cache
-def chain_progress(committed: int, accepted: int, proposed: int) -> Progress:
-    """Progress of a request that shows all it has verified; one object for each outcome, as there are few."""
-    return Progress(committed, committed, accepted, proposed)
+same_progress = lru_cache(4_096)(Progress)
+"""The same as ``Progress``: one object for each outcome, as there are few."""
 
 
 class Admission(NamedTuple):
@@ -345,17 +348,17 @@ class Strategy(Frozen, ABC):
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify what was proposed; the order is that of ``states``."""
-        bonus, proposal, settled = self.bonus_on_full_accept, BARE, []
+        bonus, proposal, judged, settled = self.bonus_on_full_accept, BARE, 0, []
         for state in states:
             tokens = state.proposed
             if tokens is None:
                 settled.append(ABSENT)
                 continue
-            if tokens != proposal.tokens:
-                proposal = Chain(tokens, bonus) if tokens else BARE
+            if tokens != judged:
+                proposal, judged = same_chain(tokens, bonus) if tokens else BARE, tokens
             accepted, committed, _, _ = state.cursor.judge(proposal)
             state.context += committed
-            settled.append(chain_progress(committed, accepted, tokens))
+            settled.append(same_progress(committed, committed, accepted, tokens))
         return settled
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:

@@ -35,7 +35,7 @@ from simulator.acceptance import Acceptance, Chain, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import PrunedTree
 from simulator.model import DraftHead, ModelSpec
-from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Strategy, Timeline, chain_progress
+from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Strategy, Timeline, same_progress
 from simulator.streaming_laws import query_products, tree_nodes
 from simulator.traces import Trace
 from simulator.tree_replay import Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
@@ -214,7 +214,7 @@ class SpeculativeStreaming(Strategy):
         drafted = state.proposed or 0
         verdict = state.cursor.judge(Chain(self.levels_within(drafted + 1)))
         state.context += verdict.committed
-        return chain_progress(verdict.committed, verdict.accepted, drafted)
+        return same_progress(verdict.committed, verdict.committed, verdict.accepted, drafted)
 
     # ---- the time
 

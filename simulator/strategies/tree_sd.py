@@ -38,7 +38,7 @@ from simulator.strategies.protocol import (
     Step,
     Strategy,
     Timeline,
-    chain_progress,
+    same_progress,
 )
 from simulator.token_tree import TokenTree
 from simulator.traces import Trace
@@ -182,7 +182,7 @@ class TreeSD(Strategy):
         for state in states:
             accepted, committed, _, _ = state.cursor.judge(proposal if state.proposed else BARE)
             state.context += committed
-            settled.append(chain_progress(committed, accepted, size if state.proposed else 0))
+            settled.append(same_progress(committed, committed, accepted, size if state.proposed else 0))
         return settled
 
     # ---- the time
