@@ -498,12 +498,12 @@ def _sizes() -> Iterator[int]:
 
 def cut_to_grants(states: Sequence[State]) -> Rows:
     """Rows where a window is longer than what its request is granted; what is cut off was drafted in vain."""
-    rows = NO_ROWS
+    contexts: dict[int, list[int]] = {}
     for state in states:
         if state.proposed is not None:
             state.proposed = min(state.proposed, state.most_rows - 1)
-            rows += Rows.decode(state.proposed + 1, state.context)
-    return rows
+            contexts.setdefault(state.proposed, []).append(state.context)
+    return reduce(add, (Rows.decode(window + 1, sum(held), len(held)) for window, held in contexts.items()), NO_ROWS)
 
 
 @cache
