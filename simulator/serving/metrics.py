@@ -84,14 +84,25 @@ class BrokenRunError(Exception):
     """A run contradicts itself: a fault of the simulator, not of its input."""
 
 
+@dataclass(slots=True)
+class Spent:
+    """Steps of one kind and the time they took."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    def __iadd__(self, other: Spent) -> Spent:
+        self.steps += other.steps
+        self.seconds += other.seconds
+        return self
+
+
 @dataclass
 class Tally:
     """Counts and times of one run."""
 
-    steps: Counter[Kind] = field(default_factory=Counter)
+    spent: defaultdict[Kind, Spent] = field(default_factory=lambda: defaultdict(Spent))
     """Steps in which somebody decoded."""
-    seconds: defaultdict[Kind, float] = field(default_factory=lambda: defaultdict(float))
-    """Time spent in them, by kind."""
     prefills: int = 0
     """Iterations with prompts only."""
     prefill_seconds: float = 0.0
@@ -133,6 +144,16 @@ class Tally:
     in_system: int = 0
     _queue_since: float = 0.0
     _since: float = 0.0
+
+    @property
+    def steps(self) -> Counter[Kind]:
+        """Steps in which somebody decoded, by kind."""
+        return Counter({kind: one.steps for kind, one in self.spent.items()})
+
+    @property
+    def seconds(self) -> dict[Kind, float]:
+        """Time spent in them, by kind."""
+        return {kind: one.seconds for kind, one in self.spent.items()}
 
     @property
     def committed(self) -> int:

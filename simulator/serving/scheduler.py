@@ -103,7 +103,7 @@ class Scheduler:
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[tuple[object, ...], Any] = {}
-        self._columns: dict[Kind, tuple[int, Any]] = {}
+        self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
         self._fixed = policy.reserves and strategy.in_flight == 1
         self._same: _Round | None = None
         """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
@@ -199,18 +199,19 @@ class Scheduler:
 
     def _listed(self, step: Step) -> Any:
         """Durations of a step of one request, of which those behind the next contexts are worked out at once; else None."""
-        kind, context = step.kind, step.rows.kv_tokens - step.rows.tokens
-        if kind.verifying + kind.bare != 1 or step.loads or step.prompts.sequences or self.cost.stages:
+        kind, rows, *_ = step
+        context, named = rows.kv_tokens - rows.tokens, self.strategy.named
+        first, listed = self._lists.get(kind, (-AHEAD, []))
+        if 0 <= context - first < AHEAD:
+            return named._make(listed[context - first])
+        if kind.verifying + kind.bare != 1 or step.loads or kind.prompts or self.cost.stages:
             return None
-        first, columns = self._columns.get(kind, (-AHEAD, ()))
-        if not 0 <= context - first < AHEAD:
-            if self.strategy.step(kind, context) != step:
-                return None
-            ahead = self.strategy.durations(self.cost, self.strategy.step(kind, np.arange(context, context + AHEAD)))
-            first, columns = context, [np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead]
-            self._columns[kind] = first, columns
-        place = context - first
-        return self.strategy.named._make([column[place] for column in columns])
+        if self.strategy.step(kind, context) != step:
+            return None
+        ahead = self.strategy.durations(self.cost, self.strategy.step(kind, np.arange(context, context + AHEAD)))
+        listed = list(zip(*(np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead), strict=True))
+        self._lists[kind] = context, listed
+        return named._make(listed[0])
 
     # ---- who takes part
 
@@ -310,8 +311,9 @@ class Scheduler:
             tally.prefills += 1
             tally.prefill_seconds += now - one.begin_s
         else:
-            tally.steps[step.kind] += 1
-            tally.seconds[step.kind] += now - one.begin_s
+            spent = tally.spent[step.kind]
+            spent.steps += 1
+            spent.seconds += now - one.begin_s
             tally.request_steps += len(one.decode)
             tally.verified_rows += step.rows.tokens
             self._settle_step(one, now)
