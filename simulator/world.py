@@ -130,14 +130,6 @@ class Lane:
         self.spans.append((begin, end, label))
         return at(environment, end)
 
-    def hold(self, until: float, label: str = "") -> None:
-        """Not free before ``until``, and nobody is told; a span where there is a label."""
-        begin = max(self.free_at, self.environment._now)
-        if until > begin:
-            self.free_at = until
-            if label:
-                self.spans.append((begin, until, label))
-
     def book(self, begin: float, end: float, label: str) -> None:
         """Book ahead, behind all other bookings; nobody is told."""
         self.free_at = end
