@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from heapq import heapify, heappush
-from operator import sub
 from typing import NamedTuple
 
 from simpy import Environment, Event
@@ -148,8 +147,7 @@ class Lane:
         while ended > self.room and spans[ended - 1][1] > now:
             ended -= 1
         if ended > self.room:
-            begins, ends, _ = zip(*spans[self.room : ended], strict=True)
-            self.forgotten_s += sum(map(sub, ends, begins))
+            self.forgotten_s += sum([end - begin for begin, end, _ in spans[self.room : ended]])
             del spans[self.room : ended]
 
     @property
