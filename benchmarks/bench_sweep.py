@@ -1,8 +1,8 @@
 """Points a minute of ``specsim sweep`` by simulation, 1,000 tokens each, and by law; stores included.
 
 A point is one request of 1,001 output tokens, one of them shown by the prefill; axes are the window and the acceptance rate, or
-a bandwidth, so that no two simulations are alike. *Two workers* are timed by the clock and want a machine with nothing else to
-do; points a CPU minute do not.
+a bandwidth, so that no two simulations are alike. *Two workers* are timed by the clock, from before they are started, and want
+a machine with nothing else to do; points a CPU minute do not.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ CASES: dict[str, tuple[str, tuple[str, ...], str]] = {
 }
 """A scenario, what is set in it, and the axis beside the window."""
 QUICKEST = "vanilla_sd on stated durations"
+AT_ONCE = 3_000
+"""Points that two workers share: so many that a second to start them is little of it."""
 
 
 def swept(case: str, evaluator: str, points: int, workers: int) -> None:
@@ -57,9 +59,9 @@ def figures() -> list[Figure]:
     seconds = {}
     for workers in (1, 2):
         begin = time.perf_counter()
-        swept(QUICKEST, "simulation", 600, workers)
+        swept(QUICKEST, "simulation", AT_ONCE, workers)
         seconds[workers] = time.perf_counter() - begin
-    found.append(at_least("by simulation, points a minute of two workers at once", 60 * 600 / seconds[2], 20_000))
+    found.append(at_least("by simulation, points a minute of two workers at once", 60 * AT_ONCE / seconds[2], 20_000))
     found.append(at_least("two workers against one, by the clock", seconds[1] / seconds[2], 1.7, "{:.2f}"))
     return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 from random import Random
@@ -48,6 +49,10 @@ class Verdict(NamedTuple):
     """The token after the accepted ones is outside the exit's top kappa."""
     off_path: bool
     """The first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
+
+
+verdict = lru_cache(4_096)(Verdict)
+"""The same as ``Verdict``: one object for each of the few that there are, quicker than making one."""
 
 
 class Cursor(Protocol):
@@ -141,23 +146,26 @@ class _RateCursor:
     """As many draws for every window, so that runs whose rates are close meet the same luck."""
 
     def __init__(self, source: Rates, random: Random) -> None:
-        self.source, self.random = source, random
+        self.source, self.random, self.off = source, random.random, 1.0 - source.overlap
+        self.rates = [source.rate(0)]
+        """By place in a window: the chance to be kept there."""
         self.reach = [source.rate(0)]
         """By place in a window: the chance to get there and beyond."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        source, random = self.source, self.random.random
+        random, rates, reach = self.random, self.rates, self.reach
         luck, exit_luck, path_luck = random(), random(), random()
-        accepted, reach = 0, self.reach
-        while len(reach) < proposal.tokens:
-            reach.append(reach[-1] * source.rate(len(reach)))
-        while accepted < proposal.tokens and luck < reach[accepted]:
+        tokens, bonus = proposal
+        while len(rates) <= tokens:
+            rates.append(self.source.rate(len(rates)))
+            reach.append(reach[-1] * rates[-1])
+        accepted = 0
+        while accepted < tokens and luck < reach[accepted]:
             accepted += 1
-        full = accepted == proposal.tokens
-        rejected = 1.0 if full else 1.0 - source.rate(accepted)
-        off_exit = exit_luck * rejected < 1.0 - source.overlap
-        off_path = full and path_luck >= source.rate(accepted)
-        return Verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off_exit, off_path)
+        rate = rates[accepted]
+        if accepted == tokens:
+            return verdict(accepted, accepted + bonus, exit_luck < self.off, path_luck >= rate)
+        return verdict(accepted, accepted + 1, exit_luck * (1.0 - rate) < self.off, False)
 
 
 @dataclass(frozen=True)
@@ -198,7 +206,7 @@ class _CycleCursor:
         self.turn += 1
         accepted = min(kept, proposal.tokens)
         full = accepted == proposal.tokens
-        return Verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off, off)
+        return verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off, off)
 
 
 class Replay:
@@ -308,15 +316,14 @@ class _ReplayCursor:
         self.lane, self.position = lane, 0
 
     def judge(self, proposal: Chain) -> Verdict:
-        lane, first = self.lane, self.position
-        length = len(lane.run)
-        accepted = min(lane.run[first], proposal.tokens)
-        following = (first + accepted) % length
-        full = accepted == proposal.tokens
-        off_path = full and (lane.off_exit[first] or lane.run[first] == accepted)
-        committed = accepted + (0 if full and not proposal.bonus else 1)
+        (runs, off_exit), first = self.lane, self.position
+        length, run, (tokens, bonus) = len(runs), runs[first], proposal
+        if run < tokens:
+            accepted, committed, off_path = run, run + 1, False
+        else:
+            accepted, committed, off_path = tokens, tokens + bonus, off_exit[first] or run == tokens
         self.position = (first + committed) % length
-        return Verdict(accepted, committed, lane.off_exit[following], off_path)
+        return verdict(accepted, committed, off_exit[(first + accepted) % length], off_path)
 
 
 def accepted_prefix(draft: Sequence[object], target: Sequence[object]) -> int:

@@ -62,7 +62,8 @@ class Rows(NamedTuple):
     def decode(tokens: int, context: Any, sequences: int = 1) -> Rows:
         """``tokens`` new tokens for each of ``sequences``, all with logits, behind ``context`` cached ones in total."""
         rows = tokens * sequences
-        return Rows(rows, rows, sequences, context + rows, tokens * context + sequences * (tokens * (tokens + 1) // 2))
+        pairs = tokens * context + sequences * (tokens * (tokens + 1) // 2)
+        return tuple.__new__(Rows, (rows, rows, sequences, context + rows, pairs, 0))  # for every step, at a third of the time
 
     @staticmethod
     def prefill(tokens: int, context: int = 0, ends: bool = True) -> Rows:

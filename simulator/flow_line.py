@@ -21,7 +21,7 @@ from math import inf
 
 from simpy import Event
 
-from simulator.world import Booking, Lane
+from simulator.world import Lane, at
 
 
 class Level:
@@ -99,7 +99,7 @@ class FlowLine:
             self._book(level, let_go, grown, now)
             flying.append(level)
             let_go, grown = level.let_go, level.grown
-        return Booking(self.environment, max(flying[0].let_go[-1] + self.token_s, now))
+        return at(self.environment, max(flying[0].let_go[-1] + self.token_s, now))
 
     def _book(self, level: Level, let_go: Sequence[float], grown: float, now: float) -> None:
         """The whole way behind a level that is ``let_go`` and a draft that has ``grown``; what has begun stands written."""

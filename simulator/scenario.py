@@ -358,6 +358,10 @@ def _wrong_stages(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if strategy.staged and not stages:
         held = "durations.stages_ms" if scenario.durations else "target.pipeline"
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
+    if strategy.staged and scenario.shared_memory:
+        yield document.fault(
+            ("shared_memory",), "slows a target and a draft that work side by side; stages have memories of their own"
+        )
     if scenario.target and (found := strategy.impossible(scenario.target.model)):
         yield document.fault(("strategy", found[0]), found[1])
     if stages and (scenario.exit or strategy.splits_passes):

@@ -1,21 +1,20 @@
 """World, Lane, Span: the engine room. Knows time and who is busy; knows nothing of models.
 
-A lane does one thing at a time. ``start`` books it from now, or from when it is free, and gives an
-event to wait for; the lane writes the span down itself. Who knows the order of all that is to come
-books it ahead with ``book``, and takes it back with ``retract``. Lanes that share a memory slow each
-other down while both are busy.
+A lane does one thing at a time. ``occupy`` books it from when it is free, and behind other lanes where these
+have to be done first; ``start`` does the same and gives an event to wait for. The lane writes the span down
+itself. So a step whose order is known is booked at once and waited for once. Who knows the times of all that is
+to come books it ahead with ``book``, and takes it back with ``retract``. Lanes that share a memory slow each other
+down while both are busy.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from heapq import heappush
-from operator import sub
+from heapq import heapify, heappush
 from typing import NamedTuple
 
 from simpy import Environment, Event
-from simpy.events import NORMAL, Timeout
+from simpy.events import NORMAL
 
 
 class Span(NamedTuple):
@@ -51,11 +50,11 @@ class World:
             self.lanes[name] = Lane(self.environment, name, self.most_spans)
         return self.lanes[name]
 
-    def share_memory(self, names: Iterable[str], factor: float) -> None:
-        """Make lanes of one memory: while two or more are busy, each takes ``factor`` times as long."""
-        memory = SharedMemory(self.environment, factor)
-        for name in names:
-            self.lanes[name] = SharingLane(self.environment, name, memory, self.most_spans)
+    def share_memory(self, names: tuple[str, str], slowdown: float) -> None:
+        """Make two lanes of one memory: while both are busy, each takes ``slowdown`` times as long."""
+        one, other = (SharingLane(self.environment, name, self.most_spans) for name in names)
+        one.share(other, slowdown)
+        self.lanes |= {one.name: one, other.name: other}
 
     def forget(self) -> None:
         """Drop what is not to be kept."""
@@ -70,15 +69,26 @@ class World:
         return sorted(written, key=lambda span: span[1:3])
 
 
-class Booking(Event):
-    """The end of a booking, scheduled at its absolute time: nothing is lost to ``now + (end - now)``."""
+class _Moment(Event):
+    """Made and scheduled by :func:`at`."""
 
     _ok, _value = True, None
 
-    def __init__(self, environment: Environment, end: float) -> None:
-        self.env = environment
-        self.callbacks = []
-        heappush(environment._queue, (end, NORMAL, next(environment._eid), self))
+
+def at(environment: Environment, time_s: float) -> Event:
+    """An event at an absolute time: nothing is lost to ``now + (time - now)``."""
+    event: Event = Event.__new__(_Moment)  # what ``Event.__init__`` would do, at a third of its time
+    event.env, event.callbacks = environment, []
+    heappush(environment._queue, (time_s, NORMAL, next(environment._eid), event))
+    return event
+
+
+def put_off(event: Event, time_s: float) -> None:
+    """Let an event that was scheduled come at another time."""
+    queue = event.env._queue
+    place = next(place for place, entry in enumerate(queue) if entry[3] is event)
+    queue[place] = (time_s, *queue[place][1:])
+    heapify(queue)
 
 
 class Lane:
@@ -94,28 +104,30 @@ class Lane:
         self.forgotten_s = 0.0
         self.spans: list[tuple[float, float, str]] = []
 
-    def occupy(self, seconds: float, label: str) -> None:
-        """Book ``seconds`` from now or when free, and nobody is told: for what is followed by more on the same lane."""
-        begin = max(self.free_at, self.environment._now)
-        self.free_at = end = begin + seconds
-        self.spans.append((begin, end, label))
-
-    def start(self, seconds: float, label: str) -> Event:
-        """Book ``seconds`` from now or when free; the event comes at the end of the booking."""
-        environment = self.environment
-        now = environment._now
+    def occupy(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> float:
+        """Book ``seconds`` from when this lane is free, and one or two others are; nobody is told. Returns its end."""
+        now: float = self.environment._now
         begin = self.free_at if self.free_at > now else now
+        if after is not None and after.free_at > begin:
+            begin = after.free_at
+        if also is not None and also.free_at > begin:
+            begin = also.free_at
         self.free_at = end = begin + seconds
         self.spans.append((begin, end, label))
-        return Booking(environment, end)
+        return end
 
-    def hold(self, until: float, label: str = "") -> None:
-        """Not free before ``until``, and nobody is told; a span where there is a label."""
-        begin = max(self.free_at, self.environment._now)
-        if until > begin:
-            self.free_at = until
-            if label:
-                self.spans.append((begin, until, label))
+    def start(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> Event:
+        """Book as :meth:`occupy` does, written out as it is half of what a step costs; the event comes at the end."""
+        environment = self.environment
+        now: float = environment._now
+        begin = self.free_at if self.free_at > now else now
+        if after is not None and after.free_at > begin:
+            begin = after.free_at
+        if also is not None and also.free_at > begin:
+            begin = also.free_at
+        self.free_at = end = begin + seconds
+        self.spans.append((begin, end, label))
+        return at(environment, end)
 
     def book(self, begin: float, end: float, label: str) -> None:
         """Book ahead, behind all other bookings; nobody is told."""
@@ -135,8 +147,7 @@ class Lane:
         while ended > self.room and spans[ended - 1][1] > now:
             ended -= 1
         if ended > self.room:
-            begins, ends, _ = zip(*spans[self.room : ended], strict=True)
-            self.forgotten_s += sum(map(sub, ends, begins))
+            self.forgotten_s += sum([end - begin for begin, end, _ in spans[self.room : ended]])
             del spans[self.room : ended]
 
     @property
@@ -162,103 +173,55 @@ class Lane:
         self.free_at = max(begin, now)
 
 
-class _Job:
-    """Work on a sharing lane: seconds it would still take alone."""
-
-    __slots__ = ("begin", "done", "label", "remaining")
-
-    def __init__(self, remaining: float, label: str, done: Event) -> None:
-        self.remaining, self.label, self.done = remaining, label, done
-        self.begin = 0.0
-
-
-class SharedMemory:
-    """Slows the lanes on one memory while more than one of them is busy."""
-
-    def __init__(self, environment: Environment, factor: float) -> None:
-        self.environment, self.factor = environment, factor
-        self.running: dict[SharingLane, _Job] = {}
-        self._since, self._alarm = 0.0, 0
-
-    def begin(self, lane: SharingLane, job: _Job) -> None:
-        """Let a job run beside the others."""
-        self._progress()
-        job.begin = self.environment.now
-        self.running[lane] = job
-        self._set_alarm()
-
-    def _slowdown(self) -> float:
-        return self.factor if len(self.running) > 1 else 1.0
-
-    def _progress(self) -> None:
-        """Account for the time since the last change."""
-        elapsed = (self.environment.now - self._since) / self._slowdown()
-        self._since = self.environment.now
-        for job in self.running.values():
-            job.remaining -= elapsed
-
-    def _set_alarm(self) -> None:
-        """Wake when the next job ends; an alarm set earlier is void."""
-        self._alarm += 1
-        if not self.running:
-            return
-        alarm = self._alarm
-        first = min(self.running, key=lambda lane: self.running[lane].remaining)
-        wake = Timeout(self.environment, max(0.0, self.running[first].remaining * self._slowdown()))
-        wake.callbacks.append(lambda _: self._finish(first) if alarm == self._alarm else None)
-
-    def stop(self, lane: SharingLane) -> None:
-        """Take a lane's job away before its end."""
-        self._progress()
-        del self.running[lane]
-        self._set_alarm()
-
-    def _finish(self, lane: SharingLane) -> None:
-        self._progress()
-        job = self.running.pop(lane)
-        lane.ended(job)
-        self._set_alarm()
-
-
 class SharingLane(Lane):
-    """A lane on a shared memory: how long a booking takes is known only when it has ended."""
+    """One of two lanes on one memory. What is booked also stretches what the other lane is doing from then on.
 
-    __slots__ = ("memory", "waiting")
+    So the two are booked in the order in which work begins on them, and what depends on either only after that.
+    """
 
-    def __init__(self, environment: Environment, name: str, memory: SharedMemory, room: int = sys.maxsize) -> None:
-        super().__init__(environment, name, room)
-        self.memory = memory
-        self.waiting: list[_Job] = []
+    __slots__ = ("end", "other", "slowdown")
 
-    def start(self, seconds: float, label: str) -> Event:
-        """Book ``seconds`` of undisturbed work behind what is already booked."""
-        job = _Job(seconds, label, Event(self.environment))
-        self.waiting.append(job)
-        if len(self.waiting) == 1:
-            self.memory.begin(self, job)
-        return job.done
+    other: SharingLane
+    slowdown: float
+    end: Event | None
+    """Somebody waits for the newest booking."""
 
-    def occupy(self, seconds: float, label: str) -> None:
-        """Book ``seconds`` of undisturbed work behind what is already booked."""
-        self.start(seconds, label)
+    def share(self, other: SharingLane, slowdown: float) -> None:
+        """Let the two have one memory."""
+        self.other, other.other = other, self
+        self.slowdown = other.slowdown = slowdown
+        self.end = other.end = None
 
-    def ended(self, job: _Job) -> None:
-        """Write the span down, wake who waits, take the next job."""
-        self._write(job)
-        self.waiting.pop(0)
-        job.done.succeed()
-        if self.waiting:
-            self.memory.begin(self, self.waiting[0])
+    def occupy(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> float:
+        """Book ``seconds`` of undisturbed work; both lanes take longer while both are busy."""
+        self.end = None
+        super().occupy(seconds, label, after, also)
+        begin, other = self.spans[-1][0], self.other
+        if other.spans and other.spans[-1][0] > begin:
+            raise ValueError(f"{label!r} on {self.name} begins before what {other.name} was booked for last")
+        both = min(seconds, other.free_at - begin)
+        if both > 0.0:
+            for lane in (self, other):
+                lane._stretch(both * (self.slowdown - 1.0))
+        return self.free_at
+
+    def start(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> Event:
+        """Book as :meth:`occupy` does; the event comes at the end of the booking, however late that will be."""
+        self.end = event = at(self.environment, self.occupy(seconds, label, after, also))
+        return event
 
     def cancel(self) -> None:
-        """Cut the newest booking short; its event never comes."""
-        if not self.waiting:
-            return
-        job = self.waiting.pop()
-        if not self.waiting:
-            self.memory.stop(self)
-            if job.begin < self.environment.now:
-                self._write(job)
+        """Cut the newest booking short; what the other lane is at goes on alone and ends the sooner."""
+        other, now = self.other, self.environment._now
+        alone = min(self.free_at, other.free_at) - max(now, *(lane.spans[-1][0] for lane in (self, other) if lane.spans))
+        super().cancel()
+        if alone > 0.0:
+            other._stretch(alone * (1.0 / self.slowdown - 1.0))
 
-    def _write(self, job: _Job) -> None:
-        self.spans.append((job.begin, self.environment.now, job.label))
+    def _stretch(self, seconds: float) -> None:
+        """Let the newest booking take longer."""
+        begin, end, label = self.spans[-1]
+        self.free_at = end + seconds
+        self.spans[-1] = (begin, self.free_at, label)
+        if self.end is not None:
+            put_off(self.end, self.free_at)

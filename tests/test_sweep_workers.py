@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from simulator.cli import main
 from simulator.schema import BadInput
 from simulator.sweep.axes import Point
-from simulator.sweep.executors import Bundle, crew
+from simulator.sweep.executors import SMALLEST, Bundle, Crew, InProcess, crew
 from simulator.sweep.store import reading
 
 ROOT = Path(__file__).parent.parent
@@ -111,9 +111,25 @@ def numbered(count: int) -> Iterator[Point]:
 
 def test_the_point_that_kills_its_worker_is_found_and_all_others_come_through() -> None:
     with crew(2) as hired:
-        found = [pair for part in hired.results(deadly, numbered(40), lambda point: -1) for pair in part]
+        found = [pair for part in hired.results(deadly, numbered(40), 40, lambda point: -1) for pair in part]
     assert {point.number: value for point, value in found} == {n: -1 if n == 13 else n**2 for n in range(40)}
     assert len(found) == 40
+
+
+def test_bundles_get_smaller_towards_the_end() -> None:
+    """Half a second of work is 500 points here, of which 4 bundles are under way; of what is left, each gets an eighth."""
+    sizes: list[int] = []
+
+    def work(points: list[Point]) -> Bundle[int]:
+        sizes.append(len(points))
+        return Bundle([0] * len(points), len(points) / 1_000)
+
+    hired = Crew(InProcess, 2)
+    assert sum(len(part) for part in hired.results(work, numbered(40_000), 40_000, lambda point: 0)) == 40_000
+    assert sizes[0] == 1
+    assert max(sizes) == 500
+    assert sizes[-2] == round(500 * SMALLEST)
+    assert sizes[-1] <= sizes[-2]
 
 
 def refusing(points: list[Point]) -> Bundle[int]:
@@ -123,7 +139,7 @@ def refusing(points: list[Point]) -> Bundle[int]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_the_work_itself_is_raised_here(workers: int) -> None:
     with pytest.raises(ValueError, match="not these"), crew(workers) as hired:
-        list(hired.results(refusing, numbered(3), lambda point: 0))
+        list(hired.results(refusing, numbered(3), 3, lambda point: 0))
 
 
 # ---- whole sweeps

@@ -116,7 +116,7 @@ def test_shared_memory_serves_a_queue_and_can_be_cancelled() -> None:
     def process() -> Generator[Event, object, None]:
         first, second = world.lane("a").start(2, "first"), world.lane("a").start(4, "second")
         yield first
-        world.lane("b").start(100, "flushed")
+        world.lane("b").occupy(100, "flushed")
         yield world.environment.timeout(4)
         world.lane("b").cancel()
         yield second
@@ -125,6 +125,37 @@ def test_shared_memory_serves_a_queue_and_can_be_cancelled() -> None:
         Span("a", 0, 2, "first"),
         Span("b", 2, 6, "flushed"),
         Span("a", 2, 8, "second"),
+    ]
+    assert world.now == 8
+
+
+def test_lanes_on_one_memory_are_booked_in_order() -> None:
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+    world.lane("a").occupy(2, "now")
+    world.lane("a").occupy(2, "later")
+    with pytest.raises(ValueError, match="'now too' on b begins before what a was booked for last"):
+        world.lane("b").occupy(1, "now too")
+
+
+def test_a_lane_waits_for_others_and_a_step_is_booked_at_once() -> None:
+    """c needs a and b, and is behind what it does itself."""
+    world = World()
+    a, b, c = (world.lane(name) for name in "abc")
+
+    def process() -> Generator[Event, object, None]:
+        a.occupy(3, "one")
+        b.occupy(5, "two", a)
+        c.occupy(1, "three")
+        yield c.start(2, "four", a, b)
+        a.occupy(1, "five", b)
+
+    assert play(world, process()) == [
+        Span("c", 0, 1, "three"),
+        Span("a", 0, 3, "one"),
+        Span("b", 3, 8, "two"),
+        Span("c", 8, 10, "four"),
+        Span("a", 10, 11, "five"),
     ]
 
 

@@ -15,25 +15,7 @@ from math import inf
 from simulator.serving.metrics import Sketch
 from simulator.serving.requests import Request, Requests, Source
 from simulator.serving.scheduler import Scheduler
-from simulator.serving.slo import METRICS, Limit, Metric, Slo
-
-
-class Judged(Sketch):
-    """A distribution that also counts how many of its values meet each limit."""
-
-    __slots__ = ("limits", "within")
-
-    def __init__(self, limits: Sequence[Limit] = ()) -> None:
-        super().__init__()
-        self.limits = tuple(limits)
-        self.within = [0] * len(self.limits)
-
-    def add(self, value: float, times: int = 1) -> None:
-        """Note ``value`` so many times."""
-        super().add(value, times)
-        for place, limit in enumerate(self.limits):
-            if value <= limit.seconds:
-                self.within[place] += times
+from simulator.serving.slo import METRICS, Metric, Slo
 
 
 class Account:
@@ -54,7 +36,7 @@ class Account:
         self.first, self.last = requests.warm_up, requests.count - requests.cool_down
         self._whole = not (requests.warm_up or requests.cool_down)
         limits = slo.limits if slo else ()
-        self.times = {metric: Judged([one for one in limits if one.metric == metric]) for metric in METRICS}
+        self.times = {metric: Sketch([one for one in limits if one.metric == metric]) for metric in METRICS}
         self.wait = Sketch()
         self.longest_s: dict[Metric, float] = {one.metric: one.seconds for one in sorted(limits, key=lambda one: one.seconds)}
         """What a good request may take at most."""

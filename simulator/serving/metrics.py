@@ -15,29 +15,36 @@ from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
 from typing import Any
 
+from simulator.serving.slo import Limit
 from simulator.strategies.protocol import Kind, Progress
+
+GROWTH = log(1.01)
 
 
 class Sketch:
     """A distribution in constant memory: count, mean and extremes are exact, quantiles to within 0.5 %.
 
-    Values fall into buckets of one per cent of width (the idea of DDSketch); those of zero have their own.
+    Values fall into buckets of one per cent of width (the idea of DDSketch); those of zero have their own. How many of
+    them meet each of the ``limits`` is counted.
     """
 
-    __slots__ = ("buckets", "count", "least", "most", "total")
-    _GROWTH = log(1.01)
+    __slots__ = ("buckets", "count", "least", "limits", "most", "total", "within")
 
-    def __init__(self) -> None:
-        self.buckets: Counter[int | None] = Counter()
+    def __init__(self, limits: Sequence[Limit] = ()) -> None:
+        self.buckets: defaultdict[int | None, int] = defaultdict(int)
         self.count, self.total, self.least, self.most = 0, 0.0, inf, -inf
+        self.limits, self.within = tuple(limits), [0] * len(limits)
 
     def add(self, value: float, times: int = 1) -> None:
         """Note ``value`` so many times."""
         self.count += times
         self.total += value * times
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
-        self.buckets[ceil(log(value) / self._GROWTH) if value > 0.0 else None] += times
+        self.least = value if value < self.least else self.least
+        self.most = value if value > self.most else self.most
+        self.buckets[ceil(log(value) / GROWTH) if value > 0.0 else None] += times
+        if self.limits:
+            for place, limit in enumerate(self.limits):
+                self.within[place] += times * (value <= limit.seconds)
 
     @property
     def mean(self) -> float:
@@ -56,7 +63,8 @@ class Sketch:
 
     def join(self, other: Sketch) -> None:
         """Note everything that ``other`` has noted."""
-        self.buckets.update(other.buckets)
+        for bucket, times in other.buckets.items():
+            self.buckets[bucket] += times
         self.count += other.count
         self.total += other.total
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
@@ -76,14 +84,25 @@ class BrokenRunError(Exception):
     """A run contradicts itself: a fault of the simulator, not of its input."""
 
 
+@dataclass(slots=True)
+class Spent:
+    """Steps of one kind and the time they took."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    def __iadd__(self, other: Spent) -> Spent:
+        self.steps += other.steps
+        self.seconds += other.seconds
+        return self
+
+
 @dataclass
 class Tally:
     """Counts and times of one run."""
 
-    steps: Counter[Kind] = field(default_factory=Counter)
+    spent: defaultdict[Kind, Spent] = field(default_factory=lambda: defaultdict(Spent))
     """Steps in which somebody decoded."""
-    seconds: defaultdict[Kind, float] = field(default_factory=lambda: defaultdict(float))
-    """Time spent in them, by kind."""
     prefills: int = 0
     """Iterations with prompts only."""
     prefill_seconds: float = 0.0
@@ -125,6 +144,16 @@ class Tally:
     in_system: int = 0
     _queue_since: float = 0.0
     _since: float = 0.0
+
+    @property
+    def steps(self) -> Counter[Kind]:
+        """Steps in which somebody decoded, by kind."""
+        return Counter({kind: one.steps for kind, one in self.spent.items()})
+
+    @property
+    def seconds(self) -> dict[Kind, float]:
+        """Time spent in them, by kind."""
+        return {kind: one.seconds for kind, one in self.spent.items()}
 
     @property
     def committed(self) -> int:

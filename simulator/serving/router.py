@@ -22,7 +22,7 @@ from simpy import Environment
 from simulator.serving.policies import RouterName
 from simulator.serving.requests import Request, Source
 from simulator.serving.scheduler import Scheduler
-from simulator.world import Booking
+from simulator.world import at
 
 LOADS: Mapping[RouterName, Callable[[Scheduler], tuple[int, ...]]] = {
     "round_robin": lambda replica: (),
@@ -53,7 +53,7 @@ class Fleet:
             replica.ring()
         if self._alarm_s < self._source.next_s < inf:
             self._alarm_s = self._source.next_s
-            arrival = Booking(self._environment, self._alarm_s)
+            arrival = at(self._environment, self._alarm_s)
             arrival.callbacks.append(lambda _: self.dispatch())
 
     def _choose(self) -> Scheduler:

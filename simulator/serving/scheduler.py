@@ -12,7 +12,7 @@ strategy has them drafted outside its steps. Prompts beside decoding requests tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
@@ -26,10 +26,10 @@ from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import BARE, Admission, Kind, Lanes, State, Step, Strategy, Timeline
-from simulator.world import Booking, World
+from simulator.strategies.protocol import BARE, Admission, Kind, Lanes, State, Step, Strategy
+from simulator.world import World, at
 
-AHEAD = 256
+AHEAD = 1_024
 """Contexts for which a step of one request is priced at once."""
 TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
@@ -103,7 +103,7 @@ class Scheduler:
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
         self._prices: dict[tuple[object, ...], Any] = {}
-        self._lists: dict[Kind, tuple[int, Sequence[Any]]] = {}
+        self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
         self._fixed = policy.reserves and strategy.in_flight == 1
         self._same: _Round | None = None
         """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
@@ -114,7 +114,7 @@ class Scheduler:
 
     # ---- two clocks
 
-    def run(self, world: World, lanes: Lanes) -> Timeline:
+    def run(self, world: World, lanes: Lanes) -> Generator[Event, object, None]:
         """The SimPy process: iterations take what their lanes take. Start ``in_flight`` of them."""
         environment, strategy, turn = world.environment, self.strategy, 0
         while True:
@@ -172,7 +172,7 @@ class Scheduler:
             self._bell = Event(environment)
         if self._alarm_s < self.source.next_s < inf:  # one alarm for an arrival, however many iterations wait for it
             self._alarm_s = self.source.next_s
-            arrival = Booking(environment, self.source.next_s)
+            arrival = at(environment, self.source.next_s)
             arrival.callbacks.append(lambda _: self.ring())
         return self._bell
 
@@ -199,17 +199,19 @@ class Scheduler:
 
     def _listed(self, step: Step) -> Any:
         """Durations of a step of one request, of which those behind the next contexts are worked out at once; else None."""
-        kind, context = step.kind, step.rows.kv_tokens - step.rows.tokens
-        if kind.verifying + kind.bare != 1 or step.loads or step.prompts.sequences or self.cost.stages:
+        kind, rows, *_ = step
+        context, named = rows.kv_tokens - rows.tokens, self.strategy.named
+        first, listed = self._lists.get(kind, (-AHEAD, []))
+        if 0 <= context - first < AHEAD:
+            return named._make(listed[context - first])
+        if kind.verifying + kind.bare != 1 or step.loads or kind.prompts or self.cost.stages:
             return None
-        first, listed = self._lists.get(kind, (0, ()))
-        if not 0 <= context - first < len(listed):
-            if self.strategy.step(kind, context) != step:
-                return None
-            ahead = self.strategy.durations(self.cost, self.strategy.step(kind, np.arange(context, context + AHEAD)))
-            columns = (np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead)
-            first, listed = self._lists[kind] = context, [type(ahead)(*each) for each in zip(*columns, strict=True)]
-        return listed[context - first]
+        if self.strategy.step(kind, context) != step:
+            return None
+        ahead = self.strategy.durations(self.cost, self.strategy.step(kind, np.arange(context, context + AHEAD)))
+        listed = list(zip(*(np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead), strict=True))
+        self._lists[kind] = context, listed
+        return named._make(listed[0])
 
     # ---- who takes part
 
@@ -309,8 +311,9 @@ class Scheduler:
             tally.prefills += 1
             tally.prefill_seconds += now - one.begin_s
         else:
-            tally.steps[step.kind] += 1
-            tally.seconds[step.kind] += now - one.begin_s
+            spent = tally.spent[step.kind]
+            spent.steps += 1
+            spent.seconds += now - one.begin_s
             tally.request_steps += len(one.decode)
             tally.verified_rows += step.rows.tokens
             self._settle_step(one, now)
@@ -448,4 +451,7 @@ class Scheduler:
 
 def _without_context(step: Step) -> tuple[object, ...]:
     """What tells steps apart where cached tokens make no difference."""
-    return step.kind, step.rows[:3], step.prompts[:3], tuple([rows[:3] for rows in step.loads])
+    kind, rows, _, prompts, loads = step
+    if prompts is NO_ROWS and not loads:
+        return kind, rows[:3]
+    return kind, rows[:3], prompts[:3], tuple([each[:3] for each in loads])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline, same_kind
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
 
@@ -33,7 +33,7 @@ class Autoregressive(Strategy):
         """Every request takes part with one token."""
         requests = len(states)
         rows = Rows.decode(1, sum([state.context for state in states]), requests)
-        return Step(Kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
+        return Step(same_kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """One pass."""
@@ -41,7 +41,7 @@ class Autoregressive(Strategy):
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """One pass."""
-        yield lanes.target.start(durations.target, "decode")
+        return (lanes.target.start(durations.target, "decode"),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_target."""

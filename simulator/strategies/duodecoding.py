@@ -263,16 +263,14 @@ class DuoDecoding(Strategy):
         return Admission(target + exchange, draft + first + exchange, 0.0)
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
-        """The two sides are booked, both are awaited, then they talk."""
+        """The two sides are booked, and behind both how they talk."""
         t = durations
-        target = lanes.target.start(t.target, "verify")
-        draft = lanes.draft.start(t.draft, "draft")
-        yield target
-        yield draft
-        yield lanes.rendezvous.start(t.send, "drafts")
+        lanes.target.occupy(t.target, "verify")
+        lanes.draft.occupy(t.draft, "draft")
+        lanes.rendezvous.occupy(t.send, "drafts", lanes.target, lanes.draft)
         if t.verify:
-            yield lanes.rendezvous.start(t.verify, "verification")
-        yield lanes.rendezvous.start(t.reply, "verdict")
+            lanes.rendezvous.occupy(t.verify, "verification")
+        return (lanes.rendezvous.start(t.reply, "verdict"),)
 
     # ---- the law
 

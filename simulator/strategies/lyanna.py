@@ -280,14 +280,13 @@ class Lyanna(Strategy):
         t, device = durations, lanes.target
         device.occupy(t.layers, "draft layers")
         device.occupy(t.head, "LM head")
-        yield device.start(t.sample + t.resample, "sample trees")
+        device.occupy(t.sample + t.resample, "sample trees")
         if t.host:
-            yield lanes.rendezvous.start(t.host, "host")
+            lanes.rendezvous.occupy(t.host, "host", device)
         if not t.verify_resampled:
-            yield device.start(t.verify, "verify")
-        else:
-            device.occupy(t.verify, "verify")
-            yield device.start(t.verify_resampled, "verify re-sampled trees")
+            return (device.start(t.verify, "verify", lanes.rendezvous),)
+        device.occupy(t.verify, "verify", lanes.rendezvous)
+        return (device.start(t.verify_resampled, "verify re-sampled trees"),)
 
     # ---- the law
 

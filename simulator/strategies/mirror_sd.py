@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, field_validator
 
-from simulator.acceptance import Chain, Cursor, Exit, Odds, Verdict
+from simulator.acceptance import Cursor, Exit, Odds, Verdict
 from simulator.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.drafters import StreamingDrafter, branch_rows
 from simulator.model import ModelSpec
@@ -50,6 +50,9 @@ from simulator.strategies.protocol import (
     Step,
     Timeline,
     cut_to_grants,
+    same_chain,
+    same_kind,
+    same_progress,
 )
 
 NOTHING = Phase(0.0, {})
@@ -144,7 +147,10 @@ class MirrorSD(ChainStrategy):
         Where the window of this batch is 0, every request takes a bare token and loses the window it had.
         """
         drafting = self.window_for(len(states))
-        window = min([drafting, *(state.pending for state in states if state.ready)])
+        window = drafting
+        for state in states:
+            if state.pending < window and state.ready:
+                window = state.pending
         redraft = self.fallback == "redraft" and drafting > 0
         late = (None if self.others == "proceed" else window or drafting) if redraft else 0
         ready = context = redraft_context = cut = 0
@@ -177,24 +183,26 @@ class MirrorSD(ChainStrategy):
             return Kind("bare", 0, bare=ready + missing, window=0)
         name = "fallback" if missing else "reuse"
         if self.fallback == "undrafted":
-            return Kind(name, ready, bare=missing)
+            return same_kind(name, ready, bare=missing)
         verifying = ready if self.others == "proceed" else ready + missing
-        return Kind(name, verifying, redrafts=missing)
+        return same_kind(name, verifying, redrafts=missing)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify; who has lost its window, and who has written a new one, is known now."""
-        return [self._settle(state) for state in states]
-
-    def _settle(self, state: State) -> Progress:
-        if state.proposed is None:
-            state.ready = True
-            return ABSENT
-        verdict = state.cursor.judge(Chain(state.proposed, self.bonus_on_full_accept or not state.proposed))
-        state.context += verdict.committed
-        state.ready = state.pending > 0 and self.reuses(verdict, state.proposed)
-        choice = self.choice(state.ready, verdict) if state.pending else ""
-        missed = state.proposed > 0 and not state.ready
-        return Progress(verdict.committed, verdict.committed, verdict.accepted, state.proposed, choice, missed)
+        bonus, settled = self.bonus_on_full_accept, []
+        for state in states:
+            proposed = state.proposed
+            if proposed is None:
+                state.ready = True
+                settled.append(ABSENT)
+                continue
+            verdict = state.cursor.judge(same_chain(proposed, bonus or not proposed))
+            state.context += verdict.committed
+            state.ready = ready = state.pending > 0 and self.reuses(verdict, proposed)
+            choice = self.choice(ready, verdict) if state.pending else ""
+            missed = proposed > 0 and not ready
+            settled.append(same_progress(verdict.committed, verdict.committed, verdict.accepted, proposed, choice, missed))
+        return settled
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Whether what was committed is a path of the tree (MSD-7)."""
@@ -266,22 +274,18 @@ class MirrorSD(ChainStrategy):
         return admission._replace(window=window)
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
-        """The overlap is nobody's formula: two lanes are booked, then both are awaited."""
-        t, others_wait = durations, self.others == "wait"
+        """The overlap is nobody's formula: two lanes are booked behind the early exit, and the verification behind both."""
+        t, awaited = durations, None
         if kind.redrafts:
-            redraft = lanes.draft.start(t.redraft, "redraft")
-            alone = not (kind.verifying or kind.prompts)
-            if others_wait or alone:
-                yield redraft
-            if alone:
-                return
-        yield lanes.target.start(t.prefix, "layers 1..l_e")
-        yield lanes.rendezvous.start(t.rv_ee, "early exit")
-        suffix = lanes.target.start(t.suffix, "layers l_e+1..N")
-        draft = lanes.draft.start(t.draft, "draft next window")
-        yield suffix
-        yield draft
-        yield lanes.rendezvous.start(t.rv_fv, "verification")
+            if not (kind.verifying or kind.prompts):
+                return (lanes.draft.start(t.redraft, "redraft"),)
+            lanes.draft.occupy(t.redraft, "redraft")
+            awaited = lanes.draft if self.others == "wait" else None
+        lanes.target.occupy(t.prefix, "layers 1..l_e", awaited)
+        lanes.rendezvous.occupy(t.rv_ee, "early exit", lanes.target)
+        lanes.target.occupy(t.suffix, "layers l_e+1..N", lanes.rendezvous)
+        lanes.draft.occupy(t.draft, "draft next window", lanes.rendezvous)
+        return (lanes.rendezvous.start(t.rv_fv, "verification", lanes.target, lanes.draft),)
 
     # ---- the law
 

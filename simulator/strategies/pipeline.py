@@ -24,7 +24,7 @@ from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.longest import longest
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
-from simulator.world import Booking
+from simulator.world import Lane, at
 
 
 class Durations(NamedTuple):
@@ -80,16 +80,18 @@ class Pipelined(Strategy):
         return {"compute": Phase(sum(t.stages), {"target compute": sum(t.stages)}), "carry": Phase(sum(t.links) + t.token, {})}
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
-        """Stage by stage; each may be held up by the batch before."""
-        first, *others = zip(lanes.stages, durations.stages, strict=True)
-        yield first[0].start(first[1], "compute")
-        for link, carried, (stage, computed) in zip(lanes.links, durations.links, others, strict=True):
+        """Stage by stage; each may be held up by the batch before. Nobody overtakes, so the whole way is booked at once."""
+        return self._through(lanes, durations)
+
+    def _through(self, lanes: Lanes, durations: Any, after: Lane | None = None) -> Timeline:
+        t, (stage, *others) = durations, lanes.stages
+        stage.occupy(t.stages[0], "compute", after)
+        for link, carried, following, computed in zip(lanes.links, t.links, others, t.stages[1:], strict=True):
             if carried:
-                yield link.start(carried, "transmit")
-            yield stage.start(computed, "compute")
-        if durations.token:
-            environment = lanes.draft.environment
-            yield Booking(environment, environment.now + durations.token)
+                link.occupy(carried, "transmit", stage)
+            following.occupy(computed, "compute", stage, link)
+            stage = following
+        return (at(stage.environment, stage.free_at + t.token),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """``max{L, g M}``."""

@@ -131,8 +131,8 @@ class PipelineTree(Pipelined):
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
         """Draft, then stage by stage; each may be held up by the batch before."""
-        yield lanes.draft.start(durations.draft, "draft tree")
-        yield from super().timeline(lanes, durations, kind)  # type: ignore[arg-type]  # with the same stages and links
+        lanes.draft.occupy(durations.draft, "draft tree")
+        return self._through(lanes, durations, lanes.draft)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
         """``max{T_draft + L, g M}``."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from importlib.metadata import entry_points
 from itertools import count, takewhile
 from operator import add
@@ -36,7 +36,8 @@ PLUGINS = "specsim.strategies"
 """Group of entry points: each is a strategy class of another package."""
 LONGEST_WINDOW = 1_024
 """Draft tokens; far beyond any use, short enough for every formula."""
-Timeline = Generator[Event, object, None]
+Timeline = Iterable[Event]
+"""What to wait for, one after the other: the end of a step that is booked at once, or more where it is decided on the way."""
 OddsOf = Callable[[int], Odds]
 """Odds of a verification by window length."""
 
@@ -78,6 +79,10 @@ class Kind(NamedTuple):
     """Requests with a tree left from the step before that is verified along."""
     sequences: int = 0
     """Sequences drafted beside the target's pass, where their number is chosen step by step."""
+
+
+same_kind = lru_cache(4_096)(Kind)
+"""The same as ``Kind``: one object for equal kinds, quicker to make and to find again in a dictionary."""
 
 
 class Step(NamedTuple):
@@ -131,16 +136,15 @@ class Progress(NamedTuple):
     """The window that follows was lost and has to be written anew."""
 
 
-BARE = Chain(0)
+same_chain = lru_cache(4_096)(Chain)
+BARE = same_chain(0)
 """Nothing proposed: the target adds a token of its own."""
 ABSENT = Progress(0, 0, 0, 0)
 """A request that has no part in a step of its batch."""
 
 
-@cache
-def chain_progress(committed: int, accepted: int, proposed: int) -> Progress:
-    """Progress of a request that shows all it has verified; one object for each outcome, as there are few."""
-    return Progress(committed, committed, accepted, proposed)
+same_progress = lru_cache(4_096)(Progress)
+"""The same as ``Progress``: one object for each outcome, as there are few."""
 
 
 class Admission(NamedTuple):
@@ -315,7 +319,7 @@ class Strategy(Frozen, ABC):
 
     @abstractmethod
     def timeline(self, lanes: Lanes, durations: Any, kind: Kind) -> Timeline:
-        """Let the step's time pass."""
+        """Book the step; when the last of what it gives has come, the step is over."""
 
     @abstractmethod
     def step_seconds(self, durations: Any, kind: Kind) -> Any:
@@ -348,17 +352,17 @@ class Strategy(Frozen, ABC):
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify what was proposed; the order is that of ``states``."""
-        bonus, proposal, settled = self.bonus_on_full_accept, BARE, []
+        bonus, proposal, judged, settled = self.bonus_on_full_accept, BARE, 0, []
         for state in states:
             tokens = state.proposed
             if tokens is None:
                 settled.append(ABSENT)
                 continue
-            if tokens != proposal.tokens:
-                proposal = Chain(tokens, bonus) if tokens else BARE
+            if tokens != judged:
+                proposal, judged = same_chain(tokens, bonus) if tokens else BARE, tokens
             accepted, committed, _, _ = state.cursor.judge(proposal)
             state.context += committed
-            settled.append(chain_progress(committed, accepted, tokens))
+            settled.append(same_progress(committed, committed, accepted, tokens))
         return settled
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
@@ -499,12 +503,12 @@ def _sizes() -> Iterator[int]:
 
 def cut_to_grants(states: Sequence[State]) -> Rows:
     """Rows where a window is longer than what its request is granted; what is cut off was drafted in vain."""
-    rows = NO_ROWS
+    contexts: dict[int, list[int]] = {}
     for state in states:
         if state.proposed is not None:
             state.proposed = min(state.proposed, state.most_rows - 1)
-            rows += Rows.decode(state.proposed + 1, state.context)
-    return rows
+            contexts.setdefault(state.proposed, []).append(state.context)
+    return reduce(add, (Rows.decode(window + 1, sum(held), len(held)) for window, held in contexts.items()), NO_ROWS)
 
 
 @cache

@@ -43,7 +43,7 @@ from simulator.schema import NonNegative, Positive
 from simulator.strategies.protocol import ABSENT, Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
 from simulator.traces import Trace
 from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
-from simulator.world import Booking
+from simulator.world import at
 
 
 class Durations(NamedTuple):
@@ -251,17 +251,15 @@ class SpecPipe(Strategy):
         for stage, seconds in zip(lanes.stages, t.stages, strict=True):
             if seconds:
                 if t.verdict:
-                    stage.hold(now + t.verdict, "prune")
-                stage.hold(begin)
-                stage.hold(begin + seconds, "compute")
+                    stage.book(now, now + t.verdict, "prune")
+                stage.book(begin, begin + seconds, "compute")
         carries = now if t.asynchronous else now + t.verdict
         for link, seconds in zip(lanes.links, t.links, strict=True):
             if seconds:
-                link.hold(carries)
-                link.hold(carries + seconds, "transmit")
+                link.book(carries, carries + seconds, "transmit")
         if t.draft:
-            lanes.draft.hold(now + t.draft, "draft level")
-        yield Booking(lanes.draft.environment, max(begin + max(t.stages), now + t.draft))
+            lanes.draft.book(now, now + t.draft, "draft level")
+        return (at(lanes.draft.environment, max(begin + max(t.stages), now + t.draft)),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """``max{T_exchange + max t_i, T_draft}``."""

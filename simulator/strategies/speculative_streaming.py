@@ -35,7 +35,7 @@ from simulator.acceptance import Acceptance, Chain, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import PrunedTree
 from simulator.model import DraftHead, ModelSpec
-from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Strategy, Timeline, chain_progress
+from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Strategy, Timeline, same_progress
 from simulator.streaming_laws import query_products, tree_nodes
 from simulator.traces import Trace
 from simulator.tree_replay import Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
@@ -214,7 +214,7 @@ class SpeculativeStreaming(Strategy):
         drafted = state.proposed or 0
         verdict = state.cursor.judge(Chain(self.levels_within(drafted + 1)))
         state.context += verdict.committed
-        return chain_progress(verdict.committed, verdict.accepted, drafted)
+        return same_progress(verdict.committed, verdict.committed, verdict.accepted, drafted)
 
     # ---- the time
 
@@ -246,7 +246,7 @@ class SpeculativeStreaming(Strategy):
         if t.prune:
             lanes.target.occupy(t.prune, "prune")
         lanes.target.occupy(t.upper, "layers N-N_s+1..N, streams")
-        yield lanes.target.start(t.head, "LM head, next tree")
+        return (lanes.target.start(t.head, "LM head, next tree"),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_lower + T_prune + T_upper + T_head."""

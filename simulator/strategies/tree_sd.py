@@ -38,7 +38,7 @@ from simulator.strategies.protocol import (
     Step,
     Strategy,
     Timeline,
-    chain_progress,
+    same_progress,
 )
 from simulator.token_tree import TokenTree
 from simulator.traces import Trace
@@ -182,7 +182,7 @@ class TreeSD(Strategy):
         for state in states:
             accepted, committed, _, _ = state.cursor.judge(proposal if state.proposed else BARE)
             state.context += committed
-            settled.append(chain_progress(committed, accepted, size if state.proposed else 0))
+            settled.append(same_progress(committed, committed, accepted, size if state.proposed else 0))
         return settled
 
     # ---- the time
@@ -203,10 +203,11 @@ class TreeSD(Strategy):
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Draft, host, verify."""
         if durations.draft:
-            yield (lanes.draft if self.needs_draft else lanes.target).start(durations.draft, "draft")
+            (lanes.draft if self.needs_draft else lanes.target).occupy(durations.draft, "draft")
         if durations.host:
-            yield lanes.rendezvous.start(durations.host, "host")
-        yield lanes.target.start(durations.target, "verify" if kind.verifying else "decode")
+            lanes.rendezvous.occupy(durations.host, "host", lanes.draft, lanes.target)
+        label = "verify" if kind.verifying else "decode"
+        return (lanes.target.start(durations.target, label, lanes.draft, lanes.rendezvous),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_draft + T_host + T_target."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.drafters import branch_rows
-from simulator.strategies.protocol import ChainStrategy, Kind, Lanes, OddsOf, State, Step, Timeline, cut_to_grants
+from simulator.strategies.protocol import ChainStrategy, Kind, Lanes, OddsOf, State, Step, Timeline, cut_to_grants, same_kind
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -47,7 +47,8 @@ class VanillaSD(ChainStrategy):
             context += state.context
             if state.most_rows <= gamma:
                 cut = True
-        kind = Kind("step", *((requests, 0) if gamma else (0, requests)), 0, self.kind_window(gamma), prompts.sequences)
+        verifying, bare = (requests, 0) if gamma else (0, requests)
+        kind = same_kind("step", verifying, bare, 0, self.kind_window(gamma), prompts.sequences)
         rows = cut_to_grants(states) if cut else Rows.decode(gamma + 1, context, requests)
         return Step(kind, rows, 0, prompts)
 
@@ -74,10 +75,10 @@ class VanillaSD(ChainStrategy):
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Draft, hand over, verify."""
         if kind.verifying or durations.draft:
-            yield lanes.draft.start(durations.draft, "draft window" if kind.verifying else "draft prefill")
+            lanes.draft.occupy(durations.draft, "draft window" if kind.verifying else "draft prefill")
         if durations.rv:
-            yield lanes.rendezvous.start(durations.rv, "window")
-        yield lanes.target.start(durations.target, "verify")
+            lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
+        return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """T_draft + T_rv + T_target."""

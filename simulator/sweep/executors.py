@@ -29,6 +29,8 @@ BUNDLE_S = 0.5
 AHEAD = 2
 """Bundles under way for each worker: one at work, one waiting."""
 LARGEST = 20_000
+SMALLEST = 1 / 8
+"""Of a bundle, towards the end of a sweep."""
 TRIES = 2
 """Deaths of a worker with nothing else to do that a point is blamed for."""
 
@@ -69,13 +71,16 @@ class Crew:
             self.executor = self._hire()
 
     def results(
-        self, work: Work[Found], points: Iterable[Point], blame: Callable[[Point], Found]
+        self, work: Work[Found], points: Iterable[Point], count: int, blame: Callable[[Point], Found]
     ) -> Iterator[list[tuple[Point, Found]]]:
-        """What ``work`` finds for every point, bundle by bundle as they come; ``blame`` says it of one that kills workers."""
-        source, pace = iter(points), _Pace()
+        """What ``work`` finds for every one of ``count`` points, bundle by bundle as they come.
+
+        ``blame`` says it of a point that kills workers.
+        """
+        source, pace, places = iter(points), _Pace(count), AHEAD * self.workers
         under_way: dict[Future[Bundle[Found]], list[Point]] = {}
         while True:
-            while len(under_way) < AHEAD * self.workers and (bundle := list(islice(source, pace.size))):
+            while len(under_way) < places and (bundle := list(islice(source, pace.next(places)))):
                 self._send(work, bundle, under_way)
             if not under_way:
                 return
@@ -123,10 +128,16 @@ class Crew:
 
 
 class _Pace:
-    """How many points make a bundle, from how long the last ones took."""
+    """How many points make a bundle, from how long the last ones took, and how many are ``left`` to be sent."""
 
-    def __init__(self) -> None:
-        self.size = 1
+    def __init__(self, left: int) -> None:
+        self.size, self.left = 1, left
+
+    def next(self, places: int) -> int:
+        """Points of the next of so many bundles under way: fewer towards the end, so that all workers end together."""
+        size = min(self.size, max(1, round(self.size * SMALLEST), self.left // (2 * places)))
+        self.left -= size
+        return size
 
     def note(self, points: int, seconds: float) -> None:
         """Towards ``BUNDLE_S``, at most four times as many as before: first points read files."""

@@ -54,14 +54,18 @@ def _evaluate(study: Study, evaluator: Evaluator, numbers: Collection[int], stor
     if not store.empty and len(done) < len(numbers):
         missing = (number for number in numbers if number not in done)
         watcher.begin("recognising", len(numbers) - len(done), 0)
-        for known in crew.results(partial(keys_of_all, job), map(study.design.point, missing), lambda point: None):
+        for known in crew.results(
+            partial(keys_of_all, job), map(study.design.point, missing), len(numbers) - len(done), lambda point: None
+        ):
             store.match(evaluator, ((point.number, key) for point, key in known))
             watcher.advance(len(known), 0)
         done = store.done(evaluator)
-    watcher.begin(evaluator, len(numbers), sum(number in done for number in numbers))
+    ready = sum(number in done for number in numbers)
+    watcher.begin(evaluator, len(numbers), ready)
     missing = (number for number in numbers if number not in done)
     work = partial(evaluate_all, job, code_version())
-    for found in crew.results(work, map(study.design.point, missing), lambda point: faulty(job, point, DIED)):
+    points = map(study.design.point, missing)
+    for found in crew.results(work, points, len(numbers) - ready, lambda point: faulty(job, point, DIED)):
         rows: list[Row] = [row for _, row in found]
         store.add(evaluator, rows)
         watcher.advance(len(rows), sum(row.fault is not None for row in rows))
