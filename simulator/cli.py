@@ -162,7 +162,6 @@ def run(
     """
     from rich.console import Console
 
-    from simulator.replications import replicate
     from simulator.report import logs
     from simulator.report.console import print_result
     from simulator.run import run as run_scenario
@@ -184,6 +183,8 @@ def run(
             result = run_scenario(loaded, told, log, times.note)
         span = of_speedup(tuned(loaded), result.speedup, times.requests)
         if replications:
+            from simulator.replications import replicate
+
             status.update("replicating")
             found = replicate(lambda one: load(scenario, overrides, _catalogue(own), one), replications, result.scenario.seed)
             result = replace(result, replications=found, seeds=replications)
