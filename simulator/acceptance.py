@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.added import added
 from simulator.traces import Bools, Trace
 
 
@@ -77,7 +78,7 @@ class Odds:
     @property
     def mean_accepted(self) -> Any:
         """E[A], correction and bonus not counted."""
-        return sum(kept * share for kept, share in enumerate(self.accepted))
+        return added(kept * share for kept, share in enumerate(self.accepted))
 
     def committed(self, bonus: bool = True) -> Any:
         """Expected tokens per step, correction or bonus included."""

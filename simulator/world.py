@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from functools import reduce
 from heapq import heappush
-from operator import sub
+from operator import add, sub
 from typing import NamedTuple
 
 from simpy import Environment, Event
@@ -136,14 +137,15 @@ class Lane:
             ended -= 1
         if ended > self.room:
             begins, ends, _ = zip(*spans[self.room : ended], strict=True)
-            self.forgotten_s += sum(map(sub, ends, begins))
+            self.forgotten_s += reduce(add, map(sub, ends, begins), 0.0)
             del spans[self.room : ended]
 
     @property
     def busy_s(self) -> float:
         """Seconds of all bookings until now."""
         now = self.environment._now
-        return self.forgotten_s + sum(min(end, now) - begin for begin, end, _ in self.spans if begin < now)
+        done = (min(end, now) - begin for begin, end, _ in self.spans if begin < now)
+        return self.forgotten_s + reduce(add, done, 0.0)  # `sum` of floats is another one from Python 3.12 on
 
     def cancel(self) -> None:
         """Cut the newest booking short: the lane is free from now, or from where the booking would have begun.

@@ -28,7 +28,7 @@ from simulator.strategies.autoregressive import Autoregressive
 
 PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
-    {"bounded"},
+    {"added", "bounded"},
     {"document"},
     {"schema", "world", "processes", "draft_tree", "longest", "sequence_laws", "streaming_laws", "__init__"},
     {"atomic", "trace_header"},
