@@ -178,9 +178,8 @@ def main(argv: list[str] | None = None) -> int:
         return test(options.full, rest)
     if options.verb == "fuzz":
         return fuzz(options.minutes, options.seed)
-    return {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate, "matrix": matrix}[
-        options.verb
-    ]()
+    plain = {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate, "matrix": matrix}
+    return plain[options.verb]()
 
 
 if __name__ == "__main__":
