@@ -11,9 +11,11 @@ import argparse
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -121,6 +123,31 @@ def fuzz(minutes: float, seed: int) -> int:
     return call("python", "tests/fuzz.py", "--minutes", str(minutes), "--seed", str(seed))
 
 
+def matrix() -> int:
+    """Make an environment for each other Python that is supported and found, and compare what all of them write."""
+    pythons = [python for minor in (11, 12, 13) if minor != sys.version_info[1] for python in found(f"python3.{minor}")]
+    made = []
+    for python in pythons:
+        folder = ROOT / f".venv-{Path(python).name}"
+        say(f"setting up {folder.name}")
+        quietly(python, "-m", "venv", "--without-pip", "--clear", str(folder), hint="This Python makes no environments.")
+        quietly(PYTHON, "-m", "pip", "--python", str(folder), "install", "--no-input", "-e", ".", hint="Could not install.")
+        made.append(str(folder / "bin" / "python"))
+    if not made:
+        say("no other Python from 3.11 to 3.13 is on the path or under pyenv")
+        return 1
+    os.environ["SPECSIM_PYTHONS"] = " ".join(made)
+    return call("pytest", "tests/test_determinism.py", "-v")
+
+
+def found(name: str) -> list[str]:
+    """The interpreter of this name, if there is one that starts: on the path, or under pyenv, newest first."""
+    kept = sorted(Path.home().glob(f".pyenv/versions/*/bin/{name}"), reverse=True)
+    paths = [path for path in (shutil.which(name), *map(str, kept)) if path]
+    starts = (path for path in paths if not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode)
+    return list(islice(starts, 1))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Read the command line, set up, and do what it asks."""
     if sys.version_info < OLDEST:
@@ -142,6 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
+    verbs.add_parser("matrix", help="compare what every supported Python that is found writes, byte by byte")
     options, rest = parser.parse_known_args(argv)
     if rest and options.verb != "test":
         parser.error(f"{options.verb} takes no {rest[0]}")
@@ -150,7 +178,8 @@ def main(argv: list[str] | None = None) -> int:
         return test(options.full, rest)
     if options.verb == "fuzz":
         return fuzz(options.minutes, options.seed)
-    return {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate}[options.verb]()
+    plain = {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate, "matrix": matrix}
+    return plain[options.verb]()
 
 
 if __name__ == "__main__":

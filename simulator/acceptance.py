@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.added import added
 from simulator.traces import Bools, Trace
 
 
@@ -82,7 +83,7 @@ class Odds:
     @property
     def mean_accepted(self) -> Any:
         """E[A], correction and bonus not counted."""
-        return sum(kept * share for kept, share in enumerate(self.accepted))
+        return added(kept * share for kept, share in enumerate(self.accepted))
 
     def committed(self, bonus: bool = True) -> Any:
         """Expected tokens per step, correction or bonus included."""

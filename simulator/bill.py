@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from simulator.added import added
 from simulator.hardware import Device
 from simulator.outcome import Outcome
 from simulator.scenario import Scenario
@@ -59,13 +60,13 @@ def bill(scenario: Scenario, outcome: Outcome) -> Bill | None:
     powers = [one.device.power_w for one in devices]
     hourly = busy = most = None
     if all(prices):
-        hourly = replicas * sum(price.value * one.number for price, one in zip(prices, devices, strict=True) if price)
+        hourly = replicas * added(price.value * one.number for price, one in zip(prices, devices, strict=True) if price)
     if all(powers):
         watts = [power.value * one.number for power, one in zip(powers, devices, strict=True) if power]
         per_token = replicas / outcome.tokens
-        most = sum(watts) * outcome.end_s * per_token
-        working = (min(outcome.end_s, sum(outcome.busy_s.get(lane, 0.0) for lane in one.lanes)) for one in devices)
-        busy = sum(each * seconds for each, seconds in zip(watts, working, strict=True)) * per_token
+        most = added(watts) * outcome.end_s * per_token
+        working = (min(outcome.end_s, added(outcome.busy_s.get(lane, 0.0) for lane in one.lanes)) for one in devices)
+        busy = added(each * seconds for each, seconds in zip(watts, working, strict=True)) * per_token
     tokens_per_hour = outcome.tokens_per_s * 3600.0
     unpriced = tuple(dict.fromkeys(one.device.name for one in devices if one.device.price_usd_per_hour is None))
     return Bill(hourly, None if hourly is None else hourly / tokens_per_hour * 1e6, busy, most, unpriced)

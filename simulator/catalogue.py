@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from simulator.huggingface import read_config
-from simulator.schema import BadInput, Document, Fault, Path_, did_you_mean, read
+from simulator.document import BadInput, Document, Fault, Path_, about, did_you_mean, read
 
 FOLDERS = {
     "device": ("hardware_profiles/devices", ".yaml"),
@@ -70,6 +69,15 @@ class Catalogue:
             for path in sorted((root / folder).glob(f"*{ending}")):
                 found.setdefault(path.stem, path)
         return dict(sorted(found.items()))
+
+    def abouts(self, kind: str) -> dict[str, str]:
+        """Every name of a kind, or of a strategy, with a line about it."""
+        if kind == "strategy":
+            return {path.stem: _first_line(path) for path in strategy_files()}
+        names = self.names(kind)
+        if kind == "trace":
+            return {name: f"{path.stat().st_size:,} bytes" for name, path in names.items()}
+        return {name: about(path, shown(path)) for name, path in names.items()}
 
     def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
         """The file of ``name``, mentioned in ``document`` at ``where``; raises :class:`BadInput`."""
@@ -173,6 +181,8 @@ class Catalogue:
             name = document.get(where)
             path = self.path(kind, name, document, where)
             if kind == "model" and (path.is_dir() or path.suffix == ".json"):
+                from simulator.huggingface import read_config
+
                 other = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
             else:
                 other = _file(path)
@@ -221,6 +231,12 @@ def strategy_files() -> list[Path]:
     """The file of every strategy."""
     folder = Path(__file__).parent / "strategies"
     return [path for path in sorted(folder.glob("*.py")) if path.stem not in ("__init__", "protocol")]
+
+
+def _first_line(path: Path) -> str:
+    """The first line of a module's docstring."""
+    with path.open(encoding="utf-8") as file:
+        return file.readline().strip().strip('"')
 
 
 def strategy_names() -> list[str]:

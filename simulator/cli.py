@@ -88,14 +88,13 @@ def _catalogue(own: tuple[Path, ...]) -> Catalogue:
 @catalogue_option
 def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Names of everything in the catalogue, from scenarios to traces; of methods, their features."""
-    from simulator.overview import describe
-
     kind = PLURALS.get(kind or "", kind)
     if kind == "method":
         _list_methods(as_json, own)
         return
     with faults_as_lines():
-        found = {one: describe(one, _catalogue(own)) for one in ((kind,) if kind else KINDS)}
+        catalogue = _catalogue(own)
+        found = {one: catalogue.abouts(one) for one in ((kind,) if kind else KINDS)}
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
@@ -163,7 +162,6 @@ def run(
     """
     from rich.console import Console
 
-    from simulator.replications import replicate
     from simulator.report import logs
     from simulator.report.console import print_result
     from simulator.run import run as run_scenario
@@ -185,6 +183,8 @@ def run(
             result = run_scenario(loaded, told, log, times.note)
         span = of_speedup(tuned(loaded), result.speedup, times.requests)
         if replications:
+            from simulator.replications import replicate
+
             status.update("replicating")
             found = replicate(lambda one: load(scenario, overrides, _catalogue(own), one), replications, result.scenario.seed)
             result = replace(result, replications=found, seeds=replications)

@@ -25,7 +25,7 @@ def faults_as_lines() -> Iterator[None]:
     SIGTERM ends it too, once everything that was begun is tidied up.
     """
     from simulator.atomic import ended_by_sigterm
-    from simulator.schema import BadInput
+    from simulator.document import BadInput
 
     try:
         with ended_by_sigterm():

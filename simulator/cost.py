@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from pydantic import Field, model_validator
 
+from simulator.added import added
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
 from simulator.model import WEIGHT_BYTES, DraftHead, ModelSpec, WeightFormat
@@ -87,7 +88,7 @@ def together(*phases: Phase, times: int = 1) -> Phase:
     for phase in phases:
         for lane, seconds in phase.busy.items():
             busy[lane] = busy.get(lane, 0.0) + seconds * times
-    return Phase(sum(phase.wall_s for phase in phases) * times, busy)
+    return Phase(added(phase.wall_s for phase in phases) * times, busy)
 
 
 class Cost(Protocol):
@@ -462,7 +463,7 @@ class HardwareCost:
     def _through(self, rows: Rows) -> Phase:
         """One pass through all stages, one after the other."""
         walks = [self.stage(index, rows) for index in range(self.stages)]
-        carried = sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
+        carried = added(self.carry(index, rows.tokens) for index in range(self.stages - 1))
         return together(*walks, Phase(carried, {"target links": carried}))
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from simulator.added import added
 from simulator.cost import Depth, Phase, Purpose, Role, Rows
 from simulator.model import DraftHead
 from simulator.schema import BadInput, Fault, Frozen
@@ -76,11 +77,11 @@ class GivenCost:
         given = self.given
         if given.layers_ms is not None:
             first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
-            return Phase(sum(given.layers_ms[first:last]) * 1e-3, {})
+            return Phase(added(given.layers_ms[first:last]) * 1e-3, {})
         if start == stop:
             return Phase(0.0, {})
         if given.stages_ms is not None:
-            return Phase((sum(_at(each, rows) for each in given.stages_ms) + sum(given.links_ms)) * 1e-3, {})
+            return Phase((added(_at(each, rows) for each in given.stages_ms) + added(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
             return Phase(_at(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))

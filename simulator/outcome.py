@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+from simulator.added import added
 from simulator.scenario import Scenario
 from simulator.serving.account import Account
 from simulator.serving.metrics import Sketch, Tally, level_quantile
@@ -217,7 +218,7 @@ def outcome_of(
         windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
         serving=_serving(scenario, replicas, tally, account, end),
-        busy_s={lane: sum(one[lane] for one in busy) / len(busy) for lane in (busy[0] if busy else ())},
+        busy_s={lane: added(one[lane] for one in busy) / len(busy) for lane in (busy[0] if busy else ())},
         replicas=each if len(each) > 1 else (),
     )
 
@@ -276,7 +277,7 @@ def _serving(scenario: Scenario, replicas: Sequence[Scheduler], tally: Tally, ac
         mean_batch=tally.mean_batch,
         batch_s=dict(sorted(batches.items())),
         mean_in_system=tally.area_s / end,
-        mean_waiting=sum(one.queues.waited_s for one in replicas) / end,
+        mean_waiting=added(one.queues.waited_s for one in replicas) / end,
         queue_s=dict(sorted(tally.queue_s.items())),
         mean_kv_tokens=tally.block_area_s / end * block / len(replicas),
         most_kv_tokens=max(one.memory.most_used for one in replicas) * block,
@@ -329,8 +330,8 @@ def _replica_data(replica: Replica) -> dict[str, Any]:
 
 def _level(seconds: Mapping[int, float]) -> dict[str, float]:
     """A number that changes with time: over time."""
-    whole = sum(seconds.values())
-    mean = sum(level * held for level, held in seconds.items()) / whole if whole else 0.0
+    whole = added(seconds.values())
+    mean = added(level * held for level, held in seconds.items()) / whole if whole else 0.0
     return {"mean": mean, "p95": level_quantile(seconds, 0.95), "most": max(seconds, default=0)}
 
 

@@ -1,4 +1,4 @@
-"""What there is, and what a name stands for: the content of ``list``, ``show`` and ``schema``."""
+"""What there is, and what a name stands for: the content of ``show`` and ``schema``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,6 @@ class Details(NamedTuple):
 
     text: str
     data: dict[str, Any]
-
-
-def describe(kind: str, catalogue: Catalogue) -> dict[str, str]:
-    """Every name of a kind with a line about it; reads files, imports no numpy."""
-    if kind == "strategy":
-        return {path.stem: _docstring(path).split("\n")[0] for path in strategy_files()}
-    names = catalogue.names(kind)
-    if kind == "trace":
-        return {name: f"{path.stat().st_size:,} bytes" for name, path in names.items()}
-    return {name: str(read(path, shown(path)).data.get("about", "")) for name, path in names.items()}
 
 
 def _docstring(path: Path) -> str:

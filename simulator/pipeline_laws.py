@@ -34,6 +34,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from simulator.added import added
 from simulator.longest import longest
 
 Clock = Literal["barrier", "tandem"]
@@ -102,7 +103,7 @@ class PipelineTimes:
         if steps > m:
             return self.step(m) + self.passage(m)
         first = m - steps + 1
-        return self.step(first) + sum(self.step(active, verified=False) for active in range(first + 1, m + 1))
+        return self.step(first) + added(self.step(active, verified=False) for active in range(first + 1, m + 1))
 
     # ---- tandem
 
@@ -116,7 +117,7 @@ class PipelineTimes:
     @property
     def latency(self) -> Any:
         """L: from a verified token through pruning and everything to the next one."""
-        return self.token + self.prune + sum(self.stages) + sum(self.links)
+        return self.token + self.prune + added(self.stages) + added(self.links)
 
     @property
     def keeps_pace(self) -> bool:
@@ -135,7 +136,7 @@ class PipelineTimes:
     def per_token(self, clock: Clock, shares: Mapping[int, float]) -> Any:
         """Mean time of a token; ``shares`` of passages by their steps add up to 1."""
         of = self.passage if clock == "barrier" else self.at_most
-        return sum(share * of(steps) for steps, share in shares.items())
+        return added(share * of(steps) for steps, share in shares.items())
 
     def relation(self, clock: Clock, shares: Mapping[int, float]) -> str:
         """How :meth:`per_token` relates to the process."""
@@ -143,7 +144,7 @@ class PipelineTimes:
             return "exact"
         if not self.keeps_pace:
             return f"lower bound: {len(self.stages)} levels in flight cannot keep the slowest part busy over all links"
-        gaps = sum(share for steps, share in shares.items() if 1 < steps < len(self.stages))
+        gaps = added(share for steps, share in shares.items() if 1 < steps < len(self.stages))
         return "upper bound: a partial refill is charged the pace for each of its steps" if np.any(gaps) else "exact"
 
 

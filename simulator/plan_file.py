@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from simulator.added import added
 from simulator.altered import altered
 from simulator.bill import held
 from simulator.catalogue import Catalogue
@@ -225,7 +226,7 @@ def _candidate(
             raise BadInput([document.fault(where, f"uses {name}, which is not among devices: {', '.join(file.devices)}")])
         if count > offer.count:
             raise BadInput([document.fault(where, f"needs {count} x {name}, and there are {offer.count}")])
-    price = sum(file.devices[name].price_usd_per_hour.value * count for name, count in devices.items())
+    price = added(file.devices[name].price_usd_per_hour.value * count for name, count in devices.items())
     most = min(file.replicas, *(file.devices[name].count // count for name, count in devices.items()))
     return Candidate(hardware, strategy, settings, _priced(file, loaded), devices, price, most)
 

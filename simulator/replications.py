@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from simulator.outcome import CONFIDENCE, QUANTILES, Mean, Outcome
 from simulator.run import simulate, tuned
@@ -29,7 +29,7 @@ def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str,
 def mean(values: Sequence[float]) -> Mean:
     """Of at least two."""
     spread = float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return Mean(float(np.mean(values)), float(student.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * spread)
+    return Mean(float(np.mean(values)), float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread)
 
 
 def _metrics(outcome: Outcome) -> Iterator[tuple[str, float]]:

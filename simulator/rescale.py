@@ -8,13 +8,12 @@ header what was done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from simulator.acceptance import Acceptance, Replay
 from simulator.schema import BadInput, Fault
@@ -101,7 +100,7 @@ def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> Rec
     if ends[0] > 0.0 or ends[1] < 0.0:
         reach = f"{ends[0] + length:.3g} to {ends[1] + length:.3g} tokens a step"
         raise BadInput([Fault(("", 0, 0), "", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}")])
-    theta = float(brentq(surplus, -STEEPEST, STEEPEST, xtol=1e-5))
+    theta = _root(surplus, -STEEPEST, STEEPEST, 1e-5)
     found, before = at(theta), WindowReplay.of(recorded).mean(window) + 1.0
     derived = {
         "how": "runs by start, exponentially tilted in their recorded order",
@@ -170,7 +169,7 @@ def rescale(
     def surplus(share: float) -> float:
         return WindowReplay.of(replay.over(at(share))).mean(window) + 1.0 - length
 
-    found = at(brentq(surplus, 0.0, 1.0, xtol=0.1 / len(score)))
+    found = at(_root(surplus, 0.0, 1.0, 0.1 / len(score)))
     reached = WindowReplay.of(replay.over(found)).mean(window) + 1.0
     kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
     derived = {
@@ -218,3 +217,9 @@ def _decided(trace: Trace, accepted: NDArray[np.bool_], seed: int) -> Trace:
     ranks = np.where(accepted, 0, np.where(trace.draft_rank > 0, trace.draft_rank, drawn)).astype(np.uint16)
     empty = np.empty(0, dtype=np.float16)
     return replace(trace, header={**trace.header, "format": CONVERTED}, draft_rank=ranks, p=empty, q=empty)
+
+
+def _root(function: Callable[[float], float], low: float, high: float, within: float) -> float:
+    from scipy.optimize import brentq  # noqa: PLC0415 - slow to load, and few runs re-scale
+
+    return float(brentq(function, low, high, xtol=within))

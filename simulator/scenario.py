@@ -16,6 +16,7 @@ from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapVa
 
 from simulator.acceptance import Acceptance, Exit
 from simulator.acceptance_spec import AcceptanceSpec, Rescale
+from simulator.added import added
 from simulator.catalogue import Catalogue, shown
 from simulator.cost import Cost, HardwareCost, Placement
 from simulator.given import Given, GivenCost
@@ -78,13 +79,13 @@ class DeviceGroup(NamedTuple):
 
     def needed_gb(self, tokens: int) -> float:
         """Weights and the caches of ``tokens``."""
-        return sum(weights + place.kv_gb(tokens) for _, place, weights in self.roles)
+        return added(weights + place.kv_gb(tokens) for _, place, weights in self.roles)
 
     @property
     def room_tokens(self) -> int:
         """Tokens whose caches fit beside the weights; 0 if those do not fit."""
-        left = self.limit_gb - sum(weights for _, _, weights in self.roles)
-        return max(0, int(left / sum(place.kv_gb(1) for _, place, _ in self.roles)))
+        left = self.limit_gb - added(weights for _, _, weights in self.roles)
+        return max(0, int(left / added(place.kv_gb(1) for _, place, _ in self.roles)))
 
 
 class Scenario(Frozen):

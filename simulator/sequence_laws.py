@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from simulator.added import added
+
 
 def cost_coefficient(target_s: float, draft_s: float) -> float:
     """c: a pass of the target over a pass of the draft (DuoDecoding sec. 3.1; DUO-1)."""
@@ -70,7 +72,7 @@ class Expected(NamedTuple):
 def expected_tokens(rate: float, first_rate: float, tail: int) -> Expected:
     """Tail tokens are right with chance ``rate`` each, one of the sequences begins right with ``first_rate`` (DUO-6)."""
     survives = rate**tail
-    tokens = float(sum(rate**place for place in range(tail + 1)))
+    tokens = float(added(rate**place for place in range(tail + 1)))
     warm = first_rate / (1.0 + first_rate - first_rate * survives)
     return Expected(warm, tokens, 1.0 - warm + warm * tokens)
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from simulator import run
 from simulator.acceptance import Acceptance
+from simulator.added import added
 from simulator.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
 from simulator.schema import BadInput, Fault
@@ -185,7 +186,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
-    drafted = sum(parts[name].wall_s for name in strategy.draft_parts if name in parts)
+    drafted = added(parts[name].wall_s for name in strategy.draft_parts if name in parts)
     vanilla = _vanilla(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
     exposed = strategy.derived(cost, step).get("exposed_draft_ms")

@@ -18,6 +18,7 @@ import numpy as np
 
 from simulator import run
 from simulator.acceptance import Odds
+from simulator.added import added
 from simulator.catalogue import Catalogue
 from simulator.method import PublishedMean
 from simulator.method_table import read_method
@@ -189,7 +190,7 @@ def _point(one: Candidate, loaded: Loaded, baseline_ms: float) -> MethodPoint:
         acceptance=source_of(loaded, one.published),
         verified_rows=step.rows.tokens,
         extra_weights_gb=extra,
-        draft_ms=sum(drafted[name].wall_s for name in strategy.draft_parts if name in drafted) * 1e3,
+        draft_ms=added(drafted[name].wall_s for name in strategy.draft_parts if name in drafted) * 1e3,
         step_ms=simulated.step_s * 1e3,
         tokens_per_step=simulated.tokens_per_step,
         tpot_ms=simulated.tpot_s * 1e3,

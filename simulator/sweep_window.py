@@ -10,7 +10,7 @@ Below gamma* drafting hides behind the target's remaining layers (Mirror-SD: the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,8 +56,8 @@ def window_sweep(
 ) -> list[SweepPoint]:
     """Law at every one of ``gammas``, simulation where also in ``simulate_at``; empty without a ``gamma``.
 
-    The default of both is :func:`gammas_to_show`: everywhere worth a look. Windows that the strategy's other settings
-    do not allow are left out.
+    Without ``gammas`` the law is taken at :func:`gammas_to_show` and simulated where that tells most, with them every
+    one is simulated. Windows that the strategy's other settings do not allow are left out.
 
     A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its own ``gamma``; other windows
     take it in proportion to their internal draft steps.
@@ -66,10 +66,18 @@ def window_sweep(
         return []
     least = loaded.scenario.schedule.least_window
     chosen = sorted({gamma for gamma in (gammas_to_show(loaded) if gammas is None else gammas) if gamma >= least})
-    simulated = chosen if simulate_at is None else simulate_at
     asked = {gamma: at_window(loaded, gamma) for gamma in chosen}
     held = {gamma: one for gamma, one in asked.items() if not (one.trace and one.scenario.schedule.unrecorded(one.trace))}
-    return [_point(one.scenario, one.acceptance(), gamma in simulated) for gamma, one in held.items()]
+    points = {gamma: _by_law(one.scenario, one.acceptance()) for gamma, one in held.items()}
+    if simulate_at is None:
+        simulate_at = chosen if gammas is not None else _telling(list(points.values()), loaded.scenario.schedule.window)
+    return [_simulated(point, held[gamma]) if gamma in simulate_at else point for gamma, point in points.items()]
+
+
+def _telling(points: Sequence[SweepPoint], own: int) -> set[int]:
+    """Both ends, the scenario's own window, and the best by law with its neighbours."""
+    best = min(points, key=lambda point: point.law_tpot_ms).gamma
+    return {points[0].gamma, points[-1].gamma, own, best - 1, best, best + 1}
 
 
 def gammas_to_show(loaded: Loaded, most: int = 40) -> range:
@@ -89,7 +97,7 @@ def main_kind(kinds: Iterable[Kind]) -> Kind:
     return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.resampled))
 
 
-def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> SweepPoint:
+def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
     strategy, law = scenario.schedule, run.law(scenario, acceptance)
     kind = main_kind(law.kinds)
     durations = strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context))
@@ -107,16 +115,18 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Sweep
         serial = VanillaSD(gamma=strategy.window, drafter=strategy.drafter, bonus_on_full_accept=strategy.bonus_on_full_accept)
         vanilla = run.law(scenario.replace(strategy=serial), acceptance)
         point = replace(point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3)
-    if simulated:
-        outcome, _ = run.simulate(scenario, acceptance)
-        point = replace(
-            point,
-            simulated_requests=scenario.requests.count,
-            simulated_step_ms=outcome.step_s * 1e3,
-            simulated_tpot_ms=outcome.tpot_s * 1e3,
-            replayed_tpot_ms=run.law_from(scenario, outcome).tpot_s * 1e3,
-        )
     return point
+
+
+def _simulated(point: SweepPoint, loaded: Loaded) -> SweepPoint:
+    outcome, _ = run.simulate(loaded.scenario, loaded.acceptance())
+    return replace(
+        point,
+        simulated_requests=loaded.scenario.requests.count,
+        simulated_step_ms=outcome.step_s * 1e3,
+        simulated_tpot_ms=outcome.tpot_s * 1e3,
+        replayed_tpot_ms=run.law_from(loaded.scenario, outcome).tpot_s * 1e3,
+    )
 
 
 def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -> Loaded:

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from simulator.acceptance import Replay
+from simulator.added import added
 from simulator.draft_tree import Beam
 from simulator.schema import BadInput, Fault, did_you_mean
 from simulator.traces import Bools, Trace
@@ -163,7 +164,7 @@ def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
 
 def independent(rate: float, gamma: int) -> float:
     """Mean accepted draft tokens of a window if every position is accepted alike and on its own."""
-    return sum(rate**position for position in range(1, gamma + 1))
+    return added(rate**position for position in range(1, gamma + 1))
 
 
 def _windows(replay: Replay, windows: WindowReplay) -> tuple[WindowMean, ...]:

@@ -10,7 +10,9 @@ down while both are busy.
 from __future__ import annotations
 
 import sys
+from functools import reduce
 from heapq import heapify, heappush
+from operator import add
 from typing import NamedTuple
 
 from simpy import Environment, Event
@@ -147,14 +149,15 @@ class Lane:
         while ended > self.room and spans[ended - 1][1] > now:
             ended -= 1
         if ended > self.room:
-            self.forgotten_s += sum([end - begin for begin, end, _ in spans[self.room : ended]])
+            self.forgotten_s += reduce(add, [end - begin for begin, end, _ in spans[self.room : ended]], 0.0)
             del spans[self.room : ended]
 
     @property
     def busy_s(self) -> float:
         """Seconds of all bookings until now."""
         now = self.environment._now
-        return self.forgotten_s + sum(min(end, now) - begin for begin, end, _ in self.spans if begin < now)
+        done = (min(end, now) - begin for begin, end, _ in self.spans if begin < now)
+        return self.forgotten_s + reduce(add, done, 0.0)  # `sum` of floats is another one from Python 3.12 on
 
     def cancel(self) -> None:
         """Cut the newest booking short: the lane is free from now, or from where the booking would have begun.

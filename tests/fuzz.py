@@ -227,18 +227,24 @@ CHANGES = (_flip, _cut, _move_lines, _replace_value, _replace_value, _replace_va
 
 
 def tried(loader: Loader, chance: random.Random, folder: Path) -> str:
-    """What comes of one input, "read" or "refused"; anything that a loader should not raise is raised."""
+    """What comes of one input that chance makes, as :func:`outcome`."""
     name, content = chance.choice(loader.sound)
     path = folder / name
     path.write_bytes(loader.broken(content, chance))
+    try:
+        return outcome(loader, path)
+    finally:
+        path.unlink()
+
+
+def outcome(loader: Loader, path: Path) -> str:
+    """What comes of a file, "read" or "refused"; anything that a loader should not raise is raised."""
     try:
         loader.use(path)
     except BadInput as error:
         assert error.faults, "refused without a word"
         assert all(len(str(fault).splitlines()) == 1 for fault in error.faults), "a fault of several lines"
         return "refused"
-    finally:
-        path.unlink()
     return "read"
 
 
@@ -266,9 +272,9 @@ def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple
             kind = chance.choice(sorted(every))
             signal.alarm(MOST_S)
             try:
-                outcome = tried(every[kind], chance, Path(folder))
+                found = tried(every[kind], chance, Path(folder))
             except Exception as error:
-                outcome = "finding"
+                found = "finding"
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 where = f"{kind}: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
                 if where not in findings:
@@ -276,7 +282,7 @@ def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple
                     print(f"{where}: {error}"[:300], f"--only {number}", flush=True)
             finally:
                 signal.alarm(0)
-            outcomes[kind, outcome] += 1
+            outcomes[kind, found] += 1
     return outcomes, findings
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from simulator import atomic
 from simulator.calibrate import measurements
 from simulator.cli import main
 from simulator.schema import BadInput
+from simulator.sweep.store import reading
 from simulator.traces import read
 
 ROOT = Path(__file__).parent.parent
@@ -218,6 +220,25 @@ def test_a_disk_that_takes_so_many_bytes(most_bytes: int, tmp_path: Path) -> Non
     assert "rep: cannot be written: File too large" in errors
     assert held(tmp_path) == {"rep/report.md": b"old"}
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("most_bytes", [5_000, 60_000])
+def test_a_store_keeps_what_it_holds_when_the_disk_is_full_and_goes_on_later(most_bytes: int, tmp_path: Path) -> None:
+    def sweep(*words: str, most_bytes: int | None = None) -> tuple[int, str]:
+        words = ("sweep", "durations_only", "--evaluate", "law", "--store", "s.sqlite", *words)
+        process = started(SPECSIM, *words, cwd=tmp_path, most_bytes=most_bytes)
+        _, errors = process.communicate()
+        return process.returncode, errors
+
+    few, many = ("--axis", "acceptance.rate=0.1:0.9:3"), ("--axis", "acceptance.rate=0.1:0.9:900")
+    assert sweep(*few) == (0, "")
+    code, errors = sweep(*many, "--resume", most_bytes=most_bytes)
+    assert (code, len(errors.splitlines())) == (2, 1), errors
+    assert errors.startswith("error: s.sqlite: cannot be written: ")
+    code, errors = sweep(*few, "--resume")
+    assert code == 0, errors
+    with closing(reading(tmp_path / "s.sqlite")) as store:
+        assert store.progress("law") == (3, 0)
 
 
 @pytest.mark.full

@@ -18,15 +18,25 @@ PLACES = [
     {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"},
     {"PYTHONHASHSEED": "77", "TZ": "Pacific/Kiritimati", "LC_ALL": "C.UTF-8", "COLUMNS": "200"},
 ]
+NOW = "from simulator.cli import main; main()"
 LATER = "import time; now = time.time; time.time = lambda: now() + 4e8; from simulator.cli import main; main()"
 """The command, a dozen years from now."""
 
 
-def made(script: str, environment: dict[str, str], folder: Path, *words: str) -> dict[str, bytes]:
-    """Output and files of ``specsim run``."""
+WORDS = [
+    ("mirror_qwen3_32b_m2_ultra", "--set", "requests.count=4"),
+    ("specpipe_llama_3_1_70b_8xl40", "--set", "requests.count=3"),
+    ("durations_only", "--set", "requests={arrivals: {name: poisson, rate_per_s: 2}, count: 20}", "--set",
+     "serving.policy={name: prefill_first}", "--seed", "5"),
+]  # fmt: skip
+SWEEP = ["--axis", "strategy.gamma=1,2,4", "--axis", "acceptance.rate=0.5:0.9:3", "--set", "requests.count=10"]
+
+
+def made(script: str, environment: dict[str, str], folder: Path, *words: str, python: str = sys.executable) -> dict[str, bytes]:
+    """Output and files of a command."""
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", script, "run", *words],
+        [python, "-c", script, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
@@ -36,18 +46,10 @@ def made(script: str, environment: dict[str, str], folder: Path, *words: str) ->
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("mirror_qwen3_32b_m2_ultra", "--set", "requests.count=4"),
-        ("specpipe_llama_3_1_70b_8xl40", "--set", "requests.count=3"),
-        ("durations_only", "--set", "requests={arrivals: {name: poisson, rate_per_s: 2}, count: 20}", "--set",
-         "serving.policy={name: prefill_first}", "--seed", "5"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
 def test_the_same_bytes_anywhere_and_any_day(words: tuple[str, ...], tmp_path: Path) -> None:
-    here = made("from simulator.cli import main; main()", PLACES[0], tmp_path / "here", *words, "--out", "rep", "--json")
-    there = made(LATER, PLACES[1], tmp_path / "there", *words, "--out", "rep", "--json")
+    here = made(NOW, PLACES[0], tmp_path / "here", "run", *words, "--out", "rep", "--json")
+    there = made(LATER, PLACES[1], tmp_path / "there", "run", *words, "--out", "rep", "--json")
     assert len(here) > 4
     assert {name for name in here if here[name] != there.get(name)} == set()
     assert set(here) == set(there)
@@ -60,23 +62,49 @@ def test_golden_results_of_the_stored_trace() -> None:
         assert found[name] == pytest.approx(numbers, rel=1e-12), name
 
 
-def other_pythons() -> list[str]:
-    """Interpreters of another version that have what specsim needs: named in SPECSIM_PYTHONS, or on the path."""
+def of_another_version() -> list[str]:
+    """Interpreters that have what specsim needs: named in SPECSIM_PYTHONS, or on the path."""
     named = os.environ.get("SPECSIM_PYTHONS", "").split() or [f"python3.{minor}" for minor in range(11, 15)]
     found = [path for path in map(shutil.which, named) if path]
-    needs = "import sys, yaml, numpy, scipy, pandas, pydantic, click, rich, simpy, matplotlib; print(sys.version_info[:2])"
+    needs = (
+        "import sys, yaml, numpy, scipy, pandas, pydantic, click, rich, simpy, matplotlib, jinja2; print(sys.version_info[:2])"
+    )
     told = {path: subprocess.run([path, "-c", needs], capture_output=True, text=True, check=False).stdout for path in found}
     return [path for path, version in told.items() if version and version.strip() != str(tuple(sys.version_info[:2]))]
 
 
+@pytest.fixture(scope="module")
+def other_pythons() -> list[str]:
+    return of_another_version() or pytest.skip(
+        "no Python of another version has the packages; `python3 dev.py matrix` makes some"
+    )
+
+
 @pytest.mark.full
-def test_the_same_numbers_on_another_python() -> None:
-    pythons = other_pythons()
-    if not pythons:
-        pytest.skip("no Python of another version has the packages; name some in SPECSIM_PYTHONS")
+def test_the_same_numbers_on_another_python(other_pythons: list[str]) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for python in pythons:
+    for python in other_pythons:
         done = subprocess.run(
             [python, "tests/golden.py"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout == GOLDEN.read_text(), python
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
+def test_the_same_bytes_on_another_python(words: tuple[str, ...], other_pythons: list[str], tmp_path: Path) -> None:
+    here = made(NOW, PLACES[0], tmp_path / "here", "run", *words, "--out", "rep", "--json")
+    for number, python in enumerate(other_pythons):
+        there = made(LATER, PLACES[1], tmp_path / str(number), "run", *words, "--out", "rep", "--json", python=python)
+        assert {name for name in here.keys() | there if here.get(name) != there.get(name)} == set(), python
+
+
+@pytest.mark.full
+def test_the_same_table_of_a_sweep_with_one_worker_or_four_on_another_python(other_pythons: list[str], tmp_path: Path) -> None:
+    words = ["sweep", "durations_only", *SWEEP, "--evaluate", "simulation", "--store", "s.sqlite", "--export", "table.csv"]
+    one = made(NOW, PLACES[0], tmp_path / "one", *words, "--workers", "1")["table.csv"]
+    assert len(one.splitlines()) == 10
+    for number, python in enumerate([sys.executable, *other_pythons]):
+        assert made(LATER, PLACES[1], tmp_path / str(number), *words, "--workers", "4", python=python)["table.csv"] == one, (
+            python
+        )

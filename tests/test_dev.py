@@ -1,6 +1,7 @@
 """dev.py: when it sets up, what it hands on, and that it runs on nothing but the standard library."""
 
 import ast
+import os
 import subprocess
 import sys
 import time
@@ -172,6 +173,31 @@ def test_an_old_python_is_told_so(monkeypatch, capsys):
     monkeypatch.setattr(sys, "version_info", (3, 9, 2))
     assert dev.main(["setup"]) == 1
     assert "needs Python 3.11" in capsys.readouterr().err
+
+
+def test_the_newest_python_that_starts_is_found(tmp_path, monkeypatch):
+    """What pyenv leaves on the path where no version is chosen does not start."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+    assert dev.found("python3.99") == []
+    for place, code in {"shims": 127, ".pyenv/versions/3.99.1/bin": 0, ".pyenv/versions/3.99.0/bin": 0}.items():
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "python3.99").write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / place / "python3.99").chmod(0o755)
+    assert dev.found("python3.99") == [str(tmp_path / ".pyenv/versions/3.99.1/bin/python3.99")]
+
+
+def test_the_matrix_hands_the_tests_every_other_python(checkout, monkeypatch, capsys):
+    monkeypatch.setenv("SPECSIM_PYTHONS", "")
+    monkeypatch.setattr(dev, "found", lambda name: [f"/usr/bin/{name}"])
+    monkeypatch.setattr(dev, "call", lambda *words: (words, os.environ["SPECSIM_PYTHONS"].split()))
+    words, pythons = dev.matrix()
+    assert words[:2] == ("pytest", "tests/test_determinism.py")
+    supported = {f"{dev.ROOT}/.venv-python3.{minor}/bin/python" for minor in (11, 12, 13)}
+    assert set(pythons) == supported - {f"{dev.ROOT}/.venv-python3.{sys.version_info[1]}/bin/python"}
+    monkeypatch.setattr(dev, "found", lambda name: [])
+    assert dev.matrix() == 1
+    assert "no other Python" in capsys.readouterr().err
 
 
 def test_nothing_but_the_standard_library():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -54,3 +56,15 @@ def test_broken_files_are_refused_in_words_or_read(
             fuzz.tried(LOADERS[kind], fuzz.chance_of(1, number), folder)
 
     check()
+
+
+@pytest.mark.full
+def test_the_guided_fuzzer_tries_its_sound_files_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("atheris")
+    script = Path(__file__).with_name("fuzz_guided.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "-runs=60", "-seed=1"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Done 60 runs" in done.stderr
+    assert list(tmp_path.iterdir()) == []

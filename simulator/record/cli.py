@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from simulator.cli_options import faults_as_lines
-from simulator.schema import BadInput, Fault
+from simulator.document import BadInput, Fault
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
 INSTALL = "pip install 'specsim[record]'"

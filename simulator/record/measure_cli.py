@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from simulator.cli_options import Sizes, faults_as_lines
+from simulator.document import BadInput, Fault
 from simulator.record.cli import EXTRA, INSTALL
-from simulator.schema import BadInput, Fault
 
 if TYPE_CHECKING:
     from rich.status import Status

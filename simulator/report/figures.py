@@ -127,7 +127,7 @@ def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
     replayed = [(p.gamma, p.replayed_tpot_ms) for p in points if p.replayed_tpot_ms is not None]
     simulated = [(p.gamma, p.simulated_tpot_ms) for p in points if p.simulated_tpot_ms is not None]
     if replayed:
-        axes.plot(*zip(*replayed, strict=True), "--", color=GREEN, label="law, replayed means")
+        axes.plot(*zip(*replayed, strict=True), "x", color=GREEN, ms=5, label="law, replayed means")
     if simulated:
         axes.plot(*zip(*simulated, strict=True), "o", mfc="none", mec=VERMILLION, ms=5, label="simulation")
     axes.set_ylabel("time per token (ms)")

@@ -182,7 +182,8 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
     if tried:
         gamma = min(tried, key=lambda known: tried[known])
         count = max(point.simulated_requests for point in sweep)
-        text += f"; by simulation ({count} requests for each window): γ = {gamma} with {number(tried[gamma])} ms"
+        where = ", ".join(map(str, tried))
+        text += f"; by simulation ({count} requests at each of γ = {where}): γ = {gamma} with {number(tried[gamma])} ms"
     yield Paragraph(f"{text}. This scenario runs γ = {result.scenario.schedule.window}.")
     given = result.scenario.durations
     if given and given.draft_ms is not None:

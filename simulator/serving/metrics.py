@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
 from typing import Any
 
+from simulator.added import added
 from simulator.serving.slo import Limit
 from simulator.strategies.protocol import Kind, Progress
 
@@ -72,7 +73,7 @@ class Sketch:
 
 def level_quantile(seconds: Mapping[int, float], share: float) -> int:
     """The level that is not exceeded for ``share`` of the time, of seconds by level; 0 of nothing."""
-    rank, seen = share * sum(seconds.values()), 0.0
+    rank, seen = share * added(seconds.values()), 0.0
     for level in sorted(seconds):
         seen += seconds[level]
         if seen >= rank:
@@ -200,7 +201,7 @@ class Tally:
     @property
     def step_seconds(self) -> float:
         """Time spent in steps of all kinds."""
-        return sum(self.seconds.values())
+        return added(self.seconds.values())
 
     @property
     def mean_batch(self) -> float:

@@ -33,6 +33,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.acceptance import Acceptance, Cursor, Replay
+from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.drafters import AutoregressiveDrafter, branch_rows
 from simulator.schema import NonNegative
@@ -259,7 +260,7 @@ class DuoDecoding(Strategy):
             return Admission(target, draft, 0.0)
         seen = 1 if self.fixed else 2
         first = together(self._pass(cost, 1, context), times=seen).wall_s
-        exchange = sum(phase.wall_s for phase in self._exchange(cost, 1)) + self.verify_us.value * 1e-6
+        exchange = added(phase.wall_s for phase in self._exchange(cost, 1)) + self.verify_us.value * 1e-6
         return Admission(target + exchange, draft + first + exchange, 0.0)
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from simulator.acceptance import Acceptance, Chain, Cursor, Rates, Replay
+from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.model import DraftHead, ModelSpec
 from simulator.resampling import RatedTrees, RecordedTrees
@@ -298,7 +299,7 @@ class Lyanna(Strategy):
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Requests are rejected independently: how many have levels left is binomial."""
         accepted = odds(self.depth).accepted
-        share = min(1.0, sum(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
+        share = min(1.0, added(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
         counts = {n: comb(requests, n) * share**n * (1.0 - share) ** (requests - n) for n in range(requests + 1)}
         return {self.kind_of(requests, n): chance for n, chance in counts.items() if chance > 0.0}
 

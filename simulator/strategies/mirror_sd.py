@@ -34,6 +34,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from simulator.acceptance import Cursor, Exit, Odds, Verdict
+from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.drafters import StreamingDrafter, branch_rows
 from simulator.model import ModelSpec
@@ -335,8 +336,8 @@ class MirrorSD(ChainStrategy):
         """Chance that a verified window leaves its successor off the tree (MSD-8)."""
         last = len(odds.accepted) if self.bonus_on_full_accept else -1
         if self.message == "per_position":
-            return sum(odds.off_exit[:last])
-        return odds.off_exit[0] + sum(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
+            return added(odds.off_exit[:last])
+        return odds.off_exit[0] + added(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
 
 
 def batching_rule(requests: int) -> tuple[int, int]:

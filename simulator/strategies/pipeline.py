@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.longest import longest
 from simulator.strategies.autoregressive import ONE_TOKEN
@@ -77,7 +78,10 @@ class Pipelined(Strategy):
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """All stages, and all that is carried."""
         t = self.durations(cost, step)
-        return {"compute": Phase(sum(t.stages), {"target compute": sum(t.stages)}), "carry": Phase(sum(t.links) + t.token, {})}
+        return {
+            "compute": Phase(added(t.stages), {"target compute": added(t.stages)}),
+            "carry": Phase(added(t.links) + t.token, {}),
+        }
 
     def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Stage by stage; each may be held up by the batch before. Nobody overtakes, so the whole way is booked at once."""
@@ -95,7 +99,7 @@ class Pipelined(Strategy):
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """``max{L, g M}``."""
-        through = sum(durations.stages) + sum(durations.links) + durations.token
+        through = added(durations.stages) + added(durations.links) + durations.token
         return longest(through, self.in_flight * longest(*durations.stages, *durations.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:

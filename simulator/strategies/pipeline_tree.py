@@ -28,6 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from simulator.acceptance import Acceptance, Replay
+from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.longest import longest
 from simulator.model import ModelSpec
@@ -137,7 +138,7 @@ class PipelineTree(Pipelined):
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
         """``max{T_draft + L, g M}``."""
         t = durations
-        through = t.draft + sum(t.stages) + sum(t.links) + t.token
+        through = t.draft + added(t.stages) + added(t.links) + t.token
         return longest(through, self.in_flight * longest(t.draft, *t.stages, *t.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:

@@ -35,6 +35,7 @@ import numpy as np
 from pydantic import Field
 
 from simulator.acceptance import Acceptance, Cursor, Replay
+from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Beam, Passage
 from simulator.longest import longest
@@ -240,7 +241,7 @@ class SpecPipe(Strategy):
         t = self.durations(cost, step)
         return {
             "exchange": Phase(t.exchange, {}),
-            "compute": Phase(max(t.stages), {"target compute": sum(t.stages)}),
+            "compute": Phase(max(t.stages), {"target compute": added(t.stages)}),
             "draft_level": cost.draft(step.loads[0]) if step.loads[0].tokens else Phase(0.0, {}),
         }
 
@@ -291,7 +292,7 @@ class SpecPipe(Strategy):
             weights |= {self.kind_of(int(a == m), int(a < m), a, int(a == 1)): 1.0 - hit for a in range(1, m + 1)}
             if self.late:
                 weights[self.kind_of(0, 1, m, 1)] = 1.0 - hit
-        total = sum(weights.values())
+        total = added(weights.values())
         return {kind: weight / total for kind, weight in weights.items() if np.any(weight)}
 
     def step(self, kind: Kind, context: int) -> Step:

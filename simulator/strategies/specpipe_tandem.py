@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from simulator.acceptance import Cursor
+from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Passage
 from simulator.flow_line import FlowLine, Level
@@ -122,7 +123,7 @@ class SpecPipeTandem(SpecPipe):
         times = self.times(cost, step.loads[: self.stages])
         return {
             "exchange": Phase(times.token + times.prune, {}),
-            "compute": Phase(max(times.stages), {"target compute": sum(times.stages)}),
+            "compute": Phase(max(times.stages), {"target compute": added(times.stages)}),
             "draft_level": Phase(times.draft, {}),
         }
 

@@ -51,6 +51,8 @@ class Store:
             self._database.execute("PRAGMA cache_size=-65536")  # KiB: keys come in no order, so every bundle touches many pages
             self._database.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing; a power cut perhaps the last
             self._database.executescript(TABLES)
+        except sqlite3.OperationalError as error:
+            raise _unwritten(path, error) from error
         except sqlite3.DatabaseError as error:
             raise BadInput([Fault((str(path), 0, 0), "", f"is no store of a sweep: {error}")]) from error
         if (self.fact("format") or FORMAT) != FORMAT:
@@ -125,17 +127,18 @@ class Store:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # of what a full disk stops, nothing is left to take back
+                self._database.execute("ROLLBACK")
             raise
-        self._database.execute("COMMIT")
 
 
 @contextmanager
 def writing(path: Path, tell: Callable[[str], object] = lambda _: None) -> Iterator[Store]:
     """The store, for one process at a time; a second one says so to ``tell`` and waits.
 
-    Raises :class:`BadInput` where there can be no such file.
+    Raises :class:`BadInput` where there can be no such file, and where the disk is full; what the store holds is kept.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,8 +154,14 @@ def writing(path: Path, tell: Callable[[str], object] = lambda _: None) -> Itera
         store = Store(path)
         try:
             yield store
+        except sqlite3.OperationalError as error:
+            raise _unwritten(path, error) from error
         finally:
             store.close()
+
+
+def _unwritten(path: Path, error: sqlite3.OperationalError) -> BadInput:
+    return BadInput([Fault((str(path), 0, 0), "", f"cannot be written: {error}")])
 
 
 def reading(path: Path) -> Store:
