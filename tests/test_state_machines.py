@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from simpy import Event
 
 from simulator.draft_tree import DraftTree
-from simulator.world import Span, World
+from simulator.world import Lane, Span, World
 
 quarters = st.integers(0, 40).map(lambda number: number / 4)
 names = st.sampled_from("abc")
@@ -62,13 +62,12 @@ class Lanes(RuleBasedStateMachine):
         assert event.callbacks is not None
         event.callbacks.append(lambda _: self.came.append((due, self.world.now)))
 
-    @rule(name=names, ahead=quarters)
-    def hold(self, name: str, ahead: float) -> None:
-        lane, until = self.plain[name], self.world.now + ahead
-        begin = max(lane.free_at, self.world.now)
-        if until > begin:
-            lane.add(begin, until, "held")
-        self.world.lane(name).hold(until, "held")
+    @rule(name=names, others=st.lists(names, min_size=1, max_size=2), seconds=quarters)
+    def work_behind(self, name: str, others: list[str], seconds: float) -> None:
+        begin = max(self.world.now, *(self.plain[one].free_at for one in (name, *others)))
+        self.plain[name].add(begin, begin + seconds, "behind")
+        end = self.world.lane(name).occupy(seconds, "behind", *map(self.world.lane, others))
+        assert end == begin + seconds
 
     @rule(name=names, gap=quarters, seconds=quarters)
     def book(self, name: str, gap: float, seconds: float) -> None:
@@ -126,7 +125,7 @@ TestLanes = Lanes.TestCase
 TestLanes.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-# ---- lanes on one memory
+# ---- two lanes on one memory
 
 
 @dataclass
@@ -136,12 +135,11 @@ class Job:
 
 
 class PlainMemory:
-    """Queues of work that is done at full speed where one lane is busy, and at half where more are; exact fractions."""
+    """Queues of work that is done at full speed where one lane is busy, and at half where both are; exact fractions."""
 
     def __init__(self) -> None:
-        self.now, self.queues = Fraction(0), {name: list[Job]() for name in "abc"}
+        self.now, self.queues = Fraction(0), {name: list[Job]() for name in "ab"}
         self.spans: list[tuple[str, Fraction, Fraction]] = []
-        self.ended = 0
 
     def start(self, name: str, work: float) -> None:
         self.queues[name].append(Job(Fraction(work)))
@@ -150,12 +148,6 @@ class PlainMemory:
     def open(self, name: str) -> None:
         if self.queues[name] and self.queues[name][0].begin is None:
             self.queues[name][0].begin = self.now
-
-    def cancel(self, name: str) -> None:
-        if self.queues[name]:
-            job = self.queues[name].pop()
-            if job.begin is not None and job.begin < self.now:
-                self.spans.append((name, job.begin, self.now))
 
     def wait(self, until: Fraction) -> None:
         """What ends at ``until`` itself has not ended yet."""
@@ -175,32 +167,32 @@ class PlainMemory:
         job = self.queues[name].pop(0)
         assert job.begin is not None
         self.spans.append((name, job.begin, self.now))
-        self.ended += 1
         self.open(name)
 
 
 class Sharing(RuleBasedStateMachine):
-    """Three lanes on one memory, of which one serves as a lane that is never slowed where it is alone."""
+    """Each booking is known at once, and stretched by what is booked beside it later."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.world, self.plain, self.came = World(), PlainMemory(), 0
-        self.world.share_memory("abc", 2.0)
+        self.world, self.plain = World(), PlainMemory()
+        self.came: list[float] = []
+        self.told: list[tuple[Lane, int]] = []
+        self.world.share_memory(("a", "b"), 2.0)
 
-    @rule(name=names, seconds=quarters)
-    def start(self, name: str, seconds: float) -> None:
+    @rule(name=st.sampled_from("ab"), seconds=quarters.filter(bool), told=st.booleans())
+    def work(self, name: str, seconds: float, told: bool) -> None:
+        lane, other = (self.world.lane(one) for one in (name, "b" if name == "a" else "a"))
+        if other.spans and other.spans[-1][0] > max(lane.free_at, self.world.now):
+            return  # lanes on one memory are booked in the order in which work begins
         self.plain.start(name, seconds)
-        event = self.world.lane(name).start(seconds, "work")
-        assert event.callbacks is not None
-        event.callbacks.append(self.count)
-
-    def count(self, _: Event) -> None:
-        self.came += 1
-
-    @rule(name=names)
-    def cancel(self, name: str) -> None:
-        self.plain.cancel(name)
-        self.world.lane(name).cancel()
+        if told:
+            self.told.append((lane, len(lane.spans)))
+            event = lane.start(seconds, "work")
+            assert event.callbacks is not None
+            event.callbacks.append(lambda _: self.came.append(self.world.now))
+        else:
+            lane.occupy(seconds, "work")
 
     @rule(seconds=quarters.filter(bool))
     def wait(self, seconds: float) -> None:
@@ -210,14 +202,12 @@ class Sharing(RuleBasedStateMachine):
 
     @invariant()
     def as_plain(self) -> None:
-        found = sorted((span.lane, Fraction(span.start_s), Fraction(span.end_s)) for span in self.world.spans)
-        assert found == sorted(self.plain.spans)
-        assert self.came == self.plain.ended
-
-    def teardown(self) -> None:
-        self.world.environment.run()
-        self.plain.wait(self.plain.now + 1_000_000)
-        self.as_plain()
+        ended = [span for span in self.world.spans if span.end_s < self.world.now]
+        assert sorted((span.lane, Fraction(span.start_s), Fraction(span.end_s)) for span in ended) == sorted(
+            one for one in self.plain.spans if one[2] < self.plain.now
+        )
+        ends = [lane.spans[place][1] for lane, place in self.told]
+        assert self.came == sorted(end for end in ends if end < self.world.now)
 
 
 TestSharing = Sharing.TestCase
