@@ -60,6 +60,9 @@ def setup(extras: str = TEST) -> None:
 def make(extras: str) -> None:
     """Install the project and what its tests need; from nothing, unless only what is to be installed has changed."""
     quietly(PYTHON, "-m", "pip", "--version", hint="This Python has no pip. On Debian: apt-get install python3-pip")
+    if VENV.is_symlink():
+        say(f".venv is a link to {VENV.resolve()}, which setting up would change or clear. Remove the link first.")
+        sys.exit(1)
     goal, same_maker = wanted(extras), stamped().partition("\n")[0] == wanted().partition("\n")[0]
     STAMP.unlink(missing_ok=True)
     say("updating .venv" if same_maker else "setting up .venv (about a minute)")
