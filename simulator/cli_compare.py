@@ -36,10 +36,10 @@ def compare(
     as_json: bool,
     own: tuple[Path, ...],
 ) -> None:
-    """Run every SCENARIO (names or YAML files, called A, B, C, ...) and lay them side by side.
+    """Scenarios side by side: what they come to, and in what they differ.
 
-    What they come to, what differs in what went in, and where the time goes; the others are held against A. Name a scenario
-    twice and change one of them: specsim compare mine mine --set B:strategy.gamma=5.
+    They are called A, B, C, ... in the order given, and the others are held against A. Each SCENARIO is a name or a YAML file;
+    name one twice and change one of the two: specsim compare mine mine --set B:strategy.gamma=5.
     """
     from rich.console import Console
 

@@ -116,6 +116,11 @@ def _speedup(result: Result) -> float | None:
     return result.speedup if result.scenario.schedule.window else None
 
 
+def _goodput(result: Result) -> float | None:
+    counted = result.simulated.serving.counted
+    return counted.goodput_requests_per_s if counted.slo else None
+
+
 MEASURES = (
     Measure("tpot_ms", "ms per token, simulation", lambda result: result.simulated.tpot_s * 1e3),
     Measure("law_tpot_ms", "ms per token, law", lambda result: result.law.tpot_s * 1e3),
@@ -124,6 +129,7 @@ MEASURES = (
     Measure("step_ms", "ms per step", lambda result: result.simulated.step_s * 1e3),
     Measure("tokens_per_step", "tokens per step and request", lambda result: result.simulated.tokens_per_step),
     Measure("tokens_per_s", "tokens per second, all requests", lambda result: result.simulated.tokens_per_s),
+    Measure("goodput_requests_per_s", "good requests per second (SLO)", _goodput),
     Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
     Measure("tbt_p99_ms", "between deliveries, p99 (ms)", lambda result: result.simulated.serving.tbt.quantile(0.99) * 1e3),
     Measure("usd_per_million_tokens", "USD per million tokens", lambda one: one.bill and one.bill.usd_per_million_tokens),

@@ -68,6 +68,23 @@ def test_what_is_set_without_a_letter_is_set_everywhere(mine: str) -> None:
     assert [one["field"] for one in found["differences"]] == ["strategy.gamma"]
 
 
+def test_a_promise_is_counted_where_there_is_one(mine: str) -> None:
+    """A request takes 400 ms: ten steps, behind a prompt for which no time is stated."""
+    found = data(mine, mine, "--set", "B:slo={e2e_ms: {p90: 500}}")
+    assert "B serves other requests" in found["cautions"][0]
+    goodput = [one["goodput_requests_per_s"] for one in found["scenarios"].values()]
+    assert goodput == [None, pytest.approx(1 / 0.4)]
+
+
+def test_the_order_changes_nothing_and_a_scenario_does_not_differ_from_itself() -> None:
+    loaded = [load(name).scenario for name in ("durations_only", "vanilla_llama_2_7b_a100", "specpipe_llama_3_1_70b_8x3090")]
+    for one in loaded:
+        assert list(differences([one, one])) == []
+        for other in loaded:
+            there, back = differences([one, other]), differences([other, one])
+            assert {(apart.field, apart.values) for apart in there} == {(apart.field, apart.values[::-1]) for apart in back}
+
+
 def test_a_number_says_where_it_comes_from() -> None:
     name = "mirror_qwen3_32b_a100"
     changed = load(name, ["target.device.memory_bandwidth_gb_s=1000"])
