@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from tests.test_docs import NUMBER, SAVED
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+PYTHON = Path(getattr(sys, "_base_executable", sys.executable))
+"""The machine's own, not that of an environment."""
 LEFT_OUT = "python3 dev.py test"
 COMMAND = re.compile(r"^    (?:\$ )?((?:python3|specsim|\.) .*)$", re.MULTILINE)
 REACH = re.compile(r"PIP_|SSL_|.*_proxy$", re.IGNORECASE)
@@ -70,7 +73,7 @@ def test_from_a_bare_machine_to_an_own_what_if_by_the_readme_alone(tmp_path: Pat
     asked = [one for one in steps() if one.command != LEFT_OUT]
     home, here = tmp_path / "home", tmp_path / "specsim"
     home.mkdir()
-    environment = {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "COLUMNS": "120"}
+    environment = {"HOME": str(home), "PATH": f"{PYTHON.parent}:/usr/bin:/bin", "COLUMNS": "120"}
     environment |= {name: value for name, value in os.environ.items() if REACH.match(name)}
     shell = ["bash", "-c", script(asked)]
     done = subprocess.run(shell, cwd=checkout(here), env=environment, capture_output=True, text=True, check=False)
