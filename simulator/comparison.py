@@ -17,8 +17,8 @@ from simulator.run import Result, run, tuned
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.uncertainty import Interval, Times, of_speedup
 
-UNTOLD = ("about", "width_source")
-"""Fields that only say what others mean."""
+UNTOLD = ("about", "source", "confidence", "width_source")
+"""Fields that only say what others mean, or where they come from."""
 SOURCED = {"value", "source", "confidence"}
 INDEX = re.compile(r"\.\d+(?=\.|$)")
 LONGEST = 32
@@ -222,29 +222,34 @@ def _value(value: Any) -> Value | None:
 
 
 class Question(NamedTuple):
-    """Fields that have to agree, and what it means where they do not."""
+    """Fields that have to agree, themselves and below, between which pairs, and what it means where they do not."""
 
     fields: tuple[str, ...]
     words: str
-    below: bool = True
-    """What stands below them has to agree too, where both have it."""
-    drafting: bool = False
-    """Only between scenarios that draft."""
+    between: Callable[[Scenario, Scenario], bool] = lambda one, other: True
 
     def asks(self, field: str) -> bool:
         """Whether a field is among them."""
-        return any(field == one or (self.below and field.startswith(f"{one}.")) for one in self.fields)
+        return any(field == one or field.startswith(f"{one}.") for one in self.fields)
 
 
 QUESTIONS = (
-    Question(("target.model", "target.weights"), "decodes another target: its times and its text are another model's"),
-    Question(("durations", "target"), "has its times from elsewhere: hardware in one, stated in the other", below=False),
+    Question(
+        ("target.model", "target.weights"),
+        "decodes another target: its times and its text are another model's",
+        lambda one, other: bool(one.target and other.target),
+    ),
+    Question(
+        ("durations", "target"),
+        "has its times from elsewhere: hardware in one, stated in the other",
+        lambda one, other: (one.target is None) != (other.target is None),
+    ),
     Question(("requests", "slo"), "serves other requests: times, tokens per second and tails are under another load"),
     Question(
         ("acceptance.trace", "acceptance.flavours", "acceptance.rescale", "acceptance.rate", "acceptance.per_position",
          "acceptance.overlap", "acceptance.always", "acceptance.cycle"),
         "takes acceptance from elsewhere: what it keeps more or less of may be the text, not the method",
-        drafting=True,
+        lambda one, other: bool(one.schedule.window and other.schedule.window),
     ),
     Question(("seed",), "has another seed: a small difference may be chance"),
 )  # fmt: skip
@@ -252,14 +257,11 @@ QUESTIONS = (
 
 def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], apart: Sequence[Difference]) -> Iterator[str]:
     """What to know before numbers are held against each other."""
+    reference = scenarios[0]
     for question in QUESTIONS:
-        asked: dict[int, list[str]] = {}
-        for one in apart:
-            if question.asks(one.field):
-                for place in one.others():
-                    asked.setdefault(place, []).append(one.field)
-        for place, fields in sorted(asked.items()):
-            if question.drafting and not (scenarios[0].schedule.window and scenarios[place].schedule.window):
-                continue
-            named = ", ".join(fields[:3]) + (f" and {len(fields) - 3} more" if len(fields) > 3 else "")
-            yield f"{letters[place]} {question.words} ({named})"
+        asked = [one for one in apart if question.asks(one.field)]
+        for place, scenario in enumerate(scenarios[1:], start=1):
+            fields = [one.field for one in asked if place in one.others()]
+            if fields and question.between(reference, scenario):
+                more = f" and {len(fields) - 2} more" if len(fields) > 2 else ""
+                yield f"{letters[place]} {question.words} ({', '.join(fields[:2])}{more})"
