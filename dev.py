@@ -60,6 +60,9 @@ def setup(extras: str = TEST) -> None:
 def make(extras: str) -> None:
     """Install the project and what its tests need; from nothing, unless only what is to be installed has changed."""
     quietly(PYTHON, "-m", "pip", "--version", hint="This Python has no pip. On Debian: apt-get install python3-pip")
+    if VENV.is_symlink():
+        say(f".venv is a link to {VENV.resolve()}, which setting up would change or clear. Remove the link first.")
+        sys.exit(1)
     goal, same_maker = wanted(extras), stamped().partition("\n")[0] == wanted().partition("\n")[0]
     STAMP.unlink(missing_ok=True)
     say("updating .venv" if same_maker else "setting up .venv (about a minute)")
@@ -118,6 +121,11 @@ def validate() -> int:
     return call("specsim", "validate", "--out", "reports/validation")
 
 
+def reference() -> int:
+    """Write docs/reference anew from the command line and the classes that files are read into."""
+    return call("python", "docs/write_reference.py", cwd=ROOT)
+
+
 def fuzz(minutes: float, seed: int) -> int:
     """Break shipped files by chance and hand them to every loader."""
     return call("python", "tests/fuzz.py", "--minutes", str(minutes), "--seed", str(seed))
@@ -166,6 +174,7 @@ def main(argv: list[str] | None = None) -> int:
     verbs.add_parser(
         "validate", help="compare runs with what the papers print, with the committed fits; writes reports/validation"
     )
+    verbs.add_parser("reference", help="write docs/reference anew, from the command line and the classes of files")
     fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
@@ -178,8 +187,8 @@ def main(argv: list[str] | None = None) -> int:
         return test(options.full, rest)
     if options.verb == "fuzz":
         return fuzz(options.minutes, options.seed)
-    plain = {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate, "matrix": matrix}
-    return plain[options.verb]()
+    plain = {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate}
+    return (plain | {"matrix": matrix, "reference": reference})[options.verb]()
 
 
 if __name__ == "__main__":

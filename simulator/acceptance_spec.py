@@ -17,7 +17,9 @@ class CycleSpec(Frozen):
     """Verdicts over and over: accepted tokens, and whether the next token was off the exit."""
 
     accepted: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    """Tokens kept of each window in turn."""
     off_exit: tuple[bool, ...] = Field(default=(False,), min_length=1)
+    """Whether the token behind them was off the exit's candidates, in turn."""
 
 
 class Rescale(Frozen):
@@ -28,10 +30,15 @@ class Rescale(Frozen):
     """
 
     tokens_per_step: float = Field(gt=1)
+    """The mean to move to, correction or bonus included."""
     window: int | None = Field(default=None, ge=1)
+    """The window at which it is meant; by default the strategy's."""
     stretch: float = Field(default=0.0, ge=0.0, le=1.0)
+    """How much longer the bursts of a chain get: 0 leaves them."""
     source: str = "not stated"
+    """Where the mean comes from."""
     confidence: Confidence = "assumed"
+    """How well it is known."""
 
 
 class AcceptanceSpec(Frozen):
@@ -46,17 +53,29 @@ class AcceptanceSpec(Frozen):
     """
 
     trace: str | None = None
+    """A recording to replay."""
     stand_in: bool = False
+    """The recording is of other models than the scenario's and lends its shape."""
     rescale: Rescale | None = None
+    """Another mean for the recording."""
     flavours: tuple[str, ...] = ()
+    """Kinds of text of the recording to replay; by default all."""
     drafter: str = "draft"
+    """Which of the recording's drafters."""
     rate: Share | None = None
+    """Chance that a draft token is kept, at every position."""
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
+    """The same for each position of a window; the last repeats."""
     overlap: Share = 1.0
+    """Chance that the next token is among the early exit's candidates; at least the rate."""
     always: int | None = Field(default=None, ge=0)
+    """So many tokens are kept of every window."""
     cycle: CycleSpec | None = None
+    """Verdicts over and over."""
     source: str | None = None
+    """Where stated rates come from."""
     confidence: Confidence | None = None
+    """How well they are known."""
 
     @model_validator(mode="after")
     def _one_source(self) -> AcceptanceSpec:

@@ -17,6 +17,7 @@ from simulator.cli_calibrate import calibrate
 from simulator.cli_capacity import capacity
 from simulator.cli_compare import compare
 from simulator.cli_drafts import drafts
+from simulator.cli_load import load_
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
 from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
@@ -62,6 +63,7 @@ main.add_command(trace)
 main.add_command(batches)
 main.add_command(capacity)
 main.add_command(compare)
+main.add_command(load_)
 main.add_command(trees)
 main.add_command(network)
 main.add_command(plan)

@@ -145,8 +145,11 @@ class Collectives(Frozen):
     """All-reduces of a tensor-parallel model: two per layer (Megatron) or two per pass (SPD draft)."""
 
     count: int = Field(default=2, ge=0)
+    """All-reduces."""
     per: Literal["layer", "pass"] = "layer"
+    """In each layer, or in a whole pass."""
     form: Literal["ring", "tree"] = "ring"
+    """Which formula of the link."""
 
 
 class Placement(Frozen):
@@ -157,14 +160,23 @@ class Placement(Frozen):
     """
 
     model: ModelSpec
+    """Which model."""
     device: Device
+    """On which devices, all of one kind."""
     engine: Engine
+    """With which software."""
     machine: str = ""
+    """A name: roles on the same one sit together, and on the same device share it."""
     weights: WeightFormat = "fp16"
+    """How weights are stored."""
     tensor_parallel: int = Field(default=1, gt=0)
+    """Devices that share every layer."""
     link: Link | None = None
+    """Joins those devices; needed above one."""
     collectives: Collectives = Collectives()
+    """What they exchange in a pass."""
     pipeline: Pipeline | None = None
+    """Stages that share the layers out, for strategies that run on stages."""
 
     @model_validator(mode="after")
     def _shared_out(self) -> Placement:

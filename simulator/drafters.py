@@ -53,7 +53,9 @@ class StreamingDrafter(Frozen):
 
     name: Literal["streaming"] = "streaming"
     streams: int = Field(default=2, gt=0)
+    """Look-ahead streams beside the main one."""
     emitted: tuple[Annotated[float, Field(ge=1)], ...] = ()
+    """Tokens of each internal step, the last repeats; by default as many as streams."""
 
     @property
     def tokens_per_branch(self) -> int:
@@ -87,11 +89,17 @@ class DraftPass(Frozen):
     """
 
     rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
+    """Rows of a request in each pass of this entry."""
     head: DraftHead | None = None
+    """Computes beside the target; without one it is the draft model."""
     logits: bool = True
+    """Whether the LM head runs."""
     reused: bool = False
+    """The weights are those of an entry before."""
     source: str = "not stated"
+    """Where this comes from."""
     confidence: Confidence = "assumed"
+    """How well it is known."""
 
     def batch(self, rows: int, requests: int, kv_tokens: int) -> Rows:
         """One pass over ``rows`` of each of ``requests``, whose caches hold ``kv_tokens`` together.

@@ -20,15 +20,25 @@ class Engine(Frozen):
     """
 
     name: str = ""
+    """The file's name."""
     about: str = ""
+    """What it is, in a sentence."""
     launch: Literal["asynchronous", "synchronous"] = "asynchronous"
+    """Whether the host runs ahead of the device, or in turn with it."""
     host_us_per_layer: NonNegative
+    """Launching the kernels of a layer."""
     host_us_per_pass: NonNegative
+    """Scheduling and all else of a pass."""
     many_rows_host_ratio: Positive = Positive(value=1.0, source="assumed: not told apart")
+    """Host time of a layer over several rows of a sequence, to that over one."""
     small_operations_ratio: Positive
+    """How many times as long small operations take."""
     kv_traffic_ratio: Positive
+    """How many times the cached bytes attention moves."""
     repeats_kv: bool = False
+    """Keys and values are written out for every query head."""
     sampling_us: NonNegative
+    """Choosing tokens behind an LM head."""
 
     def host_seconds(self, layers: int, many_rows: bool) -> float:
         """Host time of so many layers, in seconds; ``many_rows``: over several rows of a sequence."""

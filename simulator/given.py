@@ -33,20 +33,35 @@ class Given(Frozen):
     """
 
     target_ms: PassDuration | None = None
+    """A pass of the target."""
     stages_ms: tuple[PassDuration, ...] | None = Field(default=None, min_length=2)
+    """A pass through each stage of a pipeline."""
     links_ms: tuple[Duration, ...] = ()
+    """From each stage to the next; one fewer than stages."""
     token_ms: float = Field(default=0.0, ge=0)
+    """A verified token on its way to all stages."""
     layers_ms: tuple[Duration, ...] | None = Field(default=None, min_length=1)
+    """Each layer of the target."""
     prefix_ms: float | None = Field(default=None, ge=0)
+    """Layers up to the early exit."""
     suffix_ms: float | None = Field(default=None, ge=0)
+    """Layers behind the early exit."""
     draft_ms: float | None = Field(default=None, ge=0)
+    """A whole window of the draft."""
     draft_step_ms: float | None = Field(default=None, ge=0)
+    """One internal step of the draft."""
     draft_head_ms: float = Field(default=0.0, ge=0)
+    """An LM head that drafts beside the target, if it is not in there."""
     redraft_ms: float | None = Field(default=None, ge=0)
+    """A window written anew after a miss; by default that of the draft."""
     rv_ee_ms: float = Field(default=0.0, ge=0)
+    """Rendezvous at the early exit."""
     rv_fv_ms: float = Field(default=0.0, ge=0)
+    """Rendezvous after the final verification."""
     prefill_ms: float = Field(default=0.0, ge=0)
+    """The target's pass over a prompt."""
     draft_prefill_ms: float = Field(default=0.0, ge=0)
+    """The draft's pass over a prompt."""
 
     @model_validator(mode="after")
     def _complete(self) -> Given:

@@ -24,8 +24,11 @@ class WidthPoint(Frozen):
     """Measured: over ``tokens``, the memory time is ``ratio`` times that of one token, the constant ``fixed_ratio`` times."""
 
     tokens: int = Field(gt=0)
+    """How many rows."""
     ratio: float = Field(gt=0)
+    """Memory time over that of one row."""
     fixed_ratio: float = Field(default=1.0, gt=0)
+    """Constant over that of one row."""
 
 
 class Roofline(Frozen):
@@ -39,12 +42,19 @@ class Roofline(Frozen):
     """
 
     fixed_us: NonNegative
+    """Whatever the size."""
     memory_efficiency: Fraction
+    """Share of the datasheet's bandwidth that is reached."""
     compute_efficiency: Fraction
+    """Share of the datasheet's peak that is reached."""
     p_norm: Positive
+    """How sharp the knee is; large: a hard maximum."""
     tile_tokens: tuple[int, ...] = (1,)
+    """Token counts to which rows are filled up; beyond the last, its multiples."""
     width: tuple[WidthPoint, ...] = ()
+    """Measured ratios of the memory time by number of tokens."""
     width_source: str = ""
+    """Where those come from."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Roofline:
@@ -89,18 +99,29 @@ class Device(Frozen):
     """Hardware that computes."""
 
     name: str = ""
+    """The file's name."""
     about: str = ""
+    """What it is, in a sentence."""
     kind: Literal["gpu", "npu", "cpu"]
+    """What sort of processor."""
     memory_gb: Positive
+    """Room, in 1e9 bytes."""
     memory_bandwidth_gb_s: Positive
+    """Of the datasheet; what operations reach is their efficiency."""
     peak_tflops: Positive
+    """Of the datasheet, dense; likewise."""
     matmul: dict[str, Roofline]
+    """Matrix products: ``default``, and formats of weights whose kernels differ."""
     attention: Roofline
+    """Attention over cached tokens."""
     small_operations: Roofline
+    """Norms, activations, rotations."""
     spread: Positive | None = None
     """Standard deviation of a layer's time over the formula's, where something was left out of the fit to see it."""
     price_usd_per_hour: Positive | None = None
+    """Of one, for plans and bills."""
     power_w: Positive | None = None
+    """Of the datasheet, for energy."""
 
     @model_validator(mode="after")
     def _has_default(self) -> Device:
@@ -142,8 +163,11 @@ class TreeAllReduce(Frozen):
     """
 
     alpha_us: NonNegative
+    """Of every level of the tree."""
     bandwidth_gb_s: Positive
+    """Over the shard of one rank."""
     log_base: Literal["2", "e"] = "2"
+    """Of the number of levels."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
         """Time to sum an activation of ``size_bytes`` over ``ranks``; one rank costs nothing."""
@@ -158,7 +182,9 @@ class RingAllReduce(Frozen):
     """As NCCL measures: ``fixed + 2 (G-1)/G * bytes / bandwidth`` over the whole activation."""
 
     fixed_us: NonNegative
+    """Whatever the size."""
     bandwidth_gb_s: Positive
+    """Over the whole activation, twice (G - 1) / G."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
         """Time to sum an activation of ``size_bytes`` over ``ranks``; one rank costs nothing."""
@@ -171,7 +197,9 @@ class AllReduce(Frozen):
     """The forms in which a link knows the time of a collective; a scenario chooses one."""
 
     tree: TreeAllReduce | None = None
+    """Mirror-SD's form."""
     ring: RingAllReduce | None = None
+    """NCCL's form."""
 
 
 class ExponentialJitter(Frozen):
@@ -179,6 +207,7 @@ class ExponentialJitter(Frozen):
 
     name: Literal["exponential"] = "exponential"
     mean_us: NonNegative
+    """On average."""
 
     def draw_us(self, random: Generator) -> float:
         """One transfer's."""
@@ -190,7 +219,9 @@ class LogNormalJitter(Frozen):
 
     name: Literal["lognormal"] = "lognormal"
     mean_us: NonNegative
+    """On average."""
     spread: Positive
+    """Standard deviation over mean."""
 
     def draw_us(self, random: Generator) -> float:
         """One transfer's."""
@@ -205,11 +236,17 @@ class Link(Frozen):
     """Hardware that carries; ``jitter`` comes on top of every transfer."""
 
     name: str = ""
+    """The file's name."""
     about: str = ""
+    """What it is, in a sentence."""
     latency_us: NonNegative
+    """Of every transfer."""
     bandwidth_gb_s: Positive
+    """One way."""
     jitter: Jitter | None = None
+    """What comes on top, drawn for every transfer."""
     all_reduce: AllReduce = AllReduce()
+    """Times of collectives, by form."""
 
     def transfer_seconds(self, size_bytes: float, random: Generator | None = None) -> float:
         """Time to carry ``size_bytes`` from one end to the other; jitter at its mean, or drawn where ``random`` is given."""

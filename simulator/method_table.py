@@ -33,6 +33,7 @@ class MethodFile(Method):
     """A method and the strategy that runs it, with its settings."""
 
     strategy: AnyStrategy
+    """How it runs, with its settings."""
 
 
 @dataclass(frozen=True)

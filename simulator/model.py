@@ -23,10 +23,15 @@ class Experts(Frozen):
     """Mixture of experts: ``routed`` experts of width ``intermediate_size``, ``per_token`` of them active."""
 
     routed: int = Field(gt=0)
+    """Experts to choose from, in a layer."""
     per_token: int = Field(gt=0)
+    """Of those, active for a token."""
     intermediate_size: int = Field(gt=0)
+    """Width inside an expert."""
     shared: int = Field(default=0, ge=0)
+    """Experts that are always active."""
     first_dense_layers: int = Field(default=0, ge=0)
+    """Layers at the bottom without experts."""
 
     @model_validator(mode="after")
     def _active_within_routed(self) -> Experts:
@@ -50,24 +55,43 @@ class ModelSpec(Frozen):
     """
 
     name: str = ""
+    """The file's name."""
     about: str = ""
+    """What it is, in a sentence."""
     source: str = "not stated"
+    """Where the shapes come from."""
     confidence: Confidence = "assumed"
+    """How well they are known."""
     hidden_size: int = Field(gt=0)
+    """Width of a token between layers."""
     num_hidden_layers: int = Field(gt=0)
+    """Decoder layers."""
     num_attention_heads: int = Field(gt=0)
+    """Query heads."""
     num_key_value_heads: int = Field(gt=0)
+    """Heads of keys and values; divides the query heads."""
     head_dim: int = Field(gt=0)
+    """Width of a head."""
     intermediate_size: int = Field(gt=0)
+    """Width inside the MLP."""
     vocab_size: int = Field(gt=0)
+    """Tokens known."""
     tie_word_embeddings: bool = False
+    """Embedding and LM head are one matrix."""
     mlp: Literal["gated", "two_matrix"] = "gated"
+    """Three matrices with a gate, or two."""
     embedding_width: int | None = Field(default=None, gt=0)
+    """Of embeddings that are projected to the hidden size."""
     kv_latent_width: int | None = Field(default=None, gt=0)
+    """Of the one latent that a token leaves in the cache, instead of keys and values."""
     learned_positions: int = Field(default=0, ge=0)
+    """Rows of a table of positions."""
     context_tokens: int | None = Field(default=None, gt=0)
+    """The longest prompt and output together."""
     parameters: int | None = Field(default=None, gt=0)
+    """All weights, where the shapes do not tell."""
     experts: Experts | None = None
+    """Of a mixture of experts."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelSpec:
@@ -169,10 +193,15 @@ class DraftHead(Frozen):
     """
 
     layers: int = Field(default=0, ge=0)
+    """Decoder layers like the target's."""
     squares: int = Field(default=0, ge=0)
+    """Matrices of hidden size by hidden size."""
     vocabulary: int | None = Field(default=None, gt=0)
+    """Width of an LM head of its own."""
     lm_heads: int = Field(default=0, ge=0)
+    """LM heads of its own that are as wide as the target's."""
     rank: int = Field(default=0, ge=0)
+    """Of a low-rank transform before the LM head; 0: none."""
 
     @model_validator(mode="after")
     def _one_width(self) -> DraftHead:

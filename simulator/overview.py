@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,36 +86,59 @@ def _trace_details(name: str, path: Path) -> Details:
 
 
 def json_schema(kind: str) -> dict[str, Any]:
-    """JSON Schema of a kind of file, for editors.
+    """JSON Schema of a kind of file, for editors, each field with its meaning.
 
     A field that names a file may hold the name instead. A scenario may start from another one (``like``) and
     leave out what it says, so nothing in it is required; ``specsim`` itself checks the whole.
     """
-    from simulator.scenario import Scenario
+    from simulator.meanings import meanings
 
+    model = _class_of(kind)
+    found = model.model_json_schema()
+    known = {one.__name__: one for one in _below(Frozen)}
+    for name, part in {model.__name__: found, **found.get("$defs", {})}.items():
+        for field, words in meanings(known[name]).items():
+            part["properties"][field].setdefault("description", words.replace("``", "`"))
+    if kind == "scenario":
+        _as_files_have_it(found)
+    elif "required" in found:
+        found["required"] = [field for field in found["required"] if field != "name"]
+    return found
+
+
+def _class_of(kind: str) -> type[Frozen]:
+    """What a file of a kind is read into."""
     if kind == "method":
         from simulator.method_table import MethodFile
 
-        found = MethodFile.model_json_schema()
-        found["required"] = [field for field in found["required"] if field != "name"]
-        return found
+        return MethodFile
     if kind == "plan":
         from simulator.plan_file import PlanFile
 
-        return PlanFile.model_json_schema()
+        return PlanFile
     if kind == "workload":
         from simulator.serving.requests import Requests
 
-        return Requests.model_json_schema()
+        return Requests
     if kind == "sweep":
         from simulator.sweep.study import SweepFile
 
-        return SweepFile.model_json_schema()
-    if kind != "scenario":
-        found = MODELS[kind].model_json_schema()
-        found["required"] = [field for field in found.get("required", []) if field != "name"]
-        return found
-    found = Scenario.model_json_schema()
+        return SweepFile
+    if kind == "scenario":
+        from simulator.scenario import Scenario
+
+        return Scenario
+    return MODELS[kind]
+
+
+def _below(base: type[Frozen]) -> Iterator[type[Frozen]]:
+    for one in base.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+def _as_files_have_it(found: dict[str, Any]) -> None:
+    """A scenario may start from another one, and names may stand for files."""
     found["properties"]["like"] = {"type": "string", "description": "name or path of the scenario to start from"}
     _or_a_name(found, "strategy", "strategy")
     for part in (found, *found["$defs"].values()):
@@ -122,7 +146,6 @@ def json_schema(kind: str) -> dict[str, Any]:
         for field, target in REFERENCES.items():
             if "$ref" in str(part.get("properties", {}).get(field)):  # a number of requests is no workload
                 _or_a_name(part, field, target)
-    return found
 
 
 def _or_a_name(part: dict[str, Any], field: str, target: str) -> None:

@@ -23,8 +23,11 @@ class Stage(Frozen):
     """Some layers on a device; ``device`` is the target's where none is named."""
 
     layers: int
+    """How many, in a row."""
     device: Device | None = None
+    """Where; by default the target's device."""
     server: str = ""
+    """Stages of one name share a server."""
 
     @field_validator("layers")
     @classmethod
@@ -41,9 +44,13 @@ class Pipeline(Frozen):
     """
 
     stages: tuple[Stage, ...]
+    """In the order in which a pass goes through them; two or more."""
     within: Link | None = None
+    """Links neighbours on one server."""
     between: Link | None = None
+    """Links neighbours on two servers."""
     runtime_gb: NonNegative = NonNegative(value=0.268, source="SpecPipe sec. 4.5: 256 MiB", confidence="published")
+    """What the software takes on each device beside weights and cache."""
 
     @model_validator(mode="after")
     def _linked(self) -> Pipeline:

@@ -36,19 +36,28 @@ class Offer(Frozen):
     """A device that may be rented: the price of one, and how many there are."""
 
     price_usd_per_hour: Positive
+    """Of one."""
     count: int = Field(gt=0)
+    """How many there are."""
 
 
 class PlanFile(Frozen):
     """A plan as it is written; ``scenario`` is what all candidates share, with ``like`` to start from another one."""
 
     name: str = ""
+    """What reports call it; the file's name where none is stated."""
     about: str = ""
+    """What it asks, in a sentence."""
     scenario: Fields
+    """What all candidates share, as in a scenario's file."""
     slo: Slo
+    """What has to be kept; needs a limit on ttft_ms or e2e_ms."""
     devices: dict[str, Offer] = Field(min_length=1)
+    """What may be rented, by name of the device."""
     hardware: dict[str, Fields] = Field(min_length=1)
+    """Ways to place it: every one of these with every strategy. Fields of a scenario, and ``vary``."""
     strategies: dict[str, Fields] = Field(min_length=1)
+    """Ways to decode. Fields of a scenario, and ``vary``."""
     replicas: int = Field(default=8, gt=0)
     """At most so many."""
 

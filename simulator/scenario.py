@@ -50,6 +50,7 @@ class SharedMemory(Frozen):
     """Target and draft use one memory: each is ``slowdown`` times slower while both are busy."""
 
     slowdown: Sourced
+    """How many times longer each takes while both are busy; 1 or more."""
 
     @model_validator(mode="after")
     def _slows(self) -> SharedMemory:
@@ -92,19 +93,33 @@ class Scenario(Frozen):
     """Everything that a run needs to know."""
 
     name: str = Field(pattern=r"^[\w.-]*\w[\w.-]*$")
+    """What reports call it; the file's name where none is stated."""
     about: str = ""
+    """What it is for, in a sentence."""
     strategy: AnyStrategy
+    """How tokens are drafted and verified; a name alone takes every default."""
     method: Method | None = None
+    """The published system that the strategy runs; its file states the strategy."""
     target: Placement | None = None
+    """The model whose tokens come out, and where it runs; left out where ``durations`` state all times."""
     draft: Placement | None = None
+    """The model that drafts, and where it runs; for strategies that need one."""
     channel: Link | None = None
+    """The link between target and draft, where they sit on different devices."""
     shared_memory: SharedMemory | None = None
+    """How much target and draft slow each other down, where they use one memory."""
     durations: Given | None = None
+    """Times stated outright, instead of models and hardware."""
     acceptance: AcceptanceSpec
+    """Which draft tokens the target keeps."""
     requests: Requests = Requests()
+    """What is asked for, and when."""
     serving: Serving = Serving()
+    """How requests are batched, where their caches live, how many replicas there are."""
     slo: Slo | None = None
+    """What users were promised; runs then count goodput."""
     seed: int = Field(default=0, ge=0)
+    """Of everything that is drawn by chance."""
 
     @property
     def method_name(self) -> str:

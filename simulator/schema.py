@@ -38,8 +38,11 @@ class Sourced(Frozen):
     """A number with the place it comes from; the key that holds it carries its unit."""
 
     value: float
+    """The number, in the unit of the key that holds it."""
     source: str = "not stated"
+    """Where it comes from: a paper, a datasheet, a measurement."""
     confidence: Confidence = "assumed"
+    """How well it is known."""
 
     @model_validator(mode="before")
     @classmethod

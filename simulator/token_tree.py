@@ -24,12 +24,19 @@ class TokenTree(Frozen):
     """
 
     branching: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Children of every node, level by level."""
     paths: str = ""
+    """Nodes one by one, as digits."""
     budget: int | None = Field(default=None, ge=1)
+    """Nodes of a dynamic tree."""
     levels: int | None = Field(default=None, ge=1)
+    """Levels of a dynamic tree."""
     choices: int | None = Field(default=None, ge=1)
+    """Children considered for each node of a dynamic tree."""
     source: str = "not stated"
+    """Where the tree comes from."""
     confidence: Confidence = "assumed"
+    """How well it is known."""
 
     @model_validator(mode="after")
     def _one_form(self) -> TokenTree:

@@ -32,27 +32,39 @@ class Shape(_Open):
     """Of a recorded model."""
 
     layers: int | None = Field(default=None, ge=1)
+    """Decoder layers."""
     vocabulary: int = Field(ge=1)
+    """Tokens known."""
 
 
 class Model(_Open):
     """A recorded model, as far as it is known."""
 
     name: str | None = None
+    """As its authors call it."""
     parameters: int | None = Field(default=None, ge=0)
+    """Weights in all."""
     shape: Shape | None = None
+    """As far as it is known."""
 
 
 class Header(_Open):
     """The header of a trace; ``format`` is checked before."""
 
     format: Literal[1, 2]
+    """Version of the format: 2 for what was converted from other people's records."""
     vocabulary: int | None = Field(ge=1)
+    """Tokens known to the models; null: not known."""
     temperature: float | None = Field(ge=0)
+    """At which the target's tokens were chosen; null: not known."""
     flavours: list[str] = Field(min_length=1, max_length=MOST_FLAVOURS)
+    """Kinds of text, by the number that each request has."""
     exit_layers: list[int]
+    """Layers of the target behind which it was asked as well."""
     models: dict[str, Model]
+    """Target and drafters that were recorded."""
     window: int | None = Field(default=None, ge=1)
+    """The largest window that the record can answer for; null: any."""
 
 
 def check_header(path: Path, header: object) -> None:

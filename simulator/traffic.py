@@ -72,12 +72,19 @@ class TrafficFile(Frozen):
 
     name: Literal["file"] = "file"
     format: Literal["azure", "mooncake", "burstgpt", "csv"]
+    """Who recorded it, which says what its columns are called."""
     file: str
+    """Path, beside the file that names it."""
     from_s: float = Field(default=0.0, ge=0)
+    """Begin of the slice, in the file's own time."""
     to_s: float | None = Field(default=None, gt=0)
+    """End of the slice; by default that of the file."""
     rate_scale: float = Field(default=1.0, gt=0)
+    """How many times as many requests come in a second."""
     task: str = ""
+    """That of lines which name none."""
     drop_above_tokens: int | None = Field(default=None, gt=0)
+    """Longer requests, prompt and output together, are left out."""
 
     @model_validator(mode="after")
     def _some_time(self) -> TrafficFile:

@@ -33,6 +33,7 @@ class WindowTable(Frozen):
 
     name: Literal["table"] = "table"
     windows: dict[Annotated[int, Field(gt=0)], Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    """From each batch size on, the window."""
 
     def window(self, gamma: int, requests: int) -> int:
         """That of the largest size not above ``requests``."""
@@ -44,6 +45,7 @@ class OffAbove(Frozen):
 
     name: Literal["off_above"] = "off_above"
     requests: int = Field(gt=0)
+    """The largest batch that speculates."""
 
     def window(self, gamma: int, requests: int) -> int:
         """Gamma or nothing."""
@@ -59,6 +61,7 @@ class GoodputWindow(Frozen):
 
     name: Literal["goodput"] = "goodput"
     windows: dict[Annotated[int, Field(gt=0)], Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    """Worked out before a run, unless stated."""
 
     def window(self, gamma: int, requests: int) -> int:
         """That of the largest size not above ``requests``; gamma before anything is worked out."""

@@ -8,12 +8,14 @@ from pathlib import Path
 import yaml
 
 from simulator.catalogue import Catalogue
+from simulator.comparison import Candidate, compare
 from simulator.fits import Paper
 from simulator.law_check import law_gap
 from simulator.plan_study import study as plan_study
 from simulator.processes import in_turn
 from simulator.published import cells, contradictions, paper_figures
 from simulator.report.blocks import Page
+from simulator.report.comparison import comparison_page
 from simulator.report.live import live_page
 from simulator.report.plan_page import plan_page
 from simulator.report.run_page import run_page
@@ -51,7 +53,7 @@ plots:
 - {kind: heatmap, x: strategy.gamma, y: durations.draft_ms, value: law_tpot_ms, title: Nobody waits}
 """
 """One of its drafts takes less than no time, which is for the sweep to find out."""
-KINDS = (*SHORT, "sweep", "plan", "validation", "live")
+KINDS = (*SHORT, "compare", "sweep", "plan", "validation", "live")
 
 
 def page(kind: str, folder: Path) -> Page:
@@ -61,6 +63,8 @@ def page(kind: str, folder: Path) -> Page:
     if kind == "sweep":
         found, base = swept(folder)
         return sweep_page(found, base, "specsim sweep small.yaml")
+    if kind == "compare":
+        return compared()
     if kind == "plan":
         return plan_page(plan_study(small(folder), "specsim plan small.yaml", draws=2))
     if kind == "live":
@@ -69,6 +73,14 @@ def page(kind: str, folder: Path) -> Page:
     loaded, times = load(name, overrides), Times()
     result = run(loaded, f"specsim run {name}", finished=times.note)
     return run_page(result, window_sweep(loaded), of_speedup(tuned(loaded), result.speedup, times.requests))
+
+
+def compared() -> Page:
+    """A pair on one machine, of which one has more requests to serve."""
+    names, overrides = ("mirror_qwen3_32b_a100", "vanilla_qwen3_32b_a100"), ["requests.output_tokens=48"]
+    loaded = [load(name, [*overrides, f"requests.count={count}"]) for name, count in zip(names, (4, 5), strict=True)]
+    given = [Candidate(*one) for one in zip("AB", names, (f"specsim run {name}" for name in names), loaded, strict=True)]
+    return comparison_page(compare(given, "specsim compare mirror_qwen3_32b_a100 vanilla_qwen3_32b_a100"))
 
 
 def swept(folder: Path) -> tuple[Table, Scenario]:

@@ -90,6 +90,17 @@ def test_setup_starts_over_after_an_interruption(checkout, changed):
     assert ran(checkout) == []
 
 
+def test_an_environment_behind_a_link_is_somebody_elses(checkout, capsys, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "kept").touch()
+    dev.VENV.symlink_to(tmp_path / "theirs")
+    with pytest.raises(SystemExit, match="1"):
+        dev.setup()
+    assert checkout.ran == ["check"]
+    assert [path.name for path in (tmp_path / "theirs").iterdir()] == ["kept"]
+    assert "Remove the link first" in capsys.readouterr().err
+
+
 def test_setup_without_pip_leaves_the_environment_alone(checkout):
     dev.setup()
     before = dev.STAMP.read_text()

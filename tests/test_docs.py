@@ -16,11 +16,14 @@ from simulator.cli import main
 from simulator.scenario import load
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BOOKS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "reference"]  # that one quotes usage
+PAGES = [ROOT / "README.md", *BOOKS]
 BLOCK = re.compile(r"^(?:    .*\n|\n(?=    ))+|^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
 YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
-QUICK = ("run", "law", "list", "show", "schema", "explain")
+SAVED = re.compile(r"[Ss]ave[^`]*\sas\s`(\w+\.(?:yaml|json))`:\n\n```(?:yaml)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""A file that the reader is told to save."""
+QUICK = ("run", "law", "list", "show", "schema", "explain", "compare")
 """Commands that are carried out; sweeps, live decoding and recordings are only read."""
 
 
@@ -70,23 +73,22 @@ def test_a_quoted_command_is_one(one: Quoted) -> None:
         command.make_context(command.name, list(args))
 
 
+def quick(one: Quoted) -> bool:
+    """Those of the README are carried out by ``test_readme.py``."""
+    tutorial = one.page.startswith("docs/tutorial/")
+    return one.page != "README.md" and (one.args[0] in QUICK or (tutorial and one.args[0] == "plan"))
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("one", [one for one in QUOTED_ONCE if one.args[0] in QUICK], ids=lambda one: one.command)
+@pytest.mark.parametrize("one", [one for one in QUOTED_ONCE if quick(one)], ids=lambda one: one.command)
 def test_what_is_said_of_a_command_is_what_it_prints(one: Quoted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    args = [arg if not arg.startswith("./") else str(_own(tmp_path)) for arg in one.args]
-    result = CliRunner().invoke(main, args, env={"COLUMNS": "120"})
+    for name, text in SAVED.findall((ROOT / one.page).read_text()):
+        Path(name).write_text(text)
+    result = CliRunner().invoke(main, one.args, env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.stderr
     missing = [number for number in NUMBER.findall(one.words) if number not in NUMBER.findall(result.stdout)]
     assert missing == [], f"{one.page}: {one.command}\n{result.stdout}"
-
-
-def _own(folder: Path) -> Path:
-    """The reader's scenario of the README."""
-    (first, *_) = YAML.findall((ROOT / "README.md").read_text())
-    path = folder / "mine.yaml"
-    path.write_text(first)
-    return path
 
 
 SCENARIOS = [(str(page.relative_to(ROOT)), text) for page in PAGES for text in YAML.findall(page.read_text())]
@@ -94,9 +96,11 @@ SCENARIOS = [(str(page.relative_to(ROOT)), text) for page in PAGES for text in Y
 
 @pytest.mark.parametrize(("page", "text"), SCENARIOS)
 def test_a_quoted_scenario_loads(page: str, text: str, tmp_path: Path) -> None:
-    """A file of real traffic that it names is stood in for by the shipped sample."""
+    """A file of real traffic that it names is stood in for by the shipped sample; others are the page's own."""
+    for name, other in SAVED.findall((ROOT / page).read_text()):
+        (tmp_path / name).write_text(other)
     sample = (shipped() / "scenarios" / "workloads" / "azure_sample.csv").read_bytes()
     (tmp_path / "AzureLLMInferenceTrace_conv.csv").write_bytes(sample)
-    path = tmp_path / "mine.yaml"
+    path = tmp_path / "quoted.yaml"
     path.write_text(text)
     load(str(path))

@@ -30,7 +30,7 @@ PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
     {"added", "bounded"},
     {"document"},
-    {"schema", "world", "processes", "draft_tree", "longest", "sequence_laws", "streaming_laws", "__init__"},
+    {"schema", "world", "processes", "meanings", "draft_tree", "longest", "sequence_laws", "streaming_laws", "__init__"},
     {"atomic", "trace_header"},
     {"altered", "pipeline_laws", "model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
@@ -48,7 +48,7 @@ FLOORS = [
     {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep", "explain", "plan"},
     {"overview"},
     {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
-    {"sweep_load", "sweep_methods", "plan_doubt", "plan_export", "sweep_draft"},
+    {"sweep_load", "comparison", "sweep_methods", "plan_doubt", "plan_export", "sweep_draft"},
     {"plan_break_even"},
     {"plan_study"},
     {"fitting", "validation"},
@@ -56,7 +56,7 @@ FLOORS = [
     {"cli_options"},
     {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
     {"cli_capacity", "cli_plan", "cli_drafts"},
-    {"cli_compare", "cli_methods", "cli_sweep", "cli_start"},
+    {"cli_compare", "cli_load", "cli_methods", "cli_sweep", "cli_start"},
     {"cli"},
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -271,7 +271,7 @@ def test_what_is_kept_of_reports_is_listed_with_a_command_over_scenarios_that_ex
     listed = (REPORTS / "README.md").read_text()
     kept = [path for folder in ("batches", "pipelines") for path in (REPORTS / folder).glob("[!.]*")]
     assert [path.name for path in kept if f"`{path.parent.name}/{path.stem}." not in listed] == []
-    commands = re.findall(r"specsim (?:run|batches|trees|network|compare)((?: [a-z]\w+)+)", listed)
+    commands = re.findall(r"specsim (?:run|batches|trees|network|load|compare)((?: [a-z]\w+)+)", listed)
     assert {name for names in commands for name in names.split()} <= set(Catalogue().names("scenario"))
 
 

@@ -73,15 +73,13 @@ def test_the_first_scenario_is_what_others_are_compared_with() -> None:
 
 def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     page = tmp_path / "load.md"
-    result = CliRunner().invoke(
-        main, ["compare", *pair(tmp_path), "--sizes", "1,4", "--out", str(page)], catch_exceptions=False
-    )
+    result = CliRunner().invoke(main, ["load", *pair(tmp_path), "--sizes", "1,4", "--out", str(page)], catch_exceptions=False)
     assert "two against batched: fewer tokens per second from 4 clients on" in " ".join(result.stdout.split())
     assert page.read_text().count("| 4 |") == 2
     assert "--sizes 1,4 --out" in page.read_text()
     words = "".join(ElementTree.parse(tmp_path / "load.svg").getroot().itertext())  # noqa: S314 (our own)
     assert "tokens per second, all requests" in words
-    found = json.loads(CliRunner().invoke(main, ["compare", pair(tmp_path)[0], "--sizes", "2", "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(main, ["load", pair(tmp_path)[0], "--sizes", "2", "--json"]).stdout)
     assert [point["clients"] for point in found["batched"]] == [2]
 
 

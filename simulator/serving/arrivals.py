@@ -53,6 +53,7 @@ class Gamma(_Gaps):
 
     name: Literal["gamma"] = "gamma"
     burstiness: float = Field(gt=0)
+    """Coefficient of variation of the gaps: 1 is Poisson."""
 
     def gaps(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Shape ``1 / burstiness^2``."""

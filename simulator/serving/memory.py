@@ -24,8 +24,11 @@ class KVMemory(Frozen):
     """
 
     block_tokens: int = Field(default=16, gt=0)
+    """Tokens of a block of the cache."""
     utilisation: float = Field(default=0.9, gt=0, le=1)
+    """Share of a device's memory for weights and cache together."""
     kv_tokens: int | None = Field(default=None, gt=0)
+    """Room of the cache, stated outright; by default what the weights leave."""
 
 
 class Blocks:

@@ -146,6 +146,7 @@ class FixedBatch(Policy):
     name: Literal["fixed_batch"] = "fixed_batch"
     reserves: ClassVar[bool] = True
     max_requests: int | None = Field(default=None, gt=0)
+    """Places; by default as many as there are clients."""
 
     def plan(self, queues: Queues) -> Plan:
         """Prompts of all who may enter, else a decode step of all who run."""
@@ -172,8 +173,11 @@ class PrefillFirst(Policy):
 
     name: Literal["prefill_first"] = "prefill_first"
     max_requests: int = Field(default=256, gt=0)
+    """At most so many run."""
     batch_tokens: int = Field(default=8_192, gt=0)
+    """Prompt tokens of one pass, at most."""
     watermark: float = Field(default=0.01, ge=0, lt=1)
+    """Share of the cache that an admission leaves free."""
 
     def plan(self, queues: Queues) -> Plan:
         """Prompts if any may enter, else decoding."""
@@ -212,8 +216,11 @@ class ChunkedPrefill(Policy):
 
     name: Literal["chunked_prefill"] = "chunked_prefill"
     max_requests: int = Field(default=256, gt=0)
+    """At most so many run."""
     chunk_tokens: int = Field(default=512, gt=0)
+    """Tokens of one pass, decoding and prompts together."""
     watermark: float = Field(default=0.01, ge=0, lt=1)
+    """Share of the cache that an admission leaves free."""
 
     def plan(self, queues: Queues) -> Plan:
         """Decoding requests and as much prompt as the chunk has room for."""
@@ -257,7 +264,9 @@ class UnifiedBudget(Policy):
 
     name: Literal["unified_budget"] = "unified_budget"
     max_requests: int = Field(default=256, gt=0)
+    """At most so many run."""
     budget_tokens: int = Field(default=2_048, gt=0)
+    """Tokens of one pass, whatever they are."""
 
     def plan(self, queues: Queues) -> Plan:
         """Whatever the budget reaches, in running order."""
@@ -320,6 +329,10 @@ class Serving(Frozen):
     """How requests are batched and where their caches live; ``replicas`` of everything stand behind a ``router``."""
 
     policy: AnyPolicy = FixedBatch()
+    """Who takes part in the next iteration."""
     memory: KVMemory = KVMemory()
+    """How the memory beside the weights is used."""
     replicas: int = Field(default=1, gt=0)
+    """Copies of everything."""
     router: RouterName = "least_outstanding"
+    """How a request's replica is chosen."""

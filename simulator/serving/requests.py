@@ -27,7 +27,9 @@ from simulator.traffic import Line, TrafficFile
 
 class _Bounded(Frozen):
     least_tokens: int = Field(default=2, gt=0)
+    """No length is shorter."""
     most_tokens: int = Field(gt=0)
+    """No length is longer."""
 
     @model_validator(mode="after")
     def _ordered(self) -> _Bounded:
@@ -54,7 +56,9 @@ class LogNormal(_Bounded):
 
     name: Literal["lognormal"] = "lognormal"
     mean_tokens: float = Field(gt=0)
+    """Before the cut at both ends."""
     spread: float = Field(ge=0)
+    """Standard deviation over mean, before the cut."""
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
         """So many lengths."""
@@ -71,6 +75,7 @@ class Exponential(_Bounded):
 
     name: Literal["exponential"] = "exponential"
     mean_tokens: float = Field(gt=0)
+    """Before the cut at both ends."""
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
         """So many lengths."""
@@ -83,6 +88,7 @@ class Even(Frozen):
 
     name: Literal["even"] = "even"
     mean_tokens: float = Field(ge=1)
+    """The mean of all lengths."""
 
     @property
     def least_tokens(self) -> int:
@@ -135,17 +141,29 @@ class Requests(Frozen):
     """
 
     name: str | None = None
+    """What reports call the workload."""
     about: str | None = None
+    """What it is, in a sentence."""
     source: str | None = None
+    """Where it comes from."""
     concurrency: int = Field(default=1, gt=0)
+    """Clients of a closed loop: each sends its next request as its last one ends."""
     arrivals: AnyArrivals | None = None
+    """When requests come, in an open loop."""
     count: int = Field(default=200, gt=0, le=1_000_000_000)
+    """How many there are."""
     prompt_tokens: PromptTokens = 512
+    """Length of prompts: a number, or a distribution."""
     output_tokens: OutputTokens = 128
+    """Length of outputs: a number of 2 or more, or a distribution."""
     warm_up: int = Field(default=0, ge=0)
+    """So many requests at the beginning do not count."""
     cool_down: int = Field(default=0, ge=0)
+    """So many at the end do not count."""
     past_end: Literal["cut", "counted"] = "cut"
+    """Tokens of the last step beyond an output: cut off, or counted."""
     task_flavours: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """For each task of a traffic file, the flavours of the recording that it replays."""
 
     @model_validator(mode="after")
     def _enough(self) -> Requests:

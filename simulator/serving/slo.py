@@ -39,9 +39,13 @@ class Slo(Frozen):
     """Limits on percentiles of a metric, each ``{pNN: milliseconds}``."""
 
     ttft_ms: dict[str, float] | None = None
+    """From arrival to first token."""
     tbt_ms: dict[str, float] | None = None
+    """Between two deliveries to one request."""
     tpot_ms: dict[str, float] | None = None
+    """Per token behind the first, mean of a request."""
     e2e_ms: dict[str, float] | None = None
+    """From arrival to last token."""
 
     @field_validator("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", mode="before")
     @classmethod

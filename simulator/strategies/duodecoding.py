@@ -89,15 +89,25 @@ class DuoDecoding(Strategy):
     hidden_behind: ClassVar[str | None] = "target"
 
     gamma: int = Field(default=24, ge=1, le=LONGEST_WINDOW)
+    """Budget of draft tokens of an iteration."""
     rule: Literal["stated", "floor", "round"] = "stated"
+    """The stated budget, or T_target / T_draft rounded down or to the nearest, where that is less."""
     sequences: int | Literal["dynamic"] = "dynamic"
+    """Sequences that share the budget."""
     divisors: bool = True
+    """Cut their number to a divisor of the budget."""
     batched: bool = False
+    """Sequences share passes of the draft."""
     first_rate: float | None = Field(default=None, ge=0.0, le=1.0)
+    """With stated acceptance: chance that one of the sequences begins right."""
     count: Literal["verified", "emitted"] = "verified"
+    """Which tokens are counted as shown."""
     token_bytes: int = Field(default=4, gt=0)
+    """Bytes of a draft token in a message."""
     reply_bytes: int = Field(default=12, ge=0)
+    """Bytes of the verdict."""
     verify_us: NonNegative = NonNegative(value=0.0, source="DuoDecoding sec. 4.4.2: negligible", confidence="published")
+    """Comparing drafts with the target's choice."""
     bonus_on_full_accept: Literal[True] = True
 
     @model_validator(mode="after")

@@ -86,24 +86,36 @@ class Lyanna(Strategy):
     draft_parts: ClassVar[tuple[str, ...]] = ("layers", "head", "sample", "resample")
 
     depth: int = Field(default=3, ge=1, le=64)
+    """Hidden states of the chain: levels of the tree."""
     branching: int = Field(default=4, ge=1)
+    """Children of a node."""
     budget: int = Field(default=12, ge=1)
+    """Nodes that are verified."""
     resampled_budget: int = Field(default=4, ge=1)
+    """Nodes of a re-sampled tree."""
     threshold: int = Field(default=0, ge=0)
+    """Re-sample where more levels than this are left."""
     chain: Literal["hidden_states", "tokens"] = "hidden_states"
+    """Whether a level reads hidden states alone, or the tokens before."""
     token_info: bool = True
+    """A table tells a level about the parent token."""
     first_token: bool = True
+    """The first layer reads the last token beside the state."""
     resample: bool = True
+    """Sample left levels again after a rejection."""
     fusion: bool = True
+    """Verify re-sampled trees in the same pass as the next tree."""
     level_us: NonNegative = NonNegative(
         value=50.0, source="assumed: ten small kernels of a captured graph; Figure 13a prints no value", confidence="assumed"
     )
+    """Sampling one level, beside the choice of a token."""
     host_ms: NonNegative = NonNegative(
         value=1.5,
         source="calibrated-on: Lyanna sec. 7.2, LLaMA-2-7B on H800 at B = 2 and 16 (442.12 and 2498.64 tokens/s: +3.6 and "
         "-2.8 %), with the rates of its Table 1",
         confidence="calibrated",
     )
+    """The program's own time in a step."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

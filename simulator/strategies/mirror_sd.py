@@ -85,14 +85,23 @@ class MirrorSD(ChainStrategy):
     equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
 
     gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)
+    """Draft tokens of a window, at most."""
     kappa: int = Field(default=8, ge=1)
+    """Candidates behind each position of the early exit."""
     exit_layer: int | float = 0.5
+    """Where the early exit stands: a layer number, or a share of the depth."""
     message: Literal["per_position", "first_position"] = "per_position"
+    """Candidates for every position of a window, or for the first alone."""
     fallback: Literal["redraft", "undrafted"] = "redraft"
+    """What follows a miss: a serial window, or a step without one."""
     others: Literal["wait", "proceed"] = "wait"
+    """Whether the rest of the batch waits for that window."""
     batching_rule: bool = False
+    """Take kappa and streams from the batch size (App. D.1)."""
     id_bytes: int = Field(default=4, gt=0)
+    """Bytes of a token id in a message."""
     logprob_bytes: int = Field(default=2, gt=0)
+    """Bytes of a log-probability in a message."""
 
     @field_validator("exit_layer")
     @classmethod

@@ -55,6 +55,7 @@ class PipelineTree(Pipelined):
     equation: ClassVar[str] = "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)"
 
     branching: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
+    """Children of every node, level by level."""
 
     @property
     def levels(self) -> tuple[int, ...]:

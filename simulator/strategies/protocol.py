@@ -201,6 +201,7 @@ class Strategy(Frozen, ABC):
     takes_rates: ClassVar[bool] = True
     """The law takes arrays of acceptance rates; False where it solves equations for each."""
     bonus_on_full_accept: bool = True
+    """A window that is kept whole brings one more token, from the same pass."""
 
     @property
     def window(self) -> int:
@@ -455,8 +456,11 @@ class ChainStrategy(Strategy, ABC):
     """
 
     gamma: int = Field(default=4, ge=1, le=LONGEST_WINDOW)
+    """Draft tokens of a window, at most."""
     drafter: Drafter = AutoregressiveDrafter()
+    """How the draft writes a window."""
     adaptive: Adaptive = FixedWindow()
+    """How the window follows the batch."""
 
     @property
     def window(self) -> int:

@@ -96,16 +96,23 @@ class SpecPipe(Strategy):
     prompts_apart: ClassVar[bool] = True
 
     width: int = Field(default=64, ge=1)
+    """Nodes of a level."""
     branching: int = Field(default=16, ge=1)
+    """Children considered for each node."""
     late: bool = False
+    """A miss is noticed one step later."""
     relaxed: bool = False
+    """Take what the target ranks highest among the candidates; lossy."""
     asynchronous: bool = True
+    """Links carry while stages prune."""
     prune_ms: NonNegative = NonNegative(value=5.0, source="SpecPipe sec. 4.2: about 5 ms", confidence="published")
+    """Pruning all levels of a step."""
     packing_ratio: Positive = Positive(
         value=2.0,
         source="calibrated-on: SpecPipe sec. 4.4, batching costs about as much as the computation (SP-13)",
         confidence="calibrated",
     )
+    """How many times as long stages take with more than one request in a step."""
     stages: int = Field(default=0, ge=0)
     """Filled in from the placement."""
 

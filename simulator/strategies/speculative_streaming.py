@@ -63,13 +63,21 @@ class SpeculativeStreaming(Strategy):
     splits_passes: ClassVar[bool] = True
 
     streams: int = Field(default=4, ge=1, le=16)
+    """Tokens ahead (gamma)."""
     branching: int = Field(default=3, ge=1)
+    """Tokens of each stream (k)."""
     stream_layers: int = Field(default=4, ge=1)
+    """Layers at the top that carry streams."""
     kept: int | None = Field(default=32, ge=1)
+    """Nodes left by pruning, the root among them; null prunes nothing."""
     attended_tokens: int | None = Field(default=64, ge=1)
+    """Context tokens that a stream attends to; null: all."""
     rank: int | None = Field(default=8, ge=1)
+    """Of the adapter that a stream passes instead of the MLP; null: the MLP."""
     pruning_rank: int = Field(default=8, ge=1)
+    """Of the transform before the exit that prunes."""
     mode: Literal["lossless", "shared"] = "lossless"
+    """Whether streams leave the model as it is, or are trained with it."""
 
     @model_validator(mode="after")
     def _not_endless(self) -> Self:

@@ -73,13 +73,21 @@ class TreeSD(Strategy):
     equation: ClassVar[str] = "T_step = sum T_pass + T_host + T_target(1 + nodes + e)"
 
     tree: TokenTree
+    """What is verified in one pass."""
     passes: tuple[DraftPass, ...] = ()
+    """Passes that draft, one after another; none for look-up."""
     extra_rows: int = Field(default=0, ge=0)
+    """Rows beside the tree in the target's pass."""
     ids_per_entry: int = Field(default=0, ge=0)
+    """Token ids kept for each entry of the vocabulary (a table on the device)."""
     host_ms: NonNegative = NonNegative(value=0.0)
+    """The host's part of a step: look-up, building the tree."""
     matched: Fraction | None = None
+    """With stated acceptance: share of steps that find something to propose."""
     drafter: str | None = None
+    """What a recording is asked for."""
     borrowed: bool = False
+    """The recording lends the bursts of another way of drafting."""
 
     # ---- what it is
 

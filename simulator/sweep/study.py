@@ -50,14 +50,23 @@ class Plot(Frozen):
     """
 
     kind: Literal["line", "heatmap", "contour", "pareto"]
+    """What sort of picture."""
     x: str
+    """Axis or metric."""
     y: str | None = None
+    """Axis or metric."""
     value: str | None = None
+    """What colours a heat map or is cut by a contour."""
     hue: str | None = None
+    """Tells lines or points apart."""
     facet: str | None = None
+    """A panel for each of its values."""
     level: float = 1.0
+    """Where a contour cuts."""
     title: str = ""
+    """Above the picture."""
     name: str = Field(default="", pattern=r"^[\w-]*$")
+    """Of its file."""
 
     @model_validator(mode="after")
     def _whole(self) -> Plot:
@@ -72,16 +81,27 @@ class SweepFile(Frozen):
     """One sweep; ``keep`` says which points a simulation is to confirm: ``best 10% of tpot_ms`` or ``speedup >= 1.2``."""
 
     about: str = ""
+    """What it asks, in a sentence."""
     scenario: str
+    """Where every point starts from."""
     set: dict[str, Any] = Field(default_factory=dict)
+    """Dotted fields and their values, for all points."""
     axes: dict[str, AxisGiven] = Field(default_factory=dict)
+    """Dotted fields, each with a list of values or a range ``first:last:count``."""
     combine: Combination = "product"
+    """Every value with every other, the values in step, or points spread over the ranges."""
     samples: int = Field(default=0, ge=0)
+    """Points of a Latin hypercube."""
     seed: int = Field(default=0, ge=0)
+    """Of a Latin hypercube."""
     evaluate: Evaluation = "simulation"
+    """By what a point is judged."""
     keep: str = "best 10% of tpot_ms"
+    """Which points a simulation confirms after the law."""
     metrics: tuple[str, ...] = ()
+    """Columns to keep; by default all."""
     plots: tuple[Plot, ...] = ()
+    """Pictures of the table."""
 
     @property
     def evaluators(self) -> tuple[Evaluator, ...]:

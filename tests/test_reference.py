@@ -1,0 +1,113 @@
+"""The reference book: what is committed is what the classes and commands say, no field is without a meaning, links arrive."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, simple_table, slug
+from simulator.cli import main
+from simulator.meanings import meanings
+from simulator.overview import json_schema
+from simulator.schema import Frozen
+from simulator.strategies.specpipe_tandem import SpecPipeTandem
+
+PAGES = pages()
+
+
+def test_what_is_committed_is_what_would_be_written() -> None:
+    committed = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md")}
+    assert set(committed) - {"results.md"} == set(PAGES) == {"cli.md", *(f"{page}.md" for page in ABOUT)}
+    stale = [name for name, text in PAGES.items() if committed[name] != text]
+    assert stale == [], "run `python3 dev.py reference`"
+
+
+SMALL = ["requests.count=4", "requests.output_tokens=9", "slo={ttft_ms: {p90: 9000}}"]
+SPREAD, LEVEL = {"mean", "p50", "p90", "p95", "p99", "most"}, {"mean", "p95", "most"}
+NAMED = ("choices", "lanes", "scenario", "replications", "speedup_interval", "littles_law", "slo", "provenance", "replicas")
+"""Their keys are names, or stand in one line of the page."""
+
+
+def keys(found: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Title of a section of the page, and a key in it."""
+    for key, value in found.items():
+        yield path, key
+        inner = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else value
+        if isinstance(inner, dict) and key not in NAMED and set(inner) not in (SPREAD, LEVEL):
+            yield from keys(inner, f"{path}.{key}".strip(".") + ".*" * (inner is not value))
+
+
+def test_results_have_the_keys_that_the_page_names_and_no_others() -> None:
+    told = set()
+    for section in (FOLDER / "results.md").read_text("utf-8").split("\n## ")[1:]:
+        title, _, body = section.partition("\n")
+        for place in re.findall("`([^`]+)`", title) or [""]:
+            told |= {(place, key) for key in re.findall(r"^\| `(\w+)` \|", body, re.MULTILINE)}
+    printed = set()
+    for name in ("mirror_qwen3_32b_a100", "specpipe_llama_3_1_70b_8x3090"):
+        words = [word for one in SMALL for word in ("--set", one)]
+        result = CliRunner().invoke(main, ["run", name, *words, "--json"])
+        printed |= set(keys(json.loads(result.stdout)))
+    several = {("simulated", "replicas"), ("replay", "replicas")}
+    assert printed | several == told
+
+
+def test_every_command_stands_in_it_with_all_its_options() -> None:
+    for name, command in commands(main, "specsim"):
+        section = PAGES["cli.md"].split(f"\n### {name}\n")[1].split("\n### ")[0]
+        options = [option for one in command.params for option in one.opts if option.startswith("--")]
+        assert [option for option in options if option not in section] == [], name
+
+
+def test_every_field_of_every_kind_of_file_has_a_meaning() -> None:
+    """That is, a row whose last cell says something."""
+    for name, one in Book().sections.items():
+        section = PAGES[f"{one.page}.md"].split(f"\n## {one.title}\n")[1].split("\n## ")[0]
+        rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", section, re.MULTILINE))
+        assert {field for field in one.schema["properties"] if field != "name"} <= set(rows), name
+        assert all(len(words) > 5 for words in rows.values()), name
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_titles(page: str) -> None:
+    for file, place in re.findall(r"\]\((\w*\.md)?#([\w.-]+)\)", PAGES[page]):
+        titles = re.findall(r"^##+ (.*)$", PAGES[file or page], re.MULTILINE)
+        assert place in map(slug, titles), f"{file}#{place}"
+
+
+def test_a_field_means_what_its_class_or_the_one_above_says() -> None:
+    class Mine(Frozen):
+        plain: int
+        told: int
+        """So and
+        so."""
+
+    Mine.__module__ = "tests"
+    assert meanings(Mine) == {}
+    held = meanings(SpecPipeTandem)
+    assert held["width"] == "Nodes of a level."
+    assert held["stages"] == "Filled in from the placement."
+
+
+def test_an_editor_is_told_the_same() -> None:
+    schema = json_schema("scenario")
+    assert schema["properties"]["seed"]["description"] == "Of everything that is drawn by chance."
+    assert schema["$defs"]["Roofline"]["properties"]["p_norm"]["description"].startswith("How sharp the knee is")
+
+
+def test_a_table_of_a_docstring_becomes_one_of_a_page() -> None:
+    lines = ["====  =====", "name  means", "====  =====", "a     one", "b     two", "      more", "====  ====="]
+    assert simple_table(lines).splitlines() == ["| name | means |", "| --- | --- |", "| a | one |", "| b | two more |"]
+    bare = [lines[0], *lines[3:]]
+    assert simple_table(bare).splitlines()[0] == "| array | meaning |"
+
+
+def test_the_page_can_be_found_from_the_map() -> None:
+    linked = (Path(FOLDER).parent / "README.md").read_text("utf-8")
+    assert [name for name in (*PAGES, "results.md") if f"reference/{name}" not in linked] == []
