@@ -220,3 +220,152 @@ def test_a_world_that_keeps_few_spans_still_knows_who_was_busy_and_can_cut_short
     assert play(world, process()) == [Span("a", 0, 1, "turn 0"), Span("a", 1, 2, "turn 1"), Span("b", 5, 7, "other")]
     assert lane.spans == [(0, 1, "turn 0"), (1, 2, "turn 1")]
     assert (lane.busy_s, world.lanes["b"].busy_s) == (5 + 2 + 1, 2)
+
+
+def test_occupy_and_hold_move_the_lane_on_and_tell_nobody() -> None:
+    world = World()
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("b").start(2, "before")
+        lane.occupy(3, "from now")
+        lane.occupy(1, "behind it")
+        lane.hold(5, "it is busy until 6 as it is")
+        lane.hold(7)
+        yield lane.start(1, "after a silent hold")
+        lane.hold(10, "held")
+        yield lane.start(1, "after a hold")
+        lane.hold(world.now, "no time at all")
+        yield world.environment.timeout(4)
+        lane.hold(17, "from now")
+
+    play(world, process())
+    assert lane.spans == [
+        *((2, 5, "from now"), (5, 6, "behind it"), (7, 8, "after a silent hold"), (8, 10, "held"), (10, 11, "after a hold")),
+        (15, 17, "from now"),
+    ]
+    assert lane.free_at == 17
+
+
+def test_a_lane_of_a_shared_memory_can_be_occupied() -> None:
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+
+    def process() -> Generator[Event, object, None]:
+        world.lane("a").occupy(3, "alone")
+        yield world.lane("a").start(1, "behind it")
+
+    assert play(world, process()) == [Span("a", 0, 3, "alone"), Span("a", 3, 4, "behind it")]
+
+
+def test_ends_of_bookings_can_be_awaited_together() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("a").start(3, "long") & world.lane("b").start(1, "short")
+        yield world.lane("a").start(1, "then")
+
+    assert play(world, process())[-1] == Span("a", 3, 4, "then")
+
+
+def test_spans_of_one_time_come_in_the_order_of_their_lanes() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        world.lane("b").start(1, "z")
+        yield world.lane("a").start(1, "y")
+
+    assert play(world, process()) == [Span("b", 0, 1, "z"), Span("a", 0, 1, "y")]
+
+
+def test_a_booking_ahead_stands_in_the_way_until_it_is_taken_back() -> None:
+    world = World()
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        lane.book(0, 2, "first")
+        lane.book(4, 6, "second")
+        yield lane.start(1, "behind both")
+        lane.book(7, 9, "begins now")
+        lane.book(10, 12, "later")
+        lane.retract()
+        yield lane.start(1, "in their place")
+
+    play(world, process())
+    assert lane.spans == [(0, 2, "first"), (4, 6, "second"), (6, 7, "behind both"), (7, 8, "in their place")]
+
+
+def test_a_lane_whose_every_booking_is_taken_back_is_free_now() -> None:
+    world = World()
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        lane.book(5, 9, "first")
+        lane.book(9, 12, "second")
+        yield world.lane("b").start(3, "other")
+        lane.retract()
+        yield lane.start(1, "now")
+
+    assert play(world, process()) == [Span("b", 0, 3, "other"), Span("a", 3, 4, "now")]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_cut_short_as_it_begins_leaves_nothing(shared: bool) -> None:
+    world = World()
+    if shared:
+        world.share_memory(("a",), 2.0)
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("a").start(2, "before")
+        world.lane("a").start(5, "never")
+        world.lane("a").cancel()
+        yield world.lane("a").start(1, "after")
+
+    assert play(world, process()) == [Span("a", 0, 2, "before"), Span("a", 2, 3, "after")]
+
+
+def test_what_took_no_time_has_ended_and_is_not_cut_short() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("a").start(2, "before")
+        world.lane("a").start(0, "no time")
+        world.lane("a").cancel()
+        yield world.lane("a").start(1, "after")
+
+    assert play(world, process()) == [Span("a", 0, 2, "before"), Span("a", 2, 2, "no time"), Span("a", 2, 3, "after")]
+
+
+def test_only_what_has_ended_is_forgotten() -> None:
+    """One span is kept for good; of what follows, the ended ones go and the three that may yet be cut short stay."""
+    world = World(spans=1)
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        lane.start(1, "kept")
+        lane.start(9, "pending")
+        yield world.environment.timeout(1)
+        world.forget()
+        assert lane.spans == [(0, 1, "kept"), (1, 10, "pending")]
+        for turn in range(3):
+            lane.start(2, f"turn {turn}")
+        yield world.environment.timeout(10)
+        world.forget()
+        assert lane.spans == [(0, 1, "kept"), (10, 12, "turn 0"), (12, 14, "turn 1"), (14, 16, "turn 2")]
+        assert lane.busy_s == 11
+
+    assert play(world, process()) == [Span("a", 0, 1, "kept")]
+    assert lane.busy_s == 16
+
+
+def test_lanes_of_a_shared_memory_keep_few_spans_as_well() -> None:
+    world = World(spans=1)
+    world.share_memory(("a",), 2.0)
+
+    def process() -> Generator[Event, object, None]:
+        for turn in range(3):
+            yield world.lane("a").start(1, f"turn {turn}")
+        world.forget()
+
+    assert play(world, process()) == [Span("a", 0, 1, "turn 0")]
+    assert (world.lane("a").spans, world.lane("a").busy_s) == ([(0, 1, "turn 0")], 3)
