@@ -35,7 +35,7 @@ BEGIN, END = "<!-- scores: written by dev.py mutate -->", "<!-- end of scores --
 LAWS = ("laws", "worked_examples")
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "world": {"world": ("world", "worked_examples")},
-    "acceptance": {"acceptance": ("acceptance",)},
+    "acceptance": {"acceptance": ("acceptance", "worked_examples")},
     "cost": {"cost": ("cost", "hardware", "pipeline", "jitter")},
     "laws": {
         "strategies/autoregressive": LAWS,
