@@ -36,7 +36,7 @@ LAWS = ("laws", "worked_examples")
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "world": {"world": ("world", "worked_examples")},
     "acceptance": {"acceptance": ("acceptance", "worked_examples")},
-    "cost": {"cost": ("cost", "hardware", "pipeline", "jitter")},
+    "cost": {"cost": ("cost", "cost_by_hand")},
     "laws": {
         "strategies/autoregressive": LAWS,
         "strategies/vanilla_sd": LAWS,
