@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mutation testing: which small faults in laws, costs, acceptance and world would the fast tests let through?
 
-    python3 dev.py mutate [--again] [--sample N] [MODULE ...]
+    python3 dev.py mutate [--again] [--share F] [MODULE ...]
 
 mutmut breaks the functions of a module one place at a time and runs the tests that reach the broken function. What
 counts and what does not is the same for every module and stands in :data:`NOT_COUNTED` and :func:`without_decorators`.
@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import chdir
 from datetime import UTC, datetime
-from math import sqrt
+from math import ceil, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "acceptance": {"acceptance": ("acceptance", "worked_examples")},
     "cost": {"cost": ("cost", "cost_by_hand")},
     "laws": {
+        "strategies/protocol": LAWS,
         "strategies/autoregressive": LAWS,
         "strategies/vanilla_sd": LAWS,
         "strategies/mirror_sd": LAWS,
@@ -168,13 +169,13 @@ def outcomes(work: Path, module: str) -> dict[str, str]:
     return {name: status_by_exit_code[code] for name, code in meta["exit_code_by_key"].items() if code is not None}
 
 
-def attempt(module: str, again: bool, sample: int | None) -> tuple[Score, list[str]]:
-    """Break a module in every way, or in ``sample`` of them, the same ones every time; its score and what survived."""
+def attempt(module: str, again: bool, share: float) -> tuple[Score, list[str]]:
+    """Break a module in every way, or in a share of them that chance has chosen once; its score and what survived."""
     if not again:
         shutil.rmtree(folder(module), ignore_errors=True)
     work = prepare(module)
     everything = mutants(work, module)
-    chosen = everything if sample is None else random.Random(module).sample(everything, min(sample, len(everything)))
+    chosen = random.Random(module).sample(everything, len(everything))[: ceil(share * len(everything))]
     known = outcomes(work, module)
     left = [name for name in chosen if known.get(name) not in KILLED]
     if left:
@@ -218,7 +219,7 @@ def commit() -> str:
 def kept(page: str) -> dict[str, Score]:
     """The scores of modules that a page states."""
     table = page.partition(BEGIN)[2].partition(END)[0]
-    cells = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:])
+    cells = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[3:])
     found = (Score(part, *map(int, counts), when) for part, *counts, _, when in filter(None, cells))
     return {score.part: score for score in found if score.part in TESTS}
 
@@ -245,7 +246,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"a group ({', '.join(GROUPS)}) or a module of one")
     parser.add_argument("--again", action="store_true", help="only what survived the last time")
-    parser.add_argument("--sample", type=int, help="so many mutants of a module at most")
+    parser.add_argument("--share", type=float, default=1.0, help="of the mutants of each module, drawn by chance once for all")
     options = parser.parse_args()
     if unknown := set(options.modules) - set(GROUPS) - set(TESTS):
         parser.error(f"no module or group: {', '.join(sorted(unknown))}; there are {', '.join([*GROUPS, *TESTS])}")
@@ -253,7 +254,7 @@ def main() -> int:
     low = False
     for module in dict.fromkeys(each for name in asked for each in GROUPS.get(name, [name])):
         start = time.monotonic()
-        score, survivors = attempt(module, options.again, options.sample)
+        score, survivors = attempt(module, options.again, options.share)
         print(f"{shown(module, survivors)}\n{score.line} {time.monotonic() - start:.0f} s", flush=True)
         PAGE.write_text(written(PAGE.read_text(), {module: score}))
         low |= score.killed < GOAL * score.tried
