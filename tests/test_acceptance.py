@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance import Chain, Cycle, Exit, Rates, Replay, Verdict, accepted_prefix, overlap_mass
+from simulator.acceptance import Chain, Cycle, Exit, Rates, Replay, Verdict, accepted_prefix, overlap_mass, top
 from simulator.drafters import AutoregressiveDrafter, StreamingDrafter, branch_rows, internal_steps
 from simulator.traces import Trace, read
 
@@ -355,3 +355,40 @@ def test_odds_of_recorded_run_lengths_by_hand() -> None:
 
 def test_agreement_ends_with_the_shorter() -> None:
     assert [accepted_prefix(*pair) for pair in (("abc", "abcd"), ("abcd", "ab"), ("", "a"), ("xb", "ab"))] == [3, 2, 0, 0]
+
+
+def test_odds_have_a_place_for_every_number_of_accepted_tokens() -> None:
+    cycle = Cycle((1,), (True,)).odds(4, None)
+    assert (cycle.accepted.tolist(), cycle.off_exit.tolist()) == ([0, 1, 0, 0, 0], [0, 1, 0, 0, 0])
+    runs = Replay(make_trace([[9, 0]], run=np.array([9, 1], dtype=np.uint16))).odds(4, None)
+    assert (runs.accepted.tolist(), runs.off_exit.tolist()) == ([0, 1, 0, 0, 0], [0, 0, 0, 0, 0])
+
+
+def test_a_full_window_is_off_the_exit_as_often_as_any_token() -> None:
+    cursor = Rates((0.9,), overlap=0.6).cursor(0, None)
+    full = [verdict.off_exit for verdict in (cursor.judge(Chain(1)) for _ in range(20_000)) if verdict.accepted]
+    assert np.mean(full) == pytest.approx(0.4, abs=0.015)
+
+
+def test_rejected_and_accepted_tokens_off_the_exit_are_told_apart() -> None:
+    """Kept 3 of 4, all three off the exit and the rejected one on it: the path never holds."""
+    odds = Replay(make_trace([[9, 0, 0, 1, 0]], [[9, 9, 9, 0, 9]])).odds(1, Exit(0.5, kappa=4))
+    assert odds.off_exit.tolist() == pytest.approx([0.0, 0.75 * 0.75])
+    assert odds.off_path == pytest.approx(0.75)
+    assert Replay(make_trace([[9, 1, 1]])).odds(0, None).off_path == 1.0
+
+
+def test_the_path_of_a_recorded_run_breaks_at_its_end_or_where_the_exit_missed() -> None:
+    """Gamma 1: runs 0 (off), 1, 3, 2 (off), 1: the second and the last end there, the fourth is off."""
+    trace = make_trace([[9, 0, 0, 0, 0, 0]], [[0, 9, 0, 0, 9, 0]], run=np.array([9, 0, 1, 3, 2, 1], dtype=np.uint16))
+    assert Replay(trace).odds(1, Exit(0.5, kappa=4)).off_path == pytest.approx(0.6)
+
+
+def test_requests_are_dealt_by_seed_0_where_none_is_given() -> None:
+    trace = make_trace([[0, 0]] * 40)
+    assert Replay(trace).order == Replay(trace, seed=0).order
+
+
+def test_the_likeliest_tokens_among_many_alike_are_the_first() -> None:
+    assert top(np.full(1_000, 0.001), 5).tolist() == [0, 1, 2, 3, 4]
+    assert top(np.where(np.arange(1_000) % 3, 0.2, 0.7), 4).tolist() == [0, 3, 6, 9]
