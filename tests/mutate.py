@@ -32,7 +32,7 @@ PAGE = ROOT / "tests/MUTANTS.md"
 GOAL = 0.85
 BEGIN, END = "<!-- scores: written by dev.py mutate -->", "<!-- end of scores -->"
 
-LAWS = ("laws", "worked_examples")
+LAWS = ("steps_by_hand", "laws", "worked_examples")
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "world": {"world": ("world", "worked_examples")},
     "acceptance": {"acceptance": ("acceptance", "worked_examples")},
@@ -43,7 +43,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "strategies/vanilla_sd": LAWS,
         "strategies/mirror_sd": LAWS,
         "strategies/duodecoding": ("duodecoding_examples", "duodecoding"),
-        "strategies/tree_sd": ("tree_sd", "laws"),
+        "strategies/tree_sd": ("steps_by_hand", "tree_sd", "laws"),
         "strategies/speculative_streaming": ("streaming_examples", "speculative_streaming"),
         "strategies/lyanna": ("lyanna_examples", "lyanna"),
         "strategies/specpipe": ("specpipe_examples", "specpipe"),
