@@ -18,6 +18,7 @@ from simulator.cost import (
     attention_timer,
     head_time,
     layer_products,
+    layer_time,
     side_product_time,
     together,
 )
@@ -242,6 +243,17 @@ def test_contexts_of_many_steps_are_priced_at_once_and_not_remembered() -> None:
         assert walls.tolist() == [price(Rows.decode(2, int(context))).wall_s for context in contexts]
 
 
+def test_a_head_beside_a_mixture_of_experts_is_dense() -> None:
+    mixture = place(model={**MODEL, "experts": {"routed": 4, "per_token": 2, "intermediate_size": 50}}, device=READS)
+    layer = sum(layer_products(place(device=READS), 1, False)) + 20_000e-9
+    assert HardwareCost(mixture).head(DraftHead(layers=1), ONE._replace(logit_rows=0)).wall_s == pytest.approx(layer)
+
+
+def test_a_layer_is_its_products_and_its_attention() -> None:
+    on, rows = place(device=READS), Rows(5, 5, 1, 100, 500, adapted=2)
+    assert layer_time(on, rows, False) == layer_products(on, 5, False, 2)._replace(attention=nanoseconds(20_000))
+
+
 def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simulator.cost.REMEMBERED", 3)
     cost, head = HardwareCost(place()), DraftHead(layers=1)
@@ -278,9 +290,9 @@ def test_a_draft_head_in_parts() -> None:
 def test_a_placement_knows_its_bytes_and_its_layers() -> None:
     """Four layers of 90,000 weights, two tables of 100,000; a token leaves 800 bytes in the cache."""
     one, two = place(), place(**RANKS, weights="int8")
-    assert (one.weights_gb(), one.weights_gb(50_000)) == pytest.approx((560_000 * 2e-9, 610_000 * 2e-9))
+    assert (one.weights_gb(), one.weights_gb(50_000)) == pytest.approx((560_000 * 2e-9, 610_000 * 2e-9), rel=1e-12)
     assert (two.weights_gb(), two.weights_gb(50_000)) == pytest.approx((280_000e-9, 305_000e-9))
-    assert (one.kv_gb(10), two.kv_gb(10)) == pytest.approx((8_000e-9, 4_000e-9))
+    assert (one.kv_gb(10), two.kv_gb(10)) == pytest.approx((8_000e-9, 4_000e-9), rel=1e-12)
     assert [one.layer(depth) for depth in (0, 3, -1, -4, 0.0, 0.5, 0.6, 0.7, 1.0)] == [0, 3, 3, 0, 0, 2, 2, 3, 4]
     assert (one.devices, two.devices) == ("1 x round", "2 x round")
 
@@ -391,8 +403,9 @@ def test_without_a_draft_there_is_none_to_ask() -> None:
 
 
 def test_a_copy_reads_and_writes_every_byte_of_the_drafts_cache() -> None:
-    """2000 tokens of 800 bytes at 1 GB/s, twice."""
-    assert HardwareCost(place(), place()).copy(2_000) == pytest.approx(2 * 1.6e6 / 1e9)
+    """2000 tokens of 800 bytes at 4 GB/s, twice."""
+    draft = place(device={**DEVICE, "memory_bandwidth_gb_s": 4})
+    assert HardwareCost(place(), draft).copy(2_000) == pytest.approx(2 * 1.6e6 / 4e9)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
