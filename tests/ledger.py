@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from simulator.acceptance import Cycle
 from simulator.cost import Phase, Rows
 from simulator.strategies.protocol import Kind, Lanes, State, Strategy
@@ -56,13 +58,18 @@ class Ledger:
         return self
 
 
+def near(seconds: float) -> float:
+    """But for rounding."""
+    return pytest.approx(seconds, rel=1e-12, abs=1e-12)  # type: ignore[no-any-return]
+
+
 def states(strategy: Strategy, *requests: tuple[int, int], off_exit: bool = False) -> list[State]:
     """Requests by context and by the tokens that their verifications keep."""
     return [strategy.open(Cycle((kept,), (off_exit,)).cursor(0, None), context) for context, kept in requests]
 
 
 def booked(strategy: Strategy, durations: Any, kind: Kind, stages: int = 0) -> tuple[list[tuple[Any, ...]], float]:
-    """Spans of a step that begins at 0, and when it has ended; its law is held to that."""
+    """Spans of a step that begins at 0, and when it has ended."""
     world = World()
     stage_lanes = tuple(world.lane(f"stage {index + 1}") for index in range(stages))
     links = tuple(world.lane(f"link {index + 1}") for index in range(stages - 1))

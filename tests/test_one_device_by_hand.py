@@ -39,17 +39,13 @@ from simulator.streaming_laws import (
     token_layers,
     tree_nodes,
 )
-from tests.ledger import Ledger, booked, states
+from tests.ledger import Ledger, booked, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of
 
 PROMPT = Rows.prefill(6)
 NOTHING = Phase(0.0, {})
 TINY = ModelSpec.model_validate(MODEL)
-
-
-def near(value: float) -> float:
-    return pytest.approx(value, rel=1e-12, abs=1e-12)  # type: ignore[no-any-return]
 
 
 def odds_of(acceptance: Acceptance) -> OddsOf:

@@ -16,15 +16,11 @@ from simulator.strategies.pipeline_tree import PipelineTree
 from simulator.strategies.protocol import ABSENT, Kind, OddsOf, Progress, State, Step
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
-from tests.ledger import Ledger, booked, states
+from tests.ledger import Ledger, booked, near, states
 from tests.test_cost import MODEL
 
 PROMPT = Rows.prefill(6)
 NOTHING = Phase(0.0, {})
-
-
-def near(value: float) -> float:
-    return pytest.approx(value, rel=1e-12, abs=1e-12)  # type: ignore[no-any-return]
 
 
 def odds(rate: float) -> OddsOf:

@@ -16,15 +16,11 @@ from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.token_tree import TokenTree
 from simulator.windows import OffAbove, WindowTable
-from tests.ledger import Ledger, booked, states
+from tests.ledger import Ledger, booked, near, states
 from tests.test_cost import MODEL
 
 PROMPT = Rows.prefill(6)
 NOTHING = Phase(0.0, {})
-
-
-def near(value: float) -> float:
-    return pytest.approx(value, rel=1e-12, abs=1e-12)  # type: ignore[no-any-return]
 
 
 # ---- autoregressive
