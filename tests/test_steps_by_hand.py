@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from simulator.acceptance import Cycle, Odds, Rates, Verdict
@@ -11,7 +13,7 @@ from simulator.model import DraftHead, ModelSpec
 from simulator.schema import NonNegative
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.protocol import ABSENT, Admission, Kind, Progress, State, Step, cut_to_grants
+from simulator.strategies.protocol import ABSENT, Admission, Kind, Progress, State, Step, Strategy, _sizes, cut_to_grants
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.token_tree import TokenTree
@@ -56,9 +58,18 @@ def test_what_every_strategy_answers_unless_it_knows_better() -> None:
     assert plain.relation(1.5, True) == "exact"
     assert plain.derived(ledger, Step(Kind("x", 1), NO_ROWS)) == {}
     assert plain.batch(Kind("x", 2, bare=3)) == 5
+    assert Strategy.kinds(plain, lambda gamma: Rates((0.5,)).odds(gamma, None), 3) == {Kind("step", 3): 1.0}
+    model = ModelSpec.model_validate(MODEL)
+    assert (plain.extra_weights(model), plain.table_bytes(model), plain.impossible(model)) == (0, 0, None)
+    assert [VanillaSD(gamma=gamma).needs_draft for gamma in (1, 2)] == [True, True]
+    assert VanillaSD(gamma=2).step(Kind("x", 2, 1, 3), 10) == Step(Kind("x", 2, 1, 3), Rows(7, 7, 3, 37, 72 + 11), 30)
     assert plain.step(Kind("x", 0, bare=3), 10) == Step(Kind("x", 0, bare=3), Rows(3, 3, 3, 33, 33))
     assert plain.admission(ledger, PROMPT) == Admission(3.0, 0.0, 0.0)
     assert ledger.asked == [("prefill", "target", PROMPT)]
+
+
+def test_sizes_of_a_batch_that_are_looked_at() -> None:
+    assert list(islice(_sizes(), 25)) == [*range(1, 17), 19, 23, 27, 32, 38, 45, 54, 64, 76]
 
 
 # ---- vanilla
@@ -403,6 +414,14 @@ def test_settings_of_a_mirror() -> None:
     plain = MirrorSD(kappa=5)
     assert plain.for_batch(40) is plain
     assert plain.extra_weights(ModelSpec.model_validate(MODEL)) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("one_lane", "relation"), [(True, "lower bound: target and draft share one lane and cannot overlap"), (False, "exact")]
+)
+def test_a_law_says_how_it_stands_to_its_process_on_one_lane(one_lane: bool, relation: str) -> None:
+    law = MirrorSD(gamma=2).law(Ledger(), lambda gamma: Rates((0.5,), 0.9).odds(gamma, None), 1, 100, None, one_lane)
+    assert law.relation == relation
 
 
 @pytest.mark.parametrize(

@@ -369,3 +369,29 @@ def test_lanes_of_a_shared_memory_keep_few_spans_as_well() -> None:
 
     assert play(world, process()) == [Span("a", 0, 1, "turn 0")]
     assert (world.lane("a").spans, world.lane("a").busy_s) == ([(0, 1, "turn 0")], 3)
+
+
+def test_a_lane_is_free_behind_what_runs_when_the_rest_is_taken_back() -> None:
+    world = World()
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        for begin, end in ((0, 2), (2, 3), (3, 10), (10, 12)):
+            lane.book(begin, end, "ahead")
+        yield world.lane("b").start(5, "other")
+        lane.retract()
+        yield lane.start(1, "next")
+
+    play(world, process())
+    assert lane.spans[2:] == [(3, 10, "ahead"), (10, 11, "next")]
+
+
+def test_a_world_without_a_bound_forgets_nothing() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        for _ in range(3):
+            yield world.lane("a").start(1, "x")
+        world.forget()
+
+    assert len(play(world, process())) == 3
