@@ -138,6 +138,11 @@ def test_the_lm_head_runs_over_rows_with_logits_and_samples(ranks: int) -> None:
     assert head_time(place(**changes), 0) == 0.0
 
 
+def test_small_operations_of_a_program_take_a_multiple() -> None:
+    once, twice = (layer_products(place(engine={**ENGINE, "small_operations_ratio": ratio}), 3, False) for ratio in (1, 2))
+    assert twice == once._replace(small=pytest.approx(2 * once.small))
+
+
 def test_each_format_has_its_own_kernel_and_width() -> None:
     device = {**READS, "matmul": {"default": HARD, "int8": {**HARD, "fixed_us": 1}}}
     on = place(device=device, weights="int8")
