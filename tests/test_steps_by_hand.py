@@ -305,6 +305,40 @@ def test_windows_of_a_mirror_step_are_as_long_as_the_shortest_at_hand() -> None:
     assert step.rows == Rows.decode(3, 10) + Rows.decode(5, 20)
 
 
+def test_a_redraft_beside_the_prefix_may_hold_the_draft_up() -> None:
+    """Redraft 5 beside prefix 1 and exit 0.5: the draft begins 3.5 late."""
+    mirror, kind = MirrorSD(others="proceed"), Kind("fallback", 1, redrafts=1)
+    t = MirrorSD.named(prefix=1.0, rv_ee=0.5, suffix=4.0, draft=2.0, rv_fv=0.25, redraft=5.0)
+    assert mirror.step_seconds(t, kind) == booked(mirror, t, kind)[1] == 7.25
+    assert mirror.step_seconds(t._replace(redraft=1.25), kind) == booked(mirror, t._replace(redraft=1.25), kind)[1] == 5.75
+    waiting = MirrorSD()
+    assert waiting.step_seconds(t, kind) == booked(waiting, t, kind)[1] == 10.75
+
+
+def test_a_window_written_anew_is_as_long_as_those_it_waits_for() -> None:
+    mirror, ledger = MirrorSD(gamma=4, kappa=2), Ledger()
+    batch = states(mirror, (10, 0), (20, 0))
+    batch[0].pending, batch[1].ready = 1, False
+    step = mirror.compose(batch)
+    assert (step.kind, [state.proposed for state in batch]) == (Kind("fallback", 2, redrafts=1, window=1), [1, 1])
+    assert mirror.phases(ledger, step)["redraft"].wall_s == near(0.1)
+    proceed = mirror.model_copy(update={"others": "proceed"})
+    batch[0].pending = 1
+    assert proceed.phases(ledger, proceed.compose(batch))["redraft"].wall_s == near(0.4)
+
+
+def test_a_bare_request_has_one_position_with_candidates() -> None:
+    mirror, ledger = MirrorSD(gamma=2, kappa=2, fallback="undrafted"), Ledger()
+    kind = Kind("fallback", 1, bare=2)
+    assert (mirror.branches(kind), mirror.payload_bytes(kind)) == (10, 60)
+    mirror.phases(ledger, mirror.step(kind, 10))
+    assert ("rendezvous", "ee", 5, 60) in ledger.asked
+    mirror = MirrorSD(gamma=1)
+    batch = states(mirror, (10, 9))
+    mirror.compose(batch)
+    assert (mirror.settle(batch), batch[0].ready) == ([Progress(2, 2, 1, 1, "stored continuation")], True)
+
+
 def test_who_falls_back_and_how_often() -> None:
     """Rate 0.5, Omega 0.9, gamma 2: off the exit 0.1, 0.05, 0.025; off the path 0.125."""
     odds = Rates((0.5,), 0.9).odds
