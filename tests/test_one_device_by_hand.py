@@ -11,6 +11,7 @@ from simulator.acceptance import Acceptance, Cycle, Rates, Replay
 from simulator.cost import NO_ROWS, Phase, Rows
 from simulator.draft_tree import PrunedTree
 from simulator.model import ModelSpec
+from simulator.resampling import RatedTrees
 from simulator.schema import NonNegative
 from simulator.sequence_laws import (
     budget,
@@ -174,6 +175,20 @@ def test_what_a_recording_of_streams_can_answer() -> None:
     assert STREAMS.reads(rates) is rates
 
 
+def test_what_streams_keep_of_a_recording() -> None:
+    """Ranks 0 1 2 0 of the next token and 1 0 0 0 of the one behind: a whole tree from them, a pruned one as recorded."""
+    header = {"pruned_trees": [{"levels": 2, "branching": 2, "budget": 2}, {"levels": 2, "branching": 2, "budget": 3}]}
+    ranks, runs = np.array([[9, 0, 1, 2, 0], [9, 1, 0, 0, 65_535]]), np.array([[0, 9, 9, 9, 9], [0, 1, 2, 0, 1]])
+    extra = {"streams.rank": ranks, "streams_pruned.run": runs}
+    trace = replace(trace_of([0] * 5, header={**header, "models": {"target": {}}}), extra=extra)
+    for kept, expected in ((None, [2, 2, 0, 1]), (4, [1, 2, 0, 1])):
+        found = STREAMS.model_copy(update={"kept": kept}).reads(Replay(trace))
+        assert isinstance(found, Replay)
+        assert found.runs(0).tolist() == expected
+    one = STREAMS.model_copy(update={"kept": 6}).unrecorded(trace) or ("", "")
+    assert "it says so of 2 x 2 to 3 nodes; 2 x 2 to 4 nodes; set" in one[1]
+
+
 def test_formulas_of_streams_by_hand() -> None:
     assert [tree_nodes(*each) for each in ((0, 3), (1, 3), (3, 2), (4, 1))] == [1, 4, 15, 5]
     assert (stream_rows(7, 2), token_layers(32, 4, 40, 10, 3)) == (21, 28 * 40 + 4 * 40)
@@ -318,8 +333,9 @@ def test_what_a_recording_of_trees_can_answer() -> None:
         *("name", "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter asks for others"),
     )
     assert CHAIN.model_copy(update={"chain": "tokens"}).unrecorded(trace_of([0])) is None
-    cycle = Cycle((1,))
+    cycle, rated = Cycle((1,)), CHAIN.model_copy(update={"threshold": 1}).reads(Rates((0.5,)))
     assert CHAIN.reads(cycle) is cycle
+    assert rated == RatedTrees(Rates((0.5,)), 3, 2)
     replay = Replay(trace_of([0, 0]))
     assert CHAIN.model_copy(update={"chain": "tokens"}).reads(replay) is replay
 

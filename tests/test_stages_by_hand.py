@@ -16,6 +16,7 @@ from simulator.strategies.pipeline_tree import PipelineTree
 from simulator.strategies.protocol import ABSENT, Kind, OddsOf, Progress, State, Step
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
+from simulator.tree_replay import DrawnPassages
 from tests.ledger import Ledger, booked, near, states
 from tests.test_cost import MODEL
 
@@ -303,6 +304,10 @@ def test_numbers_of_specpipe() -> None:
     assert SpecPipe(branching=1_001).impossible(model) == (
         *("branching", "a node has 1,000 children at most, one for each token; got 1,001"),
     )
+    rates = Rates((0.5,))
+    drawn = SPEC.reads(rates)
+    assert isinstance(drawn, DrawnPassages)
+    assert (drawn.verdicts, drawn.beam) == (rates, SPEC.beam)
     two = SPEC.law(Ledger(), odds(0.75), 2, 10)
     assert two.relation == "upper bound: full levels of all requests in every step, also of those that refill"
     assert SPEC.law(Ledger(), odds(0.75), 1, 10).relation == "exact"

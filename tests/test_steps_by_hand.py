@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import islice
 
+import numpy as np
 import pytest
 
-from simulator.acceptance import Cycle, Odds, Rates, Verdict
+from simulator.acceptance import Cycle, Odds, Rates, Replay, Verdict
 from simulator.cost import NO_ROWS, Phase, Rows
 from simulator.drafters import DraftPass, StreamingDrafter
 from simulator.model import DraftHead, ModelSpec
-from simulator.schema import NonNegative
+from simulator.schema import Fraction, NonNegative
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
 from simulator.strategies.protocol import ABSENT, Admission, Kind, Progress, State, Step, Strategy, _sizes, cut_to_grants
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.token_tree import TokenTree
+from simulator.tree_replay import DrawnMatches, RecordedRuns
 from simulator.windows import OffAbove, WindowTable
 from tests.ledger import Ledger, booked, near, states
 from tests.test_cost import MODEL
+from tests.test_tree_replay import trace_of
 
 PROMPT = Rows.prefill(6)
 NOTHING = Phase(0.0, {})
@@ -569,3 +573,36 @@ def test_look_up_finds_something_for_each_request_on_its_own() -> None:
     kinds = TREE.kinds(lambda gamma: Odds(odds.accepted, odds.off_exit, 0.0, "", unmatched=0.25), 2)
     assert kinds == {Kind("step", 2): near(0.5625), Kind("hit", 1, 1): near(0.375), Kind("miss", 0, 2): near(0.0625)}
     assert TREE.kinds(lambda gamma: odds, 2) == {Kind("step", 2): 1.0}
+
+
+def test_what_a_tree_asks_of_acceptance() -> None:
+    """Ranks of two levels; stated acceptance as it is, or with the share of steps in which look-up finds something."""
+    rates, lookup = Rates((0.5,)), TREE.model_copy(update={"matched": Fraction(value=0.75)})
+    assert TREE.reads(rates) is rates
+    drawn = lookup.reads(rates)
+    assert isinstance(drawn, DrawnMatches)
+    assert (drawn.verdicts, drawn.odds(2, None).unmatched) == (rates, 0.25)
+    nothing = "holds nothing that drafts like this; state rate, per_position, always or cycle instead"
+    assert TREE.unrecorded(trace_of([0, 1])) == ("drafter", nothing)
+    ranked = TREE.model_copy(update={"drafter": "draft"})
+    assert ranked.unrecorded(trace_of([0, 1])) is None
+    kept = ranked.reads(Replay(trace_of([9, 0, 0, 1, 0, 2])))
+    assert isinstance(kept, RecordedRuns)
+    assert kept.runs(0).tolist() == [2, 1, 2, 1, 0]
+    other = TREE.model_copy(update={"drafter": "medusa"})
+    assert other.unrecorded(trace_of([0, 1])) == ("tree", "holds nothing of the drafter 'medusa'")
+    chains = trace_of([0, 1], medusa_run=[0, 1])
+    assert other.unrecorded(chains) == ("tree", "holds chains of 'medusa', and no trees")
+    assert other.model_copy(update={"borrowed": True}).unrecorded(chains) is None
+    starts = dataclasses.replace(trace_of([0, 1]), run=np.array([0, 2], dtype=np.uint16))
+    assert TREE.unrecorded(starts) is None
+
+
+def test_look_up_that_finds_nothing_takes_a_bare_token() -> None:
+    lookup = TREE.model_copy(update={"matched": Fraction(value=0.5)})
+    found = []
+    for matched in (True, False):
+        batch = states(TREE, (10, 9))
+        batch[0].cursor.matched = matched  # type: ignore[attr-defined]
+        found.append((lookup.compose(batch).kind, batch[0].proposed, *lookup.settle(batch)))
+    assert found == [(Kind("step", 1), 5, Progress(3, 3, 2, 4)), (Kind("miss", 0, 1), 0, Progress(1, 1, 0, 0))]
