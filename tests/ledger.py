@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from simpy import Event
 
 from simulator.acceptance import Cycle
 from simulator.cost import Phase, Rows
@@ -74,6 +76,9 @@ def booked(strategy: Strategy, durations: Any, kind: Kind, stages: int = 0) -> t
     stage_lanes = tuple(world.lane(f"stage {index + 1}") for index in range(stages))
     links = tuple(world.lane(f"link {index + 1}") for index in range(stages - 1))
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stage_lanes, links)
-    process = world.environment.process(strategy.timeline(lanes, durations, kind))
-    world.environment.run(process)
+
+    def step() -> Iterator[Event]:
+        yield from strategy.timeline(lanes, durations, kind)
+
+    world.environment.run(world.environment.process(step()))
     return [tuple(span) for span in world.spans], world.now
