@@ -222,29 +222,41 @@ def test_a_world_that_keeps_few_spans_still_knows_who_was_busy_and_can_cut_short
     assert (lane.busy_s, world.lanes["b"].busy_s) == (5 + 2 + 1, 2)
 
 
-def test_occupy_and_hold_move_the_lane_on_and_tell_nobody() -> None:
+@pytest.mark.parametrize("book", ["occupy", "start"])
+def test_a_booking_begins_when_its_lane_and_those_it_waits_for_are_free(book: str) -> None:
+    """Lane a is free at 3, b at 5, c at 7; now is 2, then 9."""
     world = World()
-    lane = world.lane("a")
+    a, b, c = (world.lane(name) for name in "abc")
+    found = []
 
     def process() -> Generator[Event, object, None]:
-        yield world.lane("b").start(2, "before")
-        lane.occupy(3, "from now")
-        lane.occupy(1, "behind it")
-        lane.hold(5, "it is busy until 6 as it is")
-        lane.hold(7)
-        yield lane.start(1, "after a silent hold")
-        lane.hold(10, "held")
-        yield lane.start(1, "after a hold")
-        lane.hold(world.now, "no time at all")
-        yield world.environment.timeout(4)
-        lane.hold(17, "from now")
+        yield world.lane("d").start(2, "before")
+        for lane, free in ((a, 3), (b, 5), (c, 7)):
+            lane.book(0, free, "busy")
+        for others in ((), (b,), (b, c), (c, b), (None, c)):
+            a.free_at = 3
+            found.append(getattr(a, book)(1, "x", *others))
+        yield world.lane("d").start(7, "wait")
+        found.append(getattr(a, book)(1, "y", b, c))
 
     play(world, process())
-    assert lane.spans == [
-        *((2, 5, "from now"), (5, 6, "behind it"), (7, 8, "after a silent hold"), (8, 10, "held"), (10, 11, "after a hold")),
-        (15, 17, "from now"),
-    ]
-    assert lane.free_at == 17
+    assert a.spans[1:] == [(3, 4, "x"), (5, 6, "x"), (7, 8, "x"), (7, 8, "x"), (7, 8, "x"), (9, 10, "y")]
+    assert (a.free_at, b.free_at) == (10, 5)
+    assert book == "start" or found == [4, 6, 8, 8, 8, 10]
+
+
+def test_the_event_of_a_booking_comes_at_its_end() -> None:
+    world = World()
+    ends = []
+
+    def process() -> Generator[Event, object, None]:
+        for lane, others in (("a", ()), ("b", ("a",)), ("c", ("a", "b"))):
+            event = world.lane(lane).start(2, lane, *(world.lane(name) for name in others))
+            event.callbacks.append(lambda event: ends.append(world.now))
+        yield event
+
+    play(world, process())
+    assert ends == [2, 4, 6]
 
 
 def test_a_lane_of_a_shared_memory_can_be_occupied() -> None:
@@ -313,7 +325,7 @@ def test_a_lane_whose_every_booking_is_taken_back_is_free_now() -> None:
 def test_what_is_cut_short_as_it_begins_leaves_nothing(shared: bool) -> None:
     world = World()
     if shared:
-        world.share_memory(("a",), 2.0)
+        world.share_memory(("a", "b"), 2.0)
 
     def process() -> Generator[Event, object, None]:
         yield world.lane("a").start(2, "before")
@@ -360,7 +372,7 @@ def test_only_what_has_ended_is_forgotten() -> None:
 
 def test_lanes_of_a_shared_memory_keep_few_spans_as_well() -> None:
     world = World(spans=1)
-    world.share_memory(("a",), 2.0)
+    world.share_memory(("a", "b"), 2.0)
 
     def process() -> Generator[Event, object, None]:
         for turn in range(3):
@@ -395,3 +407,56 @@ def test_a_world_without_a_bound_forgets_nothing() -> None:
         world.forget()
 
     assert len(play(world, process())) == 3
+
+
+def test_lanes_of_one_memory_wait_for_others_and_tell_their_end() -> None:
+    """Alone until 4; then b stretches a by what they share: 2 s at twice the time."""
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+    one, other, third = (world.lane(name) for name in "abc")
+    found = []
+
+    def process() -> Generator[Event, object, None]:
+        third.occupy(4, "before")
+        found.append(one.occupy(6, "x"))
+        found.append(other.occupy(2, "y", third))
+        found.append(one.free_at)
+        yield one.start(1, "z", other, third)
+        found.append(world.now)
+
+    spans = play(world, process())
+    assert found == [6, 8, 8, 9]
+    assert spans == [Span("c", 0, 4, "before"), Span("a", 0, 8, "x"), Span("b", 4, 8, "y"), Span("a", 8, 9, "z")]
+
+
+def test_a_stretched_booking_is_awaited_to_its_new_end() -> None:
+    world = World()
+    world.share_memory(("a", "b"), 1.5)
+    ends = {}
+
+    def process() -> Generator[Event, object, None]:
+        for lane, seconds in (("a", 4), ("b", 2)):
+            event = world.lane(lane).start(seconds, lane)
+            event.callbacks.append(lambda _, lane=lane: ends.update({lane: world.now}))
+        yield world.environment.timeout(20)
+
+    play(world, process())
+    assert ends == {"a": 5, "b": 3}
+
+
+def test_what_runs_beside_a_cancelled_booking_ends_the_sooner() -> None:
+    """Both at half pace until 2; then a has 3 s left that it works off alone."""
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+    ends = []
+
+    def process() -> Generator[Event, object, None]:
+        end = world.lane("a").start(4, "goes on")
+        end.callbacks.append(lambda _: ends.append(world.now))
+        world.lane("b").start(3, "cut short")
+        yield world.environment.timeout(2)
+        world.lane("b").cancel()
+        yield world.environment.timeout(9)
+
+    assert play(world, process()) == [Span("b", 0, 2, "cut short"), Span("a", 0, 5, "goes on")]
+    assert ends == [5]
