@@ -26,6 +26,7 @@ PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the envi
 OLDEST = (3, 11)
 TEST = "test,parquet"
 FULL = f"{TEST},browser,dask,record"  # extras of pyproject.toml; the second drives a browser and brings torch
+MUTATE = f"{TEST},mutate"
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
@@ -37,7 +38,7 @@ def wanted(extras: str = TEST) -> str:
 
 def ready(extras: str) -> bool:
     """Whether the environment holds what is asked for; one with more will do."""
-    return stamped() in ({wanted(FULL)} if extras == FULL else {wanted(TEST), wanted(FULL)})
+    return any(stamped() == wanted(each) for each in (TEST, FULL, MUTATE) if {*extras.split(",")} <= {*each.split(",")})
 
 
 def stamped() -> str:
@@ -156,6 +157,11 @@ def found(name: str) -> list[str]:
     return list(islice(starts, 1))
 
 
+def mutate(args: list[str]) -> int:
+    """Break laws, costs, acceptance and world one place at a time, and see which faults no test finds."""
+    return call("python", "tests/mutate.py", *args)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Read the command line, set up, and do what it asks."""
     if sys.version_info < OLDEST:
@@ -179,10 +185,15 @@ def main(argv: list[str] | None = None) -> int:
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
     verbs.add_parser("matrix", help="compare what every supported Python that is found writes, byte by byte")
+    verbs.add_parser(
+        "mutate", help="break laws, costs, acceptance and world; writes the scores to tests/MUTANTS.md", add_help=False
+    )
     options, rest = parser.parse_known_args(argv)
-    if rest and options.verb != "test":
+    if rest and options.verb not in {"test", "mutate"}:
         parser.error(f"{options.verb} takes no {rest[0]}")
-    setup(FULL if options.verb == "test" and options.full else TEST)
+    setup(MUTATE if options.verb == "mutate" else FULL if options.verb == "test" and options.full else TEST)
+    if options.verb == "mutate":
+        return mutate(rest)
     if options.verb == "test":
         return test(options.full, rest)
     if options.verb == "fuzz":

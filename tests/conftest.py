@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from simulator.catalogue import Catalogue, shipped
 from simulator.traces import Trace, read
 
 settings.register_profile("shared_machine", deadline=None)
+settings.register_profile(
+    "mutants", deadline=None, max_examples=25, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("shared_machine")
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance import Chain, Cycle, Exit, Rates, Replay, accepted_prefix, overlap_mass
+from simulator.acceptance import Chain, Cycle, Exit, Rates, Replay, Verdict, accepted_prefix, overlap_mass, top
 from simulator.drafters import AutoregressiveDrafter, StreamingDrafter, branch_rows, internal_steps
 from simulator.traces import Trace, read
 
@@ -185,6 +185,9 @@ def test_drawn_windows_keep_what_the_odds_say() -> None:
     rates = Rates((0.9, 0.6, 0.7), overlap=0.95, seed=3)
     cursor, odds = rates.cursor(0, None), rates.odds(4, None)
     verdicts = [cursor.judge(Chain(4)) for _ in range(20_000)]
+    assert np.mean([verdict.off_path for verdict in verdicts]) == pytest.approx(odds.off_path, abs=0.01)
+    assert all(verdict.accepted == 4 for verdict in verdicts if verdict.off_path)
+    assert all(verdict.committed == verdict.accepted + 1 for verdict in verdicts)
     for accepted in range(5):
         share, off = odds.accepted[accepted], odds.off_exit[accepted]
         assert np.mean([verdict.accepted == accepted for verdict in verdicts]) == pytest.approx(share, abs=0.01)
@@ -206,3 +209,186 @@ def test_rows_of_a_branch_complete_tree() -> None:
     plain = branch_rows(AutoregressiveDrafter(), branches, sequences=2, kv_tokens=1000)
     assert (plain.tokens, plain.sequences, plain.kv_tokens, plain.attention_pairs) == (128, 2, 1000, 128 * 500)
     assert branch_rows(StreamingDrafter(streams=2), branches, 2, 1000).tokens == 3 * 128
+
+
+# ---- worked out by hand
+
+
+def test_odds_of_stated_rates_worked_out_by_hand() -> None:
+    """Rates 0.5, 0.8, 0.8, ...: reached with 1, 0.5, 0.4, 0.32; a tenth of every position is off the exit."""
+    odds = Rates((0.5, 0.8), overlap=0.9).odds(3, None)
+    assert odds.accepted.tolist() == pytest.approx([0.5, 0.1, 0.08, 0.32])
+    assert odds.off_exit.tolist() == pytest.approx([0.1, 0.05, 0.04, 0.032])
+    assert odds.off_path == pytest.approx(0.32 * 0.2)
+    assert (odds.source, odds.unmatched) == ("stated rates", 0.0)
+    assert odds.mean_accepted == pytest.approx(0.1 + 0.16 + 0.96)
+    assert (odds.committed(), odds.committed(bonus=False)) == pytest.approx((2.22, 1.9))
+
+
+def test_what_is_always_accepted_is_off_the_exit_only_behind_the_window() -> None:
+    odds = Rates((1.0,), overlap=0.75).odds(2, None)
+    assert (odds.accepted.tolist(), odds.off_exit.tolist(), odds.off_path) == ([0, 0, 1], [0, 0, 0.25], 0)
+    verdicts = [Rates((1.0,), 0.75).cursor(0, None).judge(Chain(2, bonus)) for bonus in (True, False)]
+    assert [(one.accepted, one.committed, one.off_path) for one in verdicts] == [(2, 3, False), (2, 2, False)]
+
+
+def test_odds_of_a_grid_of_rates_are_those_of_each() -> None:
+    odds = Rates((np.array([0.5, 1.0]), 0.8), overlap=np.array([[0.9], [1.0]])).odds(2, None)
+    for at, overlap in enumerate((0.9, 1.0)):
+        for i, rate in enumerate((0.5, 1.0)):
+            one = Rates((rate, 0.8), overlap).odds(2, None)
+            assert np.broadcast_to(odds.accepted, (3, 2))[:, i].tolist() == one.accepted.tolist()
+            assert odds.off_exit[:, at, i].tolist() == one.off_exit.tolist()
+            assert odds.off_path[i] == one.off_path
+
+
+def test_every_request_of_stated_rates_has_a_luck_of_its_own() -> None:
+    def kept(seed: int, request: int) -> list[int]:
+        cursor = Rates((0.5,), seed=seed).cursor(request, None)
+        return [cursor.judge(Chain(9)).accepted for _ in range(30)]
+
+    found = [kept(seed, request) for seed in (0, 1) for request in (0, 1)]
+    assert all(found.count(one) == 1 for one in found)
+    cursor = Rates((0.5,)).cursor(0, None)
+    assert [cursor.judge(Chain(9)).accepted for _ in range(30)] == found[0]
+
+
+def test_a_window_without_tokens_keeps_none() -> None:
+    assert Rates((1.0,)).cursor(0, None).judge(Chain(0)) == Verdict(0, 1, False, False)
+    assert Rates((0.0,)).cursor(0, None).judge(Chain(0)) == Verdict(0, 1, False, True)
+
+
+def test_a_stated_cycle_verdict_by_verdict() -> None:
+    cursor = Cycle((3, 0, 5), (True, False)).cursor(0, None)
+    assert [cursor.judge(Chain(4)) for _ in range(4)] == [
+        Verdict(3, 4, True, True),
+        Verdict(0, 1, False, False),
+        Verdict(4, 5, True, True),
+        Verdict(3, 4, False, False),
+    ]
+    assert [cursor.judge(Chain(4, bonus=False)) for _ in range(2)] == [Verdict(0, 1, True, True), Verdict(4, 4, False, False)]
+    assert Cycle((1,)).cursor(0, None).judge(Chain(4)) == Verdict(1, 2, False, False)
+
+
+def test_odds_of_a_cycle_go_once_round_both_sequences() -> None:
+    """Kept 3 0 2 3 0 2 of windows of 3, off the exit on even turns: 0, 2, 4."""
+    odds = Cycle((5, 0, 2), (True, False)).odds(3, None)
+    assert odds.accepted.tolist() == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3])
+    assert odds.off_exit.tolist() == pytest.approx([1 / 6, 0, 1 / 6, 1 / 6])
+    assert (odds.off_path, odds.source) == (pytest.approx(1 / 6), "stated cycle")
+    assert Cycle((2,), (True, False, False)).odds(3, None).off_path == 0.0
+
+
+def two_flavours() -> Trace:
+    """Requests 0 and 2 are of the first flavour, 1 of the second; 2, 4 and 3 positions after the prefill's."""
+    trace = make_trace([[0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 0, 1]])
+    header = {**trace.header, "flavours": ["one", "two"]}
+    return Trace(**{**vars(trace), "header": header, "flavour": np.array([0, 1, 0], dtype=np.uint8)})
+
+
+def test_only_requests_of_the_chosen_flavours_are_dealt_and_then_again() -> None:
+    whole, one, two = Replay(two_flavours()), Replay(two_flavours(), ["one"]), Replay(two_flavours(), ["two"])
+    assert (sorted(whole.order), sorted(one.order), two.order) == ([0, 1, 2], [0, 2], [1])
+    lengths = {0: 2, 1: 4, 2: 3}
+    assert [whole.length(request) for request in range(6)] == [lengths[recording] for recording in whole.order * 2]
+    assert two.positions().tolist() == [4, 5, 6, 7]
+    assert sorted(one.positions().tolist()) == [1, 2, 9, 10, 11]
+    for request in (0, 1):
+        first, again = whole.cursor(request, None), whole.cursor(request + 3, None)
+        assert [first.judge(Chain(2)) for _ in range(5)] == [again.judge(Chain(2)) for _ in range(5)]
+
+
+def test_other_recordings_of_the_same_text_are_replayed_in_the_same_order() -> None:
+    mine = make_trace([[0, rank % 2, 1] for rank in range(8)])
+    other = make_trace([[0, 1 - rank % 2, 1] for rank in range(8)])
+    replay = Replay(mine, seed=3)
+    replay.cursor(0, None)
+    over = replay.over(other)
+    assert (over.order, over.trace, replay.trace) == (replay.order, other, mine)
+    kept = [each.cursor(0, None).judge(Chain(1)).accepted for each in (replay, over)]
+    assert sorted(kept) == [0, 1]
+
+
+def test_chance_of_a_sampled_trace_is_set_by_the_seed() -> None:
+    half = np.full(400, 0.5, dtype=np.float16)
+    trace = make_trace([[0] * 400], temperature=1.0, p=np.ones(400, dtype=np.float16), q=half)
+    for seed in (0, 1):
+        assert (Replay(trace, seed=seed).accepted == trace.accepted(seed)).all()
+        assert (Replay(trace).over(trace, seed).accepted == trace.accepted(seed)).all()
+    assert (Replay(trace).over(trace).accepted == trace.accepted(0)).all()
+
+
+def test_each_exit_has_its_own_verdicts() -> None:
+    replay = Replay(make_trace([[9, 1, 1]], [[0, 5, 2]]))
+    found = [replay.cursor(0, Exit(0.5, kappa)).judge(Chain(1)).off_exit for kappa in (6, 5, 6)]
+    assert found == [False, True, False]
+    assert not replay.cursor(0, None).judge(Chain(1)).off_exit
+
+
+def test_a_recording_without_a_single_rejection_goes_on_for_ever() -> None:
+    cursor = Replay(make_trace([[9, 0, 0, 0]])).cursor(0, None)
+    assert [cursor.judge(Chain(7)) for _ in range(3)] == [Verdict(7, 8, False, False)] * 3
+    odds = Replay(make_trace([[9, 0, 0, 0]])).odds(2, None)
+    assert (odds.accepted.tolist(), odds.off_exit.tolist(), odds.off_path) == ([0, 0, 1], [0, 0, 0], 0)
+
+
+def test_marginal_odds_by_hand() -> None:
+    """Kept 3 of 4; of those kept 1 of 3 is off the exit, and so is the one rejected: the path holds with 3/4 x 2/3."""
+    odds = Replay(make_trace([[9, 0, 0, 1, 0]], [[9, 0, 0, 5, 9]])).odds(2, Exit(0.5, kappa=4))
+    assert odds.off_path == pytest.approx(0.5625 * (1 - 0.5))
+    assert odds.source == "marginal rates of the trace"
+    never = Replay(make_trace([[9, 1, 1]])).odds(1, None)
+    assert (never.accepted.tolist(), never.off_path) == ([1, 0], 0)
+
+
+def test_odds_of_recorded_run_lengths_by_hand() -> None:
+    """Two recordings, gamma 2: windows keep 2 0 | 1 2 0 (5 positions); what follows them is off the exit at a 9."""
+    trace = make_trace(
+        [[9, 0, 0], [9, 0, 0, 0]], [[0, 9, 0], [9, 0, 9, 0]], run=np.array([9, 2, 0, 9, 1, 3, 0], dtype=np.uint16)
+    )
+    odds = Replay(trace).odds(2, Exit(0.5, kappa=4))
+    assert odds.accepted.tolist() == pytest.approx([0.4, 0.2, 0.4])
+    assert odds.off_exit.tolist() == pytest.approx([0.0, 0.2, 0.2])
+    assert odds.off_path == pytest.approx(0.4)
+    assert odds.source == "marginal run lengths of the trace"
+
+
+def test_agreement_ends_with_the_shorter() -> None:
+    assert [accepted_prefix(*pair) for pair in (("abc", "abcd"), ("abcd", "ab"), ("", "a"), ("xb", "ab"))] == [3, 2, 0, 0]
+
+
+def test_odds_have_a_place_for_every_number_of_accepted_tokens() -> None:
+    cycle = Cycle((1,), (True,)).odds(4, None)
+    assert (cycle.accepted.tolist(), cycle.off_exit.tolist()) == ([0, 1, 0, 0, 0], [0, 1, 0, 0, 0])
+    runs = Replay(make_trace([[9, 0]], run=np.array([9, 1], dtype=np.uint16))).odds(4, None)
+    assert (runs.accepted.tolist(), runs.off_exit.tolist()) == ([0, 1, 0, 0, 0], [0, 0, 0, 0, 0])
+
+
+def test_a_full_window_is_off_the_exit_as_often_as_any_token() -> None:
+    cursor = Rates((0.9,), overlap=0.6).cursor(0, None)
+    full = [verdict.off_exit for verdict in (cursor.judge(Chain(1)) for _ in range(20_000)) if verdict.accepted]
+    assert np.mean(full) == pytest.approx(0.4, abs=0.015)
+
+
+def test_rejected_and_accepted_tokens_off_the_exit_are_told_apart() -> None:
+    """Kept 3 of 4, all three off the exit and the rejected one on it: the path never holds."""
+    odds = Replay(make_trace([[9, 0, 0, 1, 0]], [[9, 9, 9, 0, 9]])).odds(1, Exit(0.5, kappa=4))
+    assert odds.off_exit.tolist() == pytest.approx([0.0, 0.75 * 0.75])
+    assert odds.off_path == pytest.approx(0.75)
+    assert Replay(make_trace([[9, 1, 1]])).odds(0, None).off_path == 1.0
+
+
+def test_the_path_of_a_recorded_run_breaks_at_its_end_or_where_the_exit_missed() -> None:
+    """Gamma 1: runs 0 (off), 1, 3, 2 (off), 1: the second and the last end there, the fourth is off."""
+    trace = make_trace([[9, 0, 0, 0, 0, 0]], [[0, 9, 0, 0, 9, 0]], run=np.array([9, 0, 1, 3, 2, 1], dtype=np.uint16))
+    assert Replay(trace).odds(1, Exit(0.5, kappa=4)).off_path == pytest.approx(0.6)
+
+
+def test_requests_are_dealt_by_seed_0_where_none_is_given() -> None:
+    trace = make_trace([[0, 0]] * 40)
+    assert Replay(trace).order == Replay(trace, seed=0).order
+
+
+def test_the_likeliest_tokens_among_many_alike_are_the_first() -> None:
+    assert top(np.full(1_000, 0.001), 5).tolist() == [0, 1, 2, 3, 4]
+    assert top(np.where(np.arange(1_000) % 3, 0.2, 0.7), 4).tolist() == [0, 3, 6, 9]

@@ -137,6 +137,7 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
         (["test", "--full", "tests/test_dev.py"], [(*PYTEST, "tests/test_dev.py")]),
         (["lint"], [("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)]),
         (["fuzz", "--minutes", "3"], [("python", "tests/fuzz.py", "--minutes", "3.0", "--seed", "0")]),
+        (["mutate", "world", "--again"], [("python", "tests/mutate.py", "world", "--again")]),
         (["validate"], [("specsim", "validate", "--out", "reports/validation")]),
     ],
 )

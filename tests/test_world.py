@@ -220,3 +220,243 @@ def test_a_world_that_keeps_few_spans_still_knows_who_was_busy_and_can_cut_short
     assert play(world, process()) == [Span("a", 0, 1, "turn 0"), Span("a", 1, 2, "turn 1"), Span("b", 5, 7, "other")]
     assert lane.spans == [(0, 1, "turn 0"), (1, 2, "turn 1")]
     assert (lane.busy_s, world.lanes["b"].busy_s) == (5 + 2 + 1, 2)
+
+
+@pytest.mark.parametrize("book", ["occupy", "start"])
+def test_a_booking_begins_when_its_lane_and_those_it_waits_for_are_free(book: str) -> None:
+    """Lane a is free at 3, b at 5, c at 7; now is 2, then 9."""
+    world = World()
+    a, b, c = (world.lane(name) for name in "abc")
+    found = []
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("d").start(2, "before")
+        for lane, free in ((a, 3), (b, 5), (c, 7)):
+            lane.book(0, free, "busy")
+        for others in ((), (b,), (b, c), (c, b), (None, c)):
+            a.free_at = 3
+            found.append(getattr(a, book)(1, "x", *others))
+        yield world.lane("d").start(7, "wait")
+        found.append(getattr(a, book)(1, "y", b, c))
+
+    play(world, process())
+    assert a.spans[1:] == [(3, 4, "x"), (5, 6, "x"), (7, 8, "x"), (7, 8, "x"), (7, 8, "x"), (9, 10, "y")]
+    assert (a.free_at, b.free_at) == (10, 5)
+    assert book == "start" or found == [4, 6, 8, 8, 8, 10]
+
+
+def test_the_event_of_a_booking_comes_at_its_end() -> None:
+    world = World()
+    ends = []
+
+    def process() -> Generator[Event, object, None]:
+        for lane, others in (("a", ()), ("b", ("a",)), ("c", ("a", "b"))):
+            event = world.lane(lane).start(2, lane, *(world.lane(name) for name in others))
+            event.callbacks.append(lambda event: ends.append(world.now))
+        yield event
+
+    play(world, process())
+    assert ends == [2, 4, 6]
+
+
+def test_a_lane_of_a_shared_memory_can_be_occupied() -> None:
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+
+    def process() -> Generator[Event, object, None]:
+        world.lane("a").occupy(3, "alone")
+        yield world.lane("a").start(1, "behind it")
+
+    assert play(world, process()) == [Span("a", 0, 3, "alone"), Span("a", 3, 4, "behind it")]
+
+
+def test_ends_of_bookings_can_be_awaited_together() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("a").start(3, "long") & world.lane("b").start(1, "short")
+        yield world.lane("a").start(1, "then")
+
+    assert play(world, process())[-1] == Span("a", 3, 4, "then")
+
+
+def test_spans_of_one_time_come_in_the_order_of_their_lanes() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        world.lane("b").start(1, "z")
+        yield world.lane("a").start(1, "y")
+
+    assert play(world, process()) == [Span("b", 0, 1, "z"), Span("a", 0, 1, "y")]
+
+
+def test_a_booking_ahead_stands_in_the_way_until_it_is_taken_back() -> None:
+    world = World()
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        lane.book(0, 2, "first")
+        lane.book(4, 6, "second")
+        yield lane.start(1, "behind both")
+        lane.book(7, 9, "begins now")
+        lane.book(10, 12, "later")
+        lane.retract()
+        yield lane.start(1, "in their place")
+
+    play(world, process())
+    assert lane.spans == [(0, 2, "first"), (4, 6, "second"), (6, 7, "behind both"), (7, 8, "in their place")]
+
+
+def test_a_lane_whose_every_booking_is_taken_back_is_free_now() -> None:
+    world = World()
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        lane.book(5, 9, "first")
+        lane.book(9, 12, "second")
+        yield world.lane("b").start(3, "other")
+        lane.retract()
+        yield lane.start(1, "now")
+
+    assert play(world, process()) == [Span("b", 0, 3, "other"), Span("a", 3, 4, "now")]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_cut_short_as_it_begins_leaves_nothing(shared: bool) -> None:
+    world = World()
+    if shared:
+        world.share_memory(("a", "b"), 2.0)
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("a").start(2, "before")
+        world.lane("a").start(5, "never")
+        world.lane("a").cancel()
+        yield world.lane("a").start(1, "after")
+
+    assert play(world, process()) == [Span("a", 0, 2, "before"), Span("a", 2, 3, "after")]
+
+
+def test_what_took_no_time_has_ended_and_is_not_cut_short() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        yield world.lane("a").start(2, "before")
+        world.lane("a").start(0, "no time")
+        world.lane("a").cancel()
+        yield world.lane("a").start(1, "after")
+
+    assert play(world, process()) == [Span("a", 0, 2, "before"), Span("a", 2, 2, "no time"), Span("a", 2, 3, "after")]
+
+
+def test_only_what_has_ended_is_forgotten() -> None:
+    """One span is kept for good; of what follows, the ended ones go and the three that may yet be cut short stay."""
+    world = World(spans=1)
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        lane.start(1, "kept")
+        lane.start(9, "pending")
+        yield world.environment.timeout(1)
+        world.forget()
+        assert lane.spans == [(0, 1, "kept"), (1, 10, "pending")]
+        for turn in range(3):
+            lane.start(2, f"turn {turn}")
+        yield world.environment.timeout(10)
+        world.forget()
+        assert lane.spans == [(0, 1, "kept"), (10, 12, "turn 0"), (12, 14, "turn 1"), (14, 16, "turn 2")]
+        assert lane.busy_s == 11
+
+    assert play(world, process()) == [Span("a", 0, 1, "kept")]
+    assert lane.busy_s == 16
+
+
+def test_lanes_of_a_shared_memory_keep_few_spans_as_well() -> None:
+    world = World(spans=1)
+    world.share_memory(("a", "b"), 2.0)
+
+    def process() -> Generator[Event, object, None]:
+        for turn in range(3):
+            yield world.lane("a").start(1, f"turn {turn}")
+        world.forget()
+
+    assert play(world, process()) == [Span("a", 0, 1, "turn 0")]
+    assert (world.lane("a").spans, world.lane("a").busy_s) == ([(0, 1, "turn 0")], 3)
+
+
+def test_a_lane_is_free_behind_what_runs_when_the_rest_is_taken_back() -> None:
+    world = World()
+    lane = world.lane("a")
+
+    def process() -> Generator[Event, object, None]:
+        for begin, end in ((0, 2), (2, 3), (3, 10), (10, 12)):
+            lane.book(begin, end, "ahead")
+        yield world.lane("b").start(5, "other")
+        lane.retract()
+        yield lane.start(1, "next")
+
+    play(world, process())
+    assert lane.spans[2:] == [(3, 10, "ahead"), (10, 11, "next")]
+
+
+def test_a_world_without_a_bound_forgets_nothing() -> None:
+    world = World()
+
+    def process() -> Generator[Event, object, None]:
+        for _ in range(3):
+            yield world.lane("a").start(1, "x")
+        world.forget()
+
+    assert len(play(world, process())) == 3
+
+
+def test_lanes_of_one_memory_wait_for_others_and_tell_their_end() -> None:
+    """Alone until 4; then b stretches a by what they share: 2 s at twice the time."""
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+    one, other, third = (world.lane(name) for name in "abc")
+    found = []
+
+    def process() -> Generator[Event, object, None]:
+        third.occupy(4, "before")
+        found.append(one.occupy(6, "x"))
+        found.append(other.occupy(2, "y", third))
+        found.append(one.free_at)
+        yield one.start(1, "z", other, third)
+        found.append(world.now)
+
+    spans = play(world, process())
+    assert found == [6, 8, 8, 9]
+    assert spans == [Span("c", 0, 4, "before"), Span("a", 0, 8, "x"), Span("b", 4, 8, "y"), Span("a", 8, 9, "z")]
+
+
+def test_a_stretched_booking_is_awaited_to_its_new_end() -> None:
+    world = World()
+    world.share_memory(("a", "b"), 1.5)
+    ends = {}
+
+    def process() -> Generator[Event, object, None]:
+        for lane, seconds in (("a", 4), ("b", 2)):
+            event = world.lane(lane).start(seconds, lane)
+            event.callbacks.append(lambda _, lane=lane: ends.update({lane: world.now}))
+        yield world.environment.timeout(20)
+
+    play(world, process())
+    assert ends == {"a": 5, "b": 3}
+
+
+def test_what_runs_beside_a_cancelled_booking_ends_the_sooner() -> None:
+    """Both at half pace until 2; then a has 3 s left that it works off alone."""
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+    ends = []
+
+    def process() -> Generator[Event, object, None]:
+        end = world.lane("a").start(4, "goes on")
+        end.callbacks.append(lambda _: ends.append(world.now))
+        world.lane("b").start(3, "cut short")
+        yield world.environment.timeout(2)
+        world.lane("b").cancel()
+        yield world.environment.timeout(9)
+
+    assert play(world, process()) == [Span("b", 0, 2, "cut short"), Span("a", 0, 5, "goes on")]
+    assert ends == [5]

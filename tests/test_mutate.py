@@ -1,0 +1,68 @@
+"""Mutation testing: what is broken, by which tests it is held, and that the page says how well."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import mutate
+
+PAGE = mutate.PAGE.read_text()
+
+
+def test_every_law_is_broken_and_every_named_file_is_there() -> None:
+    package = mutate.ROOT / "simulator"
+    laws = {f"strategies/{path.stem}" for path in (package / "strategies").glob("[!_]*.py")}
+    assert laws | {path.stem for path in package.glob("*_laws.py")} | {"grid"} == set(mutate.GROUPS["laws"])
+    assert [module for module in mutate.TESTS if not (package / f"{module}.py").exists()] == []
+    named = {name for tests in mutate.TESTS.values() for name in tests}
+    assert [name for name in named if not (mutate.ROOT / f"tests/test_{name}.py").exists()] == []
+
+
+@pytest.mark.parametrize("group", mutate.GROUPS)
+def test_the_page_states_a_score_of_every_module_and_owns_up_to_a_low_one(group: str) -> None:
+    scores = mutate.kept(PAGE)
+    own = [scores[module] for module in mutate.GROUPS[group]]
+    whole = mutate.total(group, own)
+    assert whole.line in PAGE
+    assert whole.killed >= mutate.GOAL * whole.tried or f"{group} misses" in PAGE
+
+
+def test_scores_are_written_in_the_place_of_older_ones() -> None:
+    page = f"# Title\n\n{mutate.BEGIN}\n{mutate.END}\n\nText | that stays.\n"
+    one = mutate.Score("world", 200, 100, 85, 3, "2026-01-02 abc")
+    other = mutate.Score("strategies/tree_sd", 10, 10, 9, 0, "2026-01-03 def")
+    third = mutate.Score("grid", 30, 30, 30, 1, "2026-01-01 def")
+    once = mutate.written(page, {"world": one, "strategies/tree_sd": other})
+    again = mutate.written(once, {"world": one._replace(killed=90), "grid": third})
+    assert mutate.kept(again) == {"world": one._replace(killed=90), "strategies/tree_sd": other, "grid": third}
+    assert [line.split(" | ")[0] for line in again.splitlines() if line.startswith("| ")] == [
+        *("| part", "| **world**", "| world", "| **laws**", "| strategies/tree_sd", "| grid"),
+    ]
+    assert "| **laws** | 40 | 40 | 39 | 1 | 97.5% | 2026-01-01 |" in again
+    assert "| world | 200 | 100 | 90 | 3 | 90.0% (82.6% to 94.5%) |" in again
+    assert again.startswith("# Title\n\n")
+    assert again.endswith("\n\nText | that stays.\n")
+
+
+def test_decorated_functions_are_broken_too() -> None:
+    pytest.importorskip("libcst", reason="needs the extra 'mutate'")
+    source = "class A:\n    @property\n    def f(self): return 1\n\n    @one(2)\n    @classmethod\n    def g(cls): return 3\n"
+    tree = ast.parse(mutate.without_decorators(source))
+    (body,) = tree.body
+    assert isinstance(body, ast.ClassDef)
+    assert [ast.unparse(each).splitlines()[0] for each in body.body] == [
+        *("def f(self):", "f = property(f)", "def g(cls):", "g = one(2)(classmethod(g))"),
+    ]
+
+
+def test_the_program_knows_its_modules() -> None:
+    done = subprocess.run(
+        [sys.executable, str(Path(mutate.__file__)), "worlds"], capture_output=True, text=True, cwd=mutate.ROOT, check=False
+    )
+    assert done.returncode == 2
+    assert "no module or group: worlds; there are world, acceptance, cost, laws" in done.stderr
