@@ -30,7 +30,7 @@ from simulator.variants import variant
 from simulator.world import World
 
 TITLE = "Event engine"
-STEPS, ROUNDS, TOKENS = 2_000, 15, 50_000
+STEPS, ROUNDS, TOKENS = 2_000, 40, 50_000
 STAGES = 8
 LOADED = load("vanilla_qwen3_32b_a100")
 BATCH = {"requests.concurrency": 64, "requests.count": 128, "requests.prompt_tokens": 64, "requests.output_tokens": 257}
@@ -147,7 +147,7 @@ def figures() -> list[Figure]:
     ):
         strategy = strategies()[name].model_validate(settings)
         durations = strategy.named(*times)
-        best = min(seconds for (seconds,) in turns([lambda: decode(strategy, durations)], 5))  # noqa: B023  (called here)
+        best = min(seconds for (seconds,) in turns([lambda: decode(strategy, durations)], 9))  # noqa: B023  (called here)
         found.append(at_least(f"tokens a CPU second: {name}, gamma {settings['gamma']}, spans kept", TOKENS / best, 1e6))
     base = variant(
         LOADED,
