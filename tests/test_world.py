@@ -176,6 +176,43 @@ def test_overlap_under_contention_has_a_closed_form(a: float, b: float, slowdown
     assert world.now == pytest.approx(max(a, b) + (slowdown - 1.0) * min(a, b), rel=1e-12)
 
 
+def fluid(works: tuple[list[float], list[float]], slowdown: float) -> tuple[list[float], list[float]]:
+    """When each piece of work ends on either lane, one after the other, by stepping from one end to the next."""
+    now, left = 0.0, [list(work) for work in works]
+    ends: tuple[list[float], list[float]] = ([], [])
+    while busy := [lane for lane in (0, 1) if left[lane]]:
+        pace = slowdown if len(busy) > 1 else 1.0
+        elapsed = min(left[lane][0] for lane in busy)
+        now += elapsed * pace
+        for lane in busy:
+            left[lane][0] -= elapsed
+            if left[lane][0] <= 1e-12:
+                left[lane].pop(0)
+                ends[lane].append(now)
+    return ends
+
+
+pieces = st.lists(st.floats(min_value=0.01, max_value=10.0), max_size=8)
+
+
+@given(st.tuples(pieces, pieces), st.floats(1.0, 3.0))
+def test_one_memory_is_a_fluid(works: tuple[list[float], list[float]], slowdown: float) -> None:
+    """Whoever waits for a booking wakes at its end, however often the other lane has put that off."""
+    world = World()
+    world.share_memory(("a", "b"), slowdown)
+    woken: tuple[list[float], list[float]] = ([], [])
+
+    def process(number: int) -> Generator[Event, object, None]:
+        for work in works[number]:
+            yield world.lane("ab"[number]).start(work, "work")
+            woken[number].append(world.now)
+
+    play(world, process(0), process(1))
+    for number, expected in enumerate(fluid(works, slowdown)):
+        assert woken[number] == pytest.approx(expected, rel=1e-9)
+        assert [end for _, end, _ in world.lane("ab"[number]).spans] == pytest.approx(expected, rel=1e-9)
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), seconds), max_size=30))
 def test_no_lane_is_ever_booked_twice(bookings: list[tuple[str, float]]) -> None:
     world = World()
