@@ -77,10 +77,11 @@ class Crew:
 
         ``blame`` says it of a point that kills workers.
         """
-        source, pace, places = iter(points), _Pace(count), AHEAD * self.workers
+        source, places = iter(points), AHEAD * self.workers
+        pace = _Pace(count, shares=2 * places if self.workers > 1 else 1)
         under_way: dict[Future[Bundle[Found]], list[Point]] = {}
         while True:
-            while len(under_way) < places and (bundle := list(islice(source, pace.next(places)))):
+            while len(under_way) < places and (bundle := list(islice(source, pace.next()))):
                 self._send(work, bundle, under_way)
             if not under_way:
                 return
@@ -128,14 +129,17 @@ class Crew:
 
 
 class _Pace:
-    """How many points make a bundle, from how long the last ones took, and how many are ``left`` to be sent."""
+    """How many points make a bundle, from how long the last ones took.
 
-    def __init__(self, left: int) -> None:
-        self.size, self.left = 1, left
+    No more than one of so many ``shares`` of what is ``left`` to be sent, so that all workers end together.
+    """
 
-    def next(self, places: int) -> int:
-        """Points of the next of so many bundles under way: fewer towards the end, so that all workers end together."""
-        size = min(self.size, max(1, round(self.size * SMALLEST), self.left // (2 * places)))
+    def __init__(self, left: int, shares: int) -> None:
+        self.size, self.left, self.shares = 1, left, shares
+
+    def next(self) -> int:
+        """Points of the next bundle."""
+        size = min(self.size, max(1, round(self.size * SMALLEST), self.left // self.shares))
         self.left -= size
         return size
 
