@@ -95,7 +95,8 @@ def json_schema(kind: str) -> dict[str, Any]:
 
     model = _class_of(kind)
     found = model.model_json_schema()
-    known = {one.__name__: one for one in _below(Frozen)}
+    own_last = sorted(_below(Frozen), key=lambda one: one.__module__.startswith("simulator."))
+    known = {one.__name__: one for one in own_last}  # another package may use a name once more
     for name, part in {model.__name__: found, **found.get("$defs", {})}.items():
         for field, words in meanings(known[name]).items():
             part["properties"][field].setdefault("description", words.replace("``", "`"))
