@@ -19,9 +19,10 @@ from simulator.outcome import Outcome
 from simulator.scenario import Loaded
 from simulator.schema import BadInput, Fault
 from simulator.strategies.protocol import Kind
-from simulator.strategies.speculative_streaming import LARGEST_TREE, SpeculativeStreaming
+from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.streaming_laws import relative_step_cost, speedup_over_two_models, tree_nodes
+from simulator.tree_replay import LARGEST_TREE
 
 BRANCHINGS = range(1, 7)
 KEPT = 32

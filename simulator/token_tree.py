@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import accumulate
+from operator import mul
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from simulator.schema import Confidence, Frozen
 from simulator.traces import Trace
-from simulator.tree_replay import Ints, RankPath, ranks_ahead, static_tree_run, tree_of
+from simulator.tree_replay import LARGEST_TREE, Ints, RankPath, ranks_ahead, static_tree_run, tree_of
+
+
+def _not_endless(branching: tuple[int, ...]) -> tuple[int, ...]:
+    nodes = sum(accumulate(branching, mul))
+    if nodes > LARGEST_TREE:
+        raise ValueError(f"a tree of {nodes:,} nodes; expected {LARGEST_TREE:,} or fewer")
+    return branching
+
+
+Branching = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_not_endless)]
+"""Children of every node, by level."""
 
 
 class TokenTree(Frozen):
@@ -23,7 +36,7 @@ class TokenTree(Frozen):
     every node that is expanded; what it keeps is known only where it was recorded.
     """
 
-    branching: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    branching: Branching = ()
     """Children of every node, level by level."""
     paths: str = ""
     """Nodes one by one, as digits."""

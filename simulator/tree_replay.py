@@ -24,6 +24,8 @@ from simulator.traces import UNKNOWN, Trace
 Ints = NDArray[np.int64]
 RankPath = tuple[int, ...]
 """A node of a static tree: by level, which of the drafter's choices it is, from 0."""
+LARGEST_TREE = 1 << 16
+"""Nodes; a thousand times what any published tree has."""
 
 
 def tree_of(branching: Sequence[int]) -> list[RankPath]:

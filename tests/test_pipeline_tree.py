@@ -85,7 +85,10 @@ def test_stated_rates_are_those_of_the_children_at_a_level() -> None:
 
 LIKE = "like: specinfer_llama_3_1_70b_8x3090\n"
 FAULTS = [
-    ("strategy: {branching: [1, 128257]}\n", "x.yaml:2:12: strategy.branching: a node has 128,256 children at most"),
+    (
+        "target: {model: llama_2_70b}\nstrategy: {branching: [1, 32001]}\n",
+        "x.yaml:3:12: strategy.branching: a node has 32,000 children at most",
+    ),
     ("strategy: {branching: [1, 0]}\n", "x.yaml:2:27: strategy.branching.1: expected greater than or equal to 1, got 0"),
     ("strategy: {branching: []}\n", "x.yaml:2:12: strategy.branching: "),
     ("target: {pipeline: null}\n", "strategy: pipeline_tree runs on the stages of a pipeline; set target.pipeline"),

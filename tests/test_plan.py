@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from simulator.plan_doubt import fewer_accepted, slower_links
 from simulator.plan_export import Schedule, exports, schedule
 from simulator.plan_file import Plan, devices_of, load_plan
 from simulator.plan_study import study
-from simulator.scenario import Loaded, load
+from simulator.scenario import Loaded, load, resolved
 from simulator.schema import BadInput, Infeasible, Positive
 from simulator.serving.arrivals import Poisson
 from simulator.serving.requests import Request, Requests
@@ -342,6 +343,23 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
     assert config["num_speculative_tokens_per_batch_size"] == (ranges if found.finding.kept else [[1, 8, 2]])
     assert Schedule({1: 4, 6: 2}, found.finding).ranges(8) == [[1, 5, 4], [6, 8, 2]]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "words"),
+    [
+        ("vanilla_qwen3_32b_m2_ultra", "llama_cpp.sh", "-m qwen3_32b.gguf -md spd_qwen_0_6b.gguf -np 1 --spec-draft-n-max 7"),
+        ("specpipe_llama_3_1_70b_8xl40", "specpipe.yaml", "stage_layers"),
+    ],
+)
+def test_an_answer_is_written_for_what_serves_it_and_can_be_run(name: str, file: str, words: str, tmp_path: Path) -> None:
+    loaded = load(name)
+    written = exports(SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=1), None)
+    assert set(written) == {"scenario.yaml", file}
+    assert words in written[file]
+    (tmp_path / "again.yaml").write_text(written["scenario.yaml"])
+    again = resolved(load(str(tmp_path / "again.yaml")).scenario)
+    assert again == resolved(loaded.scenario) | {"name": "again"}
 
 
 def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:

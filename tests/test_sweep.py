@@ -373,6 +373,10 @@ def test_a_simulation_confirms_what_the_law_left(world: Path) -> None:
         (["--axis", "strategy.gamma=5:1:3"], "expected low below high"),
         (["--axis", "seed=log:0:10:3"], "need a low end above 0"),
         (["--axis", "strategy.gamma=1,1"], "has the same value twice"),
+        (
+            ["--axis", "acceptance.rate=0.1:0.9:9999", "--axis", "durations.target_ms=1:9:10004"],
+            "points are more than 100,000,000",
+        ),
         (["--axis", "strategy.gamma"], "expected key=a,b,c"),
         ([], "needs at least one axis"),
         (["--axis", "seed=1", "--evaluate", "law then simulation", "--keep", "best 10% of tpotms"], "did you mean 'tpot_ms'"),

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -34,6 +34,7 @@ from simulator.longest import longest
 from simulator.model import ModelSpec
 from simulator.strategies.pipeline import Pipelined
 from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.token_tree import Branching
 from simulator.traces import Trace
 from simulator.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
 
@@ -54,7 +55,7 @@ class PipelineTree(Pipelined):
     named: ClassVar[type[Durations]] = Durations  # type: ignore[assignment]  # with durations of its own
     equation: ClassVar[str] = "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)"
 
-    branching: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
+    branching: Branching = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
     """Children of every node, level by level."""
 
     @property

@@ -38,10 +38,7 @@ from simulator.model import DraftHead, ModelSpec
 from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Strategy, Timeline, same_progress
 from simulator.streaming_laws import query_products, tree_nodes
 from simulator.traces import Trace
-from simulator.tree_replay import Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
-
-LARGEST_TREE = 1 << 16
-"""Nodes; far beyond any use."""
+from simulator.tree_replay import LARGEST_TREE, Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
 
 
 class Durations(NamedTuple):
