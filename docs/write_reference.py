@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from simulator import atomic, traces
 from simulator.catalogue import REFERENCES, strategy_files
-from simulator.cli import main
+from simulator.cli import SECTIONS, main
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
 from simulator.meanings import meanings
@@ -34,13 +34,6 @@ from simulator.trace_header import Header
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "*Made by `python3 dev.py reference`; changes go into the classes and commands that it reads.*"
-THEMES = {
-    "Begin": ("list", "show", "new", "explain", "schema"),
-    "One scenario": ("run", "law", "batches", "budget", "drafts", "trees", "network", "streams", "capacity"),
-    "Several": ("compare", "load", "methods", "crossovers", "sweep", "plot", "plan"),
-    "Recordings": ("trace",),
-    "Your machine, and trust": ("calibrate", "measure", "validate"),
-}
 EXITS = """\
 | exit code | means |
 | --- | --- |
@@ -318,16 +311,13 @@ def simple_table(lines: list[str]) -> str:
 
 
 def command_page() -> str:
-    """Every command by theme."""
+    """Every command, section by section as in the program's own help."""
     held = dict(commands(main, "specsim"))
-    named = [f"specsim {name}" for names in THEMES.values() for name in names]
-    if missing := {" ".join(name.split()[:2]) for name in held} - set(named):
-        raise SystemExit(f"docs/write_reference.py: {', '.join(sorted(missing))} belong to no theme")
     blocks = ["# Commands", MADE, "`specsim COMMAND --help` says the same on a terminal; `-h` does too.", EXITS]
-    for theme, names in THEMES.items():
+    for section, names in SECTIONS.items():
         inside = [name for top in names for name in held if name.split()[1] == top]
         rows = [(f"[`{name}`](#{slug(name)})", held[name].get_short_help_str(110)) for name in inside]
-        blocks += [f"## {theme}", table(("command", "what it does"), rows)]
+        blocks += [f"## {section}", table(("command", "what it does"), rows)]
         for name in inside:
             blocks += [f"### {name}", *command_blocks(name, held[name])]
     return "\n\n".join(blocks) + "\n"

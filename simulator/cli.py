@@ -20,7 +20,7 @@ from simulator.cli_drafts import drafts
 from simulator.cli_load import load_
 from simulator.cli_methods import crossovers, methods
 from simulator.cli_network import network
-from simulator.cli_options import LazyGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli_options import SectionedGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 from simulator.cli_plan import plan
 from simulator.cli_start import explain, new
 from simulator.cli_streams import streams
@@ -44,8 +44,46 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("scenario")(command)
 
 
+SECTIONS = {
+    "A scenario": {
+        "list": "Names of all there is: scenarios, strategies, devices, ...",
+        "show": "What a name stands for: its file, its numbers, their sources.",
+        "new": "Copy a scenario to change; nothing is ever overwritten.",
+        "explain": "What will be simulated, in words, with every default.",
+        "law": "The closed form alone: durations, kinds of step, time a token.",
+        "run": "Simulate beside the law, and write a report.",
+        "compare": "Side by side: what they come to, and in what they differ.",
+    },
+    "Many at once": {
+        "plan": "Which strategy on which hardware: the cheapest fleet.",
+        "sweep": "Every point of a grid of settings, by law or simulation.",
+        "plot": "Draw the points of a sweep: lines, maps, crossovers, Pareto.",
+        "capacity": "Whether arrivals are carried, and how many more could be.",
+        "load": "Throughput against time a token, with 1, 2, 4, ... clients.",
+    },
+    "What pays": {
+        "batches": "What speculation is worth in a batch of 1, 2, 3, ...",
+        "methods": "Every published method on one device: table and bars.",
+        "crossovers": "The batch at which each method stops paying, by law.",
+        "drafts": "How much of a draft of another size would have to be kept.",
+        "budget": "How many tokens a draft on the CPU should write.",
+        "streams": "Speculative Streaming over its tree factor, pruned or not.",
+        "trees": "What a token costs with every draft tree of a recording.",
+        "network": "What the network between servers costs SpecPipe.",
+    },
+    "What is known": {
+        "trace": "Recorded acceptance: look into, convert, re-scale, record.",
+        "measure": "This machine: its profile, and real decoding on it.",
+        "calibrate": "Profiles from measured times, engines from published ones.",
+        "validate": "Laws against simulation, published values against runs.",
+        "schema": "JSON Schema of a kind of file, for editors.",
+    },
+}
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=SectionedGroup,
+    sections=SECTIONS,
     lazy={"measure": "simulator.record.measure_cli:measure"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -57,25 +95,10 @@ def main() -> None:
     """
 
 
-main.add_command(new)
-main.add_command(explain)
-main.add_command(trace)
-main.add_command(batches)
-main.add_command(capacity)
-main.add_command(compare)
-main.add_command(load_)
-main.add_command(trees)
-main.add_command(network)
-main.add_command(plan)
-main.add_command(drafts)
-main.add_command(budget)
-main.add_command(streams)
-main.add_command(sweep)
-main.add_command(plot)
-main.add_command(methods)
-main.add_command(crossovers)
-main.add_command(calibrate)
-main.add_command(validate)
+for command in (new, explain, compare, plan, sweep, plot, capacity, load_, batches, methods, crossovers, drafts, budget):
+    main.add_command(command)
+for command in (streams, trees, network, trace, calibrate, validate):
+    main.add_command(command)
 
 
 def _catalogue(own: tuple[Path, ...]) -> Catalogue:

@@ -127,6 +127,21 @@ class LazyGroup(click.Group):
         return found
 
 
+class SectionedGroup(LazyGroup):
+    """A group of many commands, of which ``--help`` lists each with a line of its own, section by section."""
+
+    def __init__(self, *args: Any, sections: dict[str, dict[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Nothing is imported for it."""
+        widest = max(len(name) for lines in self.sections.values() for name in lines)
+        for title, lines in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{widest}}", line) for name, line in lines.items()])
+
+
 class Sizes(click.ParamType[list[int]]):
     """``1,2,4-8``: sizes and ranges of sizes."""
 

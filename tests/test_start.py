@@ -7,17 +7,27 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from click import Context
 from click.testing import CliRunner
 from rich.console import Console
 
 from simulator.catalogue import Catalogue
-from simulator.cli import main
+from simulator.cli import SECTIONS, main
 from simulator.explain import explain
 from simulator.report.explanation import print_explanation
 from simulator.run import run
 from simulator.scenario import load, resolved
 
 EXPLAINED = ["durations_only", "specpipe_llama_3_1_70b_two_servers", "methods_vicuna_7b_a100", "lyanna_llama_2_7b_h800"]
+
+
+def test_help_tells_of_every_command_in_a_line_that_fits_a_terminal() -> None:
+    told = [name for lines in SECTIONS.values() for name in lines]
+    assert sorted(told) == main.list_commands(Context(main))
+    lines = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout.splitlines()
+    for name in told:
+        assert sum(line.split()[:1] == [name] for line in lines) == 1
+    assert all(sum(text in line for line in lines) == 1 for section in SECTIONS.values() for text in section.values())
 
 
 @pytest.mark.parametrize("name", sorted(Catalogue().names("scenario")))
