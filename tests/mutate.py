@@ -169,6 +169,14 @@ def outcomes(work: Path, module: str) -> dict[str, str]:
     return {name: status_by_exit_code[code] for name, code in meta["exit_code_by_key"].items() if code is not None}
 
 
+def break_and_test(work: Path, names: Sequence[str]) -> None:
+    """Let mutmut try these mutants."""
+    if names:
+        command = ["nice", "-n", "10", str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", "2", *names]
+        with (work / "log").open("w") as log:
+            subprocess.run(command, cwd=work, stdout=log, stderr=subprocess.STDOUT, check=False)
+
+
 def attempt(module: str, again: bool, share: float) -> tuple[Score, list[str]]:
     """Break a module in every way, or in a share of them that chance has chosen once; its score and what survived."""
     if not again:
@@ -178,13 +186,12 @@ def attempt(module: str, again: bool, share: float) -> tuple[Score, list[str]]:
     chosen = random.Random(module).sample(everything, len(everything))[: ceil(share * len(everything))]
     known = outcomes(work, module)
     left = [name for name in chosen if known.get(name) not in KILLED]
+    for _ in range(2):  # mutmut forgets what it knew of a function that has changed
+        break_and_test(work, left)
+        found = outcomes(work, module)
+        left = [name for name in chosen if name not in found]
     if left:
-        command = ["nice", "-n", "10", str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", "2", *left]
-        with (work / "log").open("w") as log:
-            subprocess.run(command, cwd=work, stdout=log, stderr=subprocess.STDOUT, check=False)
-    found = outcomes(work, module)
-    if missing := [name for name in chosen if name not in found]:
-        sys.exit(f"{len(missing)} mutants of {module} were not tried; what mutmut said is in {work / 'log'}")
+        sys.exit(f"{len(left)} mutants of {module} were not tried; what mutmut said is in {work / 'log'}")
     count = Counter(found[name] for name in chosen)
     killed = sum(count[status] for status in KILLED)
     score = Score(module, len(everything), len(chosen), killed, count["timeout"], f"{datetime.now(UTC):%Y-%m-%d} {commit()}")
