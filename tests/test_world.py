@@ -497,3 +497,26 @@ def test_what_runs_beside_a_cancelled_booking_ends_the_sooner() -> None:
 
     assert play(world, process()) == [Span("b", 0, 2, "cut short"), Span("a", 0, 5, "goes on")]
     assert ends == [5]
+
+
+@pytest.mark.parametrize("book", ["occupy", "start"])
+def test_a_lane_of_one_memory_begins_behind_each_of_two_others(book: str) -> None:
+    world = World()
+    third, fourth = world.lane("c"), world.lane("d")
+    third.occupy(3, "before")
+    world.share_memory(("a", "b"), 2.0)
+    lane = world.lane("a")
+    getattr(lane, book)(1, "x", third)
+    fourth.occupy(9, "before")
+    getattr(lane, book)(1, "y", None, fourth)
+    assert lane.spans == [(3, 4, "x"), (9, 10, "y")]
+    assert world.lanes["c"] is third
+
+
+def test_a_moment_alone_is_given_back_too() -> None:
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+    world.lane("a").occupy(0.5, "goes on")
+    world.lane("b").occupy(0.5, "never")
+    world.lane("b").cancel()
+    assert world.lane("a").spans == [(0, 0.5, "goes on")]
