@@ -556,3 +556,6 @@ def test_until_shown_by_hand() -> None:
     assert until_shown(3, rights, drafts, {1: 1}, seconds) == (1.5, 0.5 * 3 + 0.5 * 3.5, 0.5 * 2 + 0.5 * 3)
     four = until_shown(4, rights, drafts, {1: 1}, seconds)
     assert four.seconds == near(1 + 0.5 * (2 + 0.5 * (0.5 * 0 + 0.5 * 0 + 1.0)) + 0.5 * (1 + 0.5))
+    either = {0: {1: (0.5, 0.5), 2: (0.5, 1.0)}, 1: {1: (1.0, 0.5)}}
+    found = until_shown(2, rights, either, {1: 1, 2: 1}, {**seconds, (0, 2): 3.0})
+    assert found == (0.5 * 1 + 0.5 * 3, 0.5 * 2.5 + 0.5 * 3, 2)
