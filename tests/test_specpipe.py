@@ -273,6 +273,13 @@ def test_by_stage_and_by_step_agree_where_they_must(stages: list[float], prune: 
     assert np.diff(arrivals(by_stage)) == pytest.approx(np.diff(arrivals(by_step)), rel=1e-9)
 
 
+def test_a_draft_slower_than_every_stage_sets_the_pace_in_tandem() -> None:
+    """Three stages of 10 s and a draft of 25: 30 s through the empty pipeline, then a token every 25."""
+    times = PipelineTimes((10.0, 10.0, 10.0), draft=25.0)
+    log, _, _ = played(tandem(times), times, drawn(times, [True]), 5, 1)
+    assert arrivals(log) == pytest.approx(np.cumsum([30, 25, 25, 25, 25]))
+
+
 def test_a_recorded_gap_in_tandem() -> None:
     """As recorded above, stages 10, 20, 10: tokens at 40, 60; the level between is dropped there, the next one moves up."""
     trace = trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM)

@@ -350,6 +350,13 @@ def test_a_late_miss_in_tandem_sends_a_level_in_vain() -> None:
         late.compose([State(state.cursor, 3)])
 
 
+def test_a_level_is_proposed_as_it_enters_and_pruned_on_its_way() -> None:
+    state = TANDEM.open(Given(*[Passage(1, [4, 2, 1], True)] * 9), 10)  # type: ignore[arg-type]
+    TANDEM.compose([state])
+    step = TANDEM.compose([state])
+    assert (levels(step), state.proposed, step.rows) == ([[4, 2, 1]], 3, Rows.decode(4, 10))
+
+
 def test_what_levels_in_tandem_take() -> None:
     """A full level: stages 4, 8, 3, links 1 and 0.5, pruning 5 ms, token 0.125; M = 8.005, L = 16.63."""
     ledger = Ledger()
