@@ -101,6 +101,15 @@ def test_a_grid_over_hardware_and_an_open_batch_is_one_law_after_the_other() -> 
         assert all(within_four_ulp(found[quantity][place], expected[quantity]) for quantity in found)
 
 
+def test_a_grid_over_the_overlap_alone_keeps_the_stated_rate() -> None:
+    base, overlaps = stated("mirror_sd"), [0.9, 0.95, 1.0]
+    found = law_grid(base, {"acceptance.overlap": overlaps}, ["tpot_s"])["tpot_s"]
+    assert all(
+        within_four_ulp(one, one_law(base, {"acceptance.overlap": at})["tpot_s"])
+        for one, at in zip(found, overlaps, strict=True)
+    )
+
+
 def test_a_strategy_that_works_itself_out_does_so_at_every_point() -> None:
     base = variant(stated("vanilla_sd"), {"strategy.gamma": 8, "strategy.adaptive": {"name": "goodput"}})
     axes: Axes = {"durations.draft_step_ms": [0.5, 4.0, 40.0], "acceptance.rate": [0.3, 0.9]}
