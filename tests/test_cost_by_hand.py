@@ -297,7 +297,7 @@ def test_a_placement_knows_its_bytes_and_its_layers() -> None:
     one, two = place(), place(**RANKS, weights="int8")
     assert (one.weights_gb(), one.weights_gb(50_000)) == pytest.approx((560_000 * 2e-9, 610_000 * 2e-9), rel=1e-12)
     assert (two.weights_gb(), two.weights_gb(50_000)) == pytest.approx((280_000e-9, 305_000e-9))
-    assert (one.kv_gb(10), two.kv_gb(10)) == pytest.approx((8_000e-9, 4_000e-9), rel=1e-12)
+    assert (one.kv_gb(10**9), two.kv_gb(10**9)) == pytest.approx((800, 400), rel=1e-12)
     assert [one.layer(depth) for depth in (0, 3, -1, -4, 0.0, 0.5, 0.6, 0.7, 1.0)] == [0, 3, 3, 0, 0, 2, 2, 3, 4]
     assert (one.devices, two.devices) == ("1 x round", "2 x round")
 
