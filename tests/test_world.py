@@ -520,3 +520,9 @@ def test_a_moment_alone_is_given_back_too() -> None:
     world.lane("b").occupy(0.5, "never")
     world.lane("b").cancel()
     assert world.lane("a").spans == [(0, 0.5, "goes on")]
+
+
+def test_a_lane_that_did_nothing_was_never_busy() -> None:
+    world = World()
+    world.lane("a").occupy(3, "begins now")
+    assert (world.lane("a").busy_s, world.lane("b").busy_s) == (0.0, 0.0)
