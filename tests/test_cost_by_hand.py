@@ -141,6 +141,9 @@ def test_the_lm_head_runs_over_rows_with_logits_and_samples(ranks: int) -> None:
 def test_small_operations_of_a_program_take_a_multiple() -> None:
     once, twice = (layer_products(place(engine={**ENGINE, "small_operations_ratio": ratio}), 3, False) for ratio in (1, 2))
     assert twice == once._replace(small=pytest.approx(2 * once.small))
+    width = {"width": [{"tokens": 1, "ratio": 1}, {"tokens": 3, "ratio": 5}], "width_source": "made up"}
+    narrow, wide = (place(device={**READS, "small_operations": each}) for each in (HARD, {**HARD, **width}))
+    assert layer_products(wide, 3, False).small == pytest.approx(5 * layer_products(narrow, 3, False).small)
 
 
 def test_each_format_has_its_own_kernel_and_width() -> None:

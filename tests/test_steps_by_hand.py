@@ -15,7 +15,19 @@ from simulator.model import DraftHead, ModelSpec
 from simulator.schema import Fraction, NonNegative
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.protocol import ABSENT, Admission, Kind, Progress, State, Step, Strategy, _sizes, cut_to_grants
+from simulator.strategies.protocol import (
+    ABSENT,
+    Admission,
+    Kind,
+    Part,
+    Progress,
+    State,
+    Step,
+    Strategy,
+    _sizes,
+    cut_to_grants,
+    means,
+)
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.token_tree import TokenTree
@@ -76,6 +88,28 @@ def test_sizes_of_a_batch_that_are_looked_at() -> None:
     assert list(islice(_sizes(), 25)) == [*range(1, 17), 19, 23, 27, 32, 38, 45, 54, 64, 76]
 
 
+def test_means_over_kinds_of_steps_by_hand() -> None:
+    """A quarter of steps of 8 s and 3 tokens, the rest 4 s and 1 token: 5 s; of batches of 2 and 4, 3.5 requests."""
+    kind = Kind("x", 1)
+
+    def parts(*batches: int) -> list[Part]:
+        return [
+            Part(kind, share, lambda seconds: seconds, seconds, tokens, batch)
+            for share, seconds, tokens, batch in zip((0.25, 0.75), (8.0, 4.0), (3, 1), batches, strict=True)
+        ]
+
+    assert means(parts(2, 2)) == (5, 0.75, 5)
+    assert means(parts(2, 4)) == (5, near(1.5 / 3.5), near((0.25 * 16 + 0.75 * 16) / 3.5))
+    assert means(parts(4, 4)[:1]) == (8, 0.75, 8)
+
+
+def test_windows_that_a_trace_of_windows_can_answer() -> None:
+    runs = dataclasses.replace(trace_of([0, 1], header={"window": 4}), run=np.array([0, 4], dtype=np.uint16))
+    why = "knows windows of up to 4 draft tokens, got 5; set strategy.gamma=4"
+    assert [VanillaSD(gamma=gamma).unrecorded(runs) for gamma in (3, 4, 5)] == [None, None, ("gamma", why)]
+    assert VanillaSD(gamma=5).unrecorded(trace_of([0, 1])) is None
+
+
 # ---- vanilla
 
 
@@ -131,7 +165,7 @@ def test_vanilla_cuts_windows_to_what_the_scheduler_grants() -> None:
     assert vanilla.settle(batch) == [Progress(4, 4, 3, 3), Progress(3, 3, 2, 2), Progress(1, 1, 0, 0)]
     batch[1].proposed = None
     assert cut_to_grants(batch[1:2]) == NO_ROWS
-    assert vanilla.settle(batch[1:2]) == [ABSENT]
+    assert vanilla.settle(batch[1:]) == [ABSENT, Progress(1, 1, 0, 0)]
 
 
 def test_vanilla_takes_bare_tokens_where_the_window_is_off() -> None:
@@ -159,6 +193,7 @@ def test_law_of_vanilla_by_hand() -> None:
     found = vanilla.law(ledger, lambda gamma: Rates((0.5,)).odds(gamma, None), 4, 100)
     assert (found.step_s, found.tokens_per_step, found.request_step_s) == (near(12.848), near(1.75), near(12.848))
     assert (found.relation, found.source) == ("exact", "T_SD = T_draft + T_target (Mirror-SD Eq. 5); stated rates")
+    assert {type(found.step_s), type(found.tokens_per_step), type(found.request_step_s)} == {float}
     assert (found.kinds, found.tpot_s) == ({Kind("step", 4): 1.0}, near(12.848 / 1.75))
     assert ("target", Rows(12, 12, 4, 412, 3 * 400 + 24), 0.0, 1.0) in ledger.asked
     assert vanilla.admission(ledger, PROMPT) == Admission(3.0, 1.5, 0.0)
