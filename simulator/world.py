@@ -222,6 +222,8 @@ class SharingLane(Lane):
     def cancel(self) -> None:
         """Cut the newest booking short; what the other lane is at goes on alone and ends the sooner."""
         other, now = self.other, self.environment._now
+        if other.spans and other.spans[-1][0] > now:
+            raise ValueError(f"{self.name} cannot be cut short: {other.name} has more booked behind what it does")
         alone = min(self.free_at, other.free_at) - max(now, *(lane.spans[-1][0] for lane in (self, other) if lane.spans))
         super().cancel()
         if alone > 0.0:

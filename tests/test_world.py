@@ -513,6 +513,17 @@ def test_a_lane_of_one_memory_begins_behind_each_of_two_others(book: str) -> Non
     assert world.lanes["c"] is third
 
 
+def test_what_slowed_several_bookings_is_not_cut_short() -> None:
+    """All of them would end the sooner, and only the newest can be changed."""
+    world = World()
+    world.share_memory(("a", "b"), 2.0)
+    world.lane("a").occupy(9, "long")
+    world.lane("b").occupy(1, "first")
+    world.lane("b").occupy(1, "second")
+    with pytest.raises(ValueError, match="a cannot be cut short: b has more booked"):
+        world.lane("a").cancel()
+
+
 def test_a_moment_alone_is_given_back_too() -> None:
     world = World()
     world.share_memory(("a", "b"), 2.0)
