@@ -128,7 +128,7 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     path: Path_ = ()
     value, member = document.data, None
     for step, part in enumerate(loc):
-        if isinstance(value, dict) and value.get("name") == part and member is not value:
+        if isinstance(value, dict) and value.get("name") == part and member is not value and step < len(loc) - 1:
             member = value  # the name of a union's member, though a field may be called the same
             continue
         if holds(value, part):
