@@ -213,7 +213,7 @@ def vllm_log(lines: Sequence[str]) -> dict[str, list[float]]:
     return rates_by_position(np.average(rates, axis=0, weights=[int(drafted) for drafted, _ in found]).tolist())
 
 
-LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d., ]*\d)")
+LOGGED = re.compile(r"Drafted: (\d{1,18}) tokens, Per-position acceptance rate: ([\d., ]*\d)")
 
 
 def numbers(lines: Sequence[str]) -> list[float]:

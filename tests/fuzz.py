@@ -173,11 +173,12 @@ def broken_trace(content: bytes, chance: random.Random) -> bytes:
 
 def _broken_array(held: Array, chance: random.Random) -> Array:
     kind = chance.choice(("f2", "f8", "i1", "i8", "u2", "u4", "U2", "?", "c8", "S3"))
+    held = np.atleast_1d(held)
     changes: list[Callable[[], Array]] = [
         lambda: held[: chance.randint(0, len(held))],
         lambda: held.astype(kind),
         lambda: np.stack([held] * chance.randint(1, 3)),
-        lambda: held.ravel()[0],
+        lambda: held.ravel()[0] if held.size else held,
         lambda: np.frombuffer(_flip(held.tobytes(), chance), held.dtype).reshape(held.shape),
         lambda: np.concatenate([held, held], axis=-1),
         lambda: held[::-1],

@@ -179,10 +179,12 @@ def started(script: str, *arguments: str, cwd: Path, most_bytes: int | None = No
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
+    # Coverage would fail to write what it has seen, and say so, where little may be written.
+    kept = {name: value for name, value in os.environ.items() if most_bytes is None or not name.startswith("COVERAGE_")}
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**kept, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
