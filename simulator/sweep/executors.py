@@ -176,9 +176,9 @@ def _processes(workers: int) -> Iterator[Crew]:
         yield found
         found.executor.shutdown()
     finally:
-        found.executor.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - others:
             child.terminate()  # whoever is left has been interrupted, and its bundle is not wanted any more
+        found.executor.shutdown(cancel_futures=True)  # waits for its thread, which may not meet the end of this process
 
 
 def _worker() -> None:
