@@ -198,8 +198,8 @@ def main(argv: list[str] | None = None) -> int:
         return test(options.full, rest)
     if options.verb == "fuzz":
         return fuzz(options.minutes, options.seed)
-    plain = {"setup": lambda: 0, "demo": demo, "lint": lint, "bench": bench, "validate": validate}
-    return (plain | {"matrix": matrix, "reference": reference})[options.verb]()
+    plain = (demo, lint, bench, validate, reference, matrix)
+    return {"setup": lambda: 0, **{verb.__name__: verb for verb in plain}}[options.verb]()
 
 
 if __name__ == "__main__":

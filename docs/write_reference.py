@@ -27,7 +27,7 @@ from simulator.model import ModelSpec
 from simulator.plan_file import PlanFile
 from simulator.report.markdown import table
 from simulator.scenario import Scenario
-from simulator.schema import Frozen, Sourced
+from simulator.schema import Frozen, Sourced, descendants
 from simulator.strategies import strategies
 from simulator.sweep.study import SweepFile
 from simulator.trace_header import Header
@@ -204,10 +204,7 @@ class Book:
 
 def below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """Classes of ours that come from it."""
-    for one in base.__subclasses__():
-        if one.__module__.startswith("simulator.") and not issubclass(one, Sourced):
-            yield one
-        yield from below(one)
+    return (one for one in descendants(base) if one.__module__.startswith("simulator.") and not issubclass(one, Sourced))
 
 
 def references(part: Any, path: str) -> Iterator[tuple[str, str]]:

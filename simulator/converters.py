@@ -204,16 +204,22 @@ def vllm_log(lines: Sequence[str]) -> dict[str, list[float]]:
 
     Each line is about one interval; intervals are weighted by their drafted tokens, and idle ones have none.
     """
-    found = [match.groups() for match in map(LOGGED.search, lines) if match and int(match[1])]
+    logged = [(line, match) for line, match in enumerate(map(LOGGED.search, lines), 1) if match]
+    for line, match in logged:
+        if len(match[1]) > MOST_DIGITS:
+            raise fault(line, f"expected a number of tokens, found '{match[1][:40]}'")
+    found = [(int(match[1]), match[2]) for _, match in logged if int(match[1])]
     if not found:
         return rates_by_position(numbers(lines))
     rates = [numbers([text]) for _, text in found]
     if len(set(map(len, rates))) != 1:
         raise BadInput([Fault(("", 0, 0), "", "mixes windows of different lengths; convert the log of one setting")])
-    return rates_by_position(np.average(rates, axis=0, weights=[int(drafted) for drafted, _ in found]).tolist())
+    return rates_by_position(np.average(rates, axis=0, weights=[drafted for drafted, _ in found]).tolist())
 
 
-LOGGED = re.compile(r"Drafted: (\d{1,18}) tokens, Per-position acceptance rate: ([\d., ]*\d)")
+MOST_DIGITS = 18
+"""Of a count in a log."""
+LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d., ]*\d)")
 
 
 def numbers(lines: Sequence[str]) -> list[float]:

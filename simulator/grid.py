@@ -221,8 +221,6 @@ def _cutter(held: Any) -> Callable[[tuple[slice, ...]], Any]:
         names = [one.name for one in fields(held)]
         inner = _cutter(tuple(getattr(held, name) for name in names))
         return lambda block: replace(held, **dict(zip(names, inner(block), strict=True)))
-    if not isinstance(held, tuple):
-        return lambda block: held
     cutters = [(place, _cutter(each)) for place, each in enumerate(held) if _holds_arrays(each)]
     make = getattr(type(held), "_make", tuple)
 

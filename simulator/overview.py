@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from simulator.catalogue import FOLDERS, REFERENCES, Catalogue, shown, strategy_
 from simulator.engine import Engine
 from simulator.hardware import Device, Link
 from simulator.model import ModelSpec
-from simulator.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
+from simulator.schema import BadInput, Fault, Frozen, descendants, did_you_mean, read, validate
 
 MODELS: dict[str, type[Frozen]] = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
 
@@ -95,7 +94,7 @@ def json_schema(kind: str) -> dict[str, Any]:
 
     model = _class_of(kind)
     found = model.model_json_schema()
-    own_last = sorted(_below(Frozen), key=lambda one: one.__module__.startswith("simulator."))
+    own_last = sorted(descendants(Frozen), key=lambda one: one.__module__.startswith("simulator."))
     known = {one.__name__: one for one in own_last}  # another package may use a name once more
     for name, part in {model.__name__: found, **found.get("$defs", {})}.items():
         for field, words in meanings(known[name]).items():
@@ -130,12 +129,6 @@ def _class_of(kind: str) -> type[Frozen]:
 
         return Scenario
     return MODELS[kind]
-
-
-def _below(base: type[Frozen]) -> Iterator[type[Frozen]]:
-    for one in base.__subclasses__():
-        yield one
-        yield from _below(one)
 
 
 def _as_files_have_it(found: dict[str, Any]) -> None:

@@ -34,6 +34,13 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def descendants(base: type[Any]) -> Iterator[type[Any]]:
+    """Every class that comes from it, near or far."""
+    for child in base.__subclasses__():
+        yield child
+        yield from descendants(child)
+
+
 class Sourced(Frozen):
     """A number with the place it comes from; the key that holds it carries its unit."""
 

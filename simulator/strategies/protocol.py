@@ -27,7 +27,7 @@ from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.drafters import AutoregressiveDrafter, Drafter
 from simulator.flow_line import FlowLine
 from simulator.model import ModelSpec
-from simulator.schema import Frozen
+from simulator.schema import Frozen, descendants
 from simulator.traces import Trace
 from simulator.windows import Adaptive, FixedWindow, GoodputWindow, WindowTable
 from simulator.world import Lane
@@ -521,12 +521,6 @@ def strategies() -> dict[str, type[Strategy]]:
     package = importlib.import_module(__package__)
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{__package__}.{module.name}")
-    own = [one for one in _descendants(Strategy) if one.__module__.startswith(f"{__package__}.") and one.__module__ != __name__]
+    own = [one for one in descendants(Strategy) if one.__module__.startswith(f"{__package__}.") and one.__module__ != __name__]
     others: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
     return {found.model_fields["name"].default: found for found in (*own, *others)}
-
-
-def _descendants(base: type[Any]) -> Iterable[type[Strategy]]:
-    for child in base.__subclasses__():
-        yield child
-        yield from _descendants(child)
