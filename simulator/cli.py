@@ -218,7 +218,7 @@ def run(
             from simulator.sweep_window import window_sweep
 
             status.update("sweeping the window")
-            points = window_sweep(loaded)
+            points = window_sweep(loaded, done=result)
             status.update("writing")
             write(result, points, folder, span)
     if as_json:

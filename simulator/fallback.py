@@ -7,7 +7,7 @@ is off the exit is a token off the exit. A *step* has up to gamma + 1 chances, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,7 @@ def fallback_rates(replay: Replay, strategy: MirrorSD, widths: Sequence[int] = W
 
 
 def _rate(replay: Replay, strategy: MirrorSD, exit: Exit) -> FallbackRate:
-    counts = np.array([list(_walk(replay, strategy, exit, request)) for request in range(len(replay.order))])
+    counts = np.array([_walk(replay, strategy, exit, request) for request in range(len(replay.order))])
     low, high = _interval(counts)
     missed, windows = counts.sum(axis=0)
     positions = replay.positions()
@@ -61,16 +61,16 @@ def _rate(replay: Replay, strategy: MirrorSD, exit: Exit) -> FallbackRate:
     )
 
 
-def _walk(replay: Replay, strategy: MirrorSD, exit: Exit, request: int) -> Iterator[int]:
+def _walk(replay: Replay, strategy: MirrorSD, exit: Exit, request: int) -> tuple[int, int]:
     """Missed windows and all windows of one request, from its first position to its last."""
     cursor, left = replay.cursor(request, exit), replay.length(request)
-    missed = windows = 0
+    window, missed, windows = Chain(strategy.gamma, strategy.bonus_on_full_accept), 0, 0
     while left > 0:
-        verdict = cursor.judge(Chain(strategy.gamma, strategy.bonus_on_full_accept))
+        verdict = cursor.judge(window)
         missed += not strategy.reuses(verdict, strategy.gamma)
         windows += 1
         left -= verdict.committed
-    yield from (missed, windows)
+    return missed, windows
 
 
 def _interval(counts: NDArray[np.int64]) -> tuple[float, float]:

@@ -49,7 +49,7 @@ class Roofline(Frozen):
     """Share of the datasheet's peak that is reached."""
     p_norm: Positive
     """How sharp the knee is; large: a hard maximum."""
-    tile_tokens: tuple[int, ...] = (1,)
+    tile_tokens: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1,), min_length=1)
     """Token counts to which rows are filled up; beyond the last, its multiples."""
     width: tuple[WidthPoint, ...] = ()
     """Measured ratios of the memory time by number of tokens."""

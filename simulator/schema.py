@@ -159,6 +159,8 @@ def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
         return "needs a field 'name'"
     if kind == "missing":
         return "is required and missing"
+    if kind == "too_short":
+        return f"expected {item['ctx']['min_length']} or more of them, got {item['ctx']['actual_length']}"
     text = str(item["msg"]).removeprefix("Value error, ")
     text = text[0].lower() + text[1:]
     text = re.sub(r"^input should be", "expected", text)

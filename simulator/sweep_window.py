@@ -23,6 +23,8 @@ from simulator.strategies.vanilla_sd import VanillaSD
 
 SWEEP_REQUESTS = 200
 """Requests simulated at one window length, or two full batches where that is more."""
+MOST = 40
+"""The longest window shown."""
 
 
 @dataclass(frozen=True)
@@ -52,44 +54,57 @@ class SweepPoint:
 
 
 def window_sweep(
-    loaded: Loaded, gammas: Iterable[int] | None = None, simulate_at: Collection[int] | None = None
+    loaded: Loaded,
+    gammas: Iterable[int] | None = None,
+    simulate_at: Collection[int] | None = None,
+    done: run.Result | None = None,
 ) -> list[SweepPoint]:
     """Law at every one of ``gammas``, simulation where also in ``simulate_at``; empty without a ``gamma``.
 
-    Without ``gammas`` the law is taken at :func:`gammas_to_show` and simulated where that tells most, with them every
-    one is simulated. Windows that the strategy's other settings do not allow are left out.
+    Without ``gammas`` the law is taken from 1 to well past both the scenario's own window and gamma*, not above
+    :data:`MOST` nor what the trace knows, and simulated where that tells most; with them every one is simulated.
+    Windows that the strategy's other settings do not allow are left out. What is ``done`` is not simulated again.
 
     A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its own ``gamma``; other windows
     take it in proportion to their internal draft steps.
     """
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
-    least = loaded.scenario.schedule.least_window
-    chosen = sorted({gamma for gamma in (gammas_to_show(loaded) if gammas is None else gammas) if gamma >= least})
-    asked = {gamma: at_window(loaded, gamma) for gamma in chosen}
-    held = {gamma: one for gamma, one in asked.items() if not (one.trace and one.scenario.schedule.unrecorded(one.trace))}
-    points = {gamma: _by_law(one.scenario, one.acceptance()) for gamma, one in held.items()}
+    own = loaded.scenario.schedule.window
+    held = dict(_windows(loaded, range(1, MOST + 1) if gammas is None else sorted({*gammas})))
+    by_law = (_by_law(one.scenario, one.acceptance()) for one in held.values())
+    points = list(_to_show(by_law, own) if gammas is None else by_law)
     if simulate_at is None:
-        simulate_at = chosen if gammas is not None else _telling(list(points.values()), loaded.scenario.schedule.window)
-    return [_simulated(point, held[gamma]) if gamma in simulate_at else point for gamma, point in points.items()]
+        simulate_at = held if gammas is not None else _telling(points, own)
+    return [_simulated(point, held[point.gamma], done) if point.gamma in simulate_at else point for point in points]
+
+
+def _windows(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
+    """The same with each of the windows that the trace and the other settings can answer for."""
+    known = (loaded.trace and loaded.trace.window) or MOST
+    for gamma in gammas:
+        if loaded.scenario.schedule.least_window <= gamma <= known:
+            one = at_window(loaded, gamma)
+            if not (one.trace and one.scenario.schedule.unrecorded(one.trace)):
+                yield gamma, one
+
+
+def _to_show(points: Iterable[SweepPoint], own: int) -> Iterator[SweepPoint]:
+    """Until well past both the scenario's own window and gamma*."""
+    last, hidden = max(8, own + 2, round(1.6 * own)), True
+    for point in points:
+        hidden = hidden and point.overlap_ms is not None and point.draft_ms <= point.overlap_ms
+        if hidden:
+            last = max(last, round(1.6 * point.gamma))
+        if point.gamma > last:
+            return
+        yield point
 
 
 def _telling(points: Sequence[SweepPoint], own: int) -> set[int]:
     """Both ends, the scenario's own window, and the best by law with its neighbours."""
     best = min(points, key=lambda point: point.law_tpot_ms).gamma
     return {points[0].gamma, points[-1].gamma, own, best - 1, best, best + 1}
-
-
-def gammas_to_show(loaded: Loaded, most: int = 40) -> range:
-    """Windows from 1 to well past both the scenario's own and gamma*, not above ``most`` nor what the trace knows."""
-    most = min(most, (loaded.trace and loaded.trace.window) or most)
-    own = loaded.scenario.schedule.window
-    hidden = own
-    for point in window_sweep(loaded, range(1, most + 1), ()):
-        if point.overlap_ms is None or point.draft_ms > point.overlap_ms:
-            break
-        hidden = max(own, point.gamma)
-    return range(1, min(most, max(8, round(1.6 * hidden), own + 2)) + 1)
 
 
 def main_kind(kinds: Iterable[Kind]) -> Kind:
@@ -118,8 +133,11 @@ def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
     return point
 
 
-def _simulated(point: SweepPoint, loaded: Loaded) -> SweepPoint:
-    outcome, _ = run.simulate(loaded.scenario, loaded.acceptance())
+def _simulated(point: SweepPoint, loaded: Loaded, done: run.Result | None) -> SweepPoint:
+    if done and done.scenario == loaded.scenario:
+        outcome = done.simulated
+    else:
+        outcome, _ = run.simulate(loaded.scenario, loaded.acceptance())
     return replace(
         point,
         simulated_requests=loaded.scenario.requests.count,

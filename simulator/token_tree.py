@@ -10,7 +10,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from simulator.schema import Confidence, Frozen
 from simulator.traces import Trace
@@ -38,7 +38,7 @@ class TokenTree(Frozen):
 
     branching: Branching = ()
     """Children of every node, level by level."""
-    paths: str = ""
+    paths: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     """Nodes one by one, as digits."""
     budget: int | None = Field(default=None, ge=1)
     """Nodes of a dynamic tree."""
@@ -59,7 +59,7 @@ class TokenTree(Frozen):
             raise ValueError("expected one of branching, paths, or budget, levels and choices together")
         words = set(self.paths.split())
         for word in words:
-            if not word.isdigit():
+            if not word.isdecimal():
                 raise ValueError(f"paths: expected a digit for each level, as in 021, got '{word}'")
             if len(word) > 1 and word[:-1] not in words:
                 raise ValueError(f"paths: {word} hangs below {word[:-1]}, which is not in the tree")

@@ -150,7 +150,7 @@ class Trace:
         """Names of the kinds of text recorded."""
         return tuple(self.header["flavours"])
 
-    @property
+    @cached_property
     def exit_fractions(self) -> Sequence[float]:
         """Depth of each recorded early exit as a share of the target's layers; none where these are not known."""
         layers = ((self.header["models"].get("target") or {}).get("shape") or {}).get("layers")

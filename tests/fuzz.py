@@ -29,6 +29,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 from bad_inputs import corpus
 from numpy.typing import NDArray
 from test_bad_inputs import trace
@@ -59,6 +60,10 @@ NASTY = (
 CONFIG = b"""{"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16,
  "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 151936, "tie_word_embeddings": false,
  "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 4096, "kv_lora_rank": null}"""
+PARTS: tuple[Any, ...] = (
+    *([], {}, [[]], [{}], {"": ""}, None, True, "", " ", "x", "1", [0], [-1], [1, 0], [2, 1], [1, 1], ["x"], {"x": 1}, {1: 2}),
+    *(0, 1, -1, 2, 10**6, 2**31, 2**63, 10**30, 0.0, 0.5, -0.5, 1.5, 1e-320, 1e-9, 1e9, 1e300, float("nan"), float("inf")),
+)
 RECORDS = [
     ("steps-own.jsonl", b'{"accepted": [2, 0, 3], "flavour": "code"}\n{"accepted": [1, 1]}\n'),
     ("rest-own.jsonl", b'{"category": "x", "accept_lengths": [1, 2, 1], "steps_idx": [2]}\n'),
@@ -221,7 +226,29 @@ def _insert(content: bytes, chance: random.Random) -> bytes:
     return content[:at] + chance.choice(NASTY).encode() + content[at:]
 
 
-CHANGES = (_flip, _cut, _move_lines, _replace_value, _replace_value, _replace_value, _insert)
+def _replace_part(content: bytes, chance: random.Random) -> bytes:
+    """A part of a document, deep or shallow, becomes something whole of another kind or size."""
+    try:
+        document = yaml.safe_load(content.decode())
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError):
+        return _replace_value(content, chance)
+    places = list(_places(document))
+    if not places:
+        return _replace_value(content, chance)
+    parent, key = chance.choice(places)
+    parent[key] = chance.choice((*PARTS, parent[key], [parent[key]], {"name": parent[key]}, [parent[key]] * 3))
+    return yaml.safe_dump(document, sort_keys=False).encode()
+
+
+def _places(part: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place of a document that holds something, as what holds it and where."""
+    if isinstance(part, dict | list):
+        for key, below in list(part.items() if isinstance(part, dict) else enumerate(part)):
+            yield part, key
+            yield from _places(below)
+
+
+CHANGES = (_replace_part, _replace_part, _flip, _cut, _move_lines, _replace_value, _replace_value, _replace_value, _insert)
 
 
 # ---- trying

@@ -72,7 +72,7 @@ def page(kind: str, folder: Path) -> Page:
     name, overrides = SHORT[kind]
     loaded, times = load(name, overrides), Times()
     result = run(loaded, f"specsim run {name}", finished=times.note)
-    return run_page(result, window_sweep(loaded), of_speedup(tuned(loaded), result.speedup, times.requests))
+    return run_page(result, window_sweep(loaded, done=result), of_speedup(tuned(loaded), result.speedup, times.requests))
 
 
 def compared() -> Page:

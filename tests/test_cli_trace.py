@@ -15,7 +15,7 @@ from simulator import converters
 from simulator.cli import main
 from simulator.cli_trace import FORMATS
 from simulator.scenario import load
-from simulator.sweep_window import gammas_to_show
+from simulator.sweep_window import window_sweep
 from simulator.traces import read
 from tests.test_acceptance import make_trace
 
@@ -105,7 +105,7 @@ def test_a_converted_trace_runs_a_scenario(folder: Path) -> None:
     result = CliRunner().invoke(main, ["run", "./x.yaml", "--json", "--set", "requests.count=4"])
     assert result.exit_code == 0, result.output
     assert any("exact at the recorded window only" in note for note in json.loads(result.stdout)["notes"])
-    assert list(gammas_to_show(load("./x.yaml"))) == [1, 2, 3]
+    assert [point.gamma for point in window_sweep(load("./x.yaml"), simulate_at=())] == [1, 2, 3]
 
 
 MISTAKES = [

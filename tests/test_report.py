@@ -19,7 +19,7 @@ from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
 from simulator.run import law_details, run, tuned
 from simulator.scenario import load
 from simulator.schema import BadInput
-from simulator.sweep_window import SweepPoint, gammas_to_show, window_sweep
+from simulator.sweep_window import SweepPoint, window_sweep
 from simulator.uncertainty import Times, of_speedup
 from simulator.world import Span
 
@@ -50,7 +50,7 @@ def result(loaded):
 
 @pytest.fixture(scope="module")
 def sweep(loaded, result):  # after the run, so that the scenario has cached its own cost and schedule
-    return window_sweep(loaded, gammas_to_show(loaded), (4, 10))
+    return window_sweep(loaded, simulate_at=(4, 10))
 
 
 # ---- the window sweep

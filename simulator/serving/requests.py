@@ -22,13 +22,13 @@ from simulator.acceptance import Cursor
 from simulator.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.strategies.protocol import State
-from simulator.traffic import Line, TrafficFile
+from simulator.traffic import MOST_TOKENS, Line, TrafficFile
 
 
 class _Bounded(Frozen):
-    least_tokens: int = Field(default=2, gt=0)
+    least_tokens: int = Field(default=2, gt=0, le=MOST_TOKENS)
     """No length is shorter."""
-    most_tokens: int = Field(gt=0)
+    most_tokens: int = Field(gt=0, le=MOST_TOKENS)
     """No length is longer."""
 
     @model_validator(mode="after")
@@ -55,9 +55,9 @@ class LogNormal(_Bounded):
     """
 
     name: Literal["lognormal"] = "lognormal"
-    mean_tokens: float = Field(gt=0)
+    mean_tokens: float = Field(gt=0, le=MOST_TOKENS)
     """Before the cut at both ends."""
-    spread: float = Field(ge=0)
+    spread: float = Field(ge=0, le=1_000)
     """Standard deviation over mean, before the cut."""
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
@@ -74,7 +74,7 @@ class Exponential(_Bounded):
     """
 
     name: Literal["exponential"] = "exponential"
-    mean_tokens: float = Field(gt=0)
+    mean_tokens: float = Field(gt=0, le=MOST_TOKENS)
     """Before the cut at both ends."""
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
@@ -87,7 +87,7 @@ class Even(Frozen):
     """The two whole numbers next to ``mean_tokens``, so spread that the mean is that number as nearly as can be."""
 
     name: Literal["even"] = "even"
-    mean_tokens: float = Field(ge=1)
+    mean_tokens: float = Field(ge=1, le=MOST_TOKENS)
     """The mean of all lengths."""
 
     @property
@@ -122,8 +122,8 @@ _Drawn = (
     | Annotated[Exponential, Tag("exponential")]
     | Annotated[Even, Tag("even")]
 )
-PromptTokens = Annotated[Annotated[int, Field(gt=0), Tag("number")] | _Drawn, Discriminator(_which)]
-OutputTokens = Annotated[Annotated[int, Field(gt=1), Tag("number")] | _Drawn, Discriminator(_which)]
+PromptTokens = Annotated[Annotated[int, Field(gt=0, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)]
+OutputTokens = Annotated[Annotated[int, Field(gt=1, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)]
 
 
 Deal = Callable[[int, str], int]
@@ -150,7 +150,7 @@ class Requests(Frozen):
     """Clients of a closed loop: each sends its next request as its last one ends."""
     arrivals: AnyArrivals | None = None
     """When requests come, in an open loop."""
-    count: int = Field(default=200, gt=0, le=1_000_000_000)
+    count: int = Field(default=200, gt=0, le=10_000_000)
     """How many there are."""
     prompt_tokens: PromptTokens = 512
     """Length of prompts: a number, or a distribution."""
@@ -241,34 +241,37 @@ class Requests(Frozen):
             yield Request(index, at, *lengths, cut)
 
     def lengths(self, seed: int) -> Iterator[tuple[int, int]]:
-        """(prompt, output) tokens of request 0, 1, 2, ...; drawn block by block or read, so that nothing is kept."""
+        """(prompt, output) tokens of request 0, 1, 2, ...; drawn or read block by block, so that nothing is kept."""
+        for block in self._blocks(seed):
+            yield from zip(*block.tolist(), strict=True)
+
+    def _blocks(self, seed: int) -> Iterator[NDArray[np.int64]]:
+        """Prompt and output tokens of some requests at a time, (2, requests)."""
         if self.traffic is not None:
-            yield from ((line.prompt_tokens, line.output_tokens) for line in self.lines())
+            read = ((line.prompt_tokens, line.output_tokens) for line in self.lines())
+            while some := list(islice(read, DRAWN_AT_ONCE)):
+                yield np.array(some, dtype=np.int64).T
             return
         for first in range(0, self.count, DRAWN_AT_ONCE):
             block = min(DRAWN_AT_ONCE, self.count - first)
-            yield from zip(*(_drawn(kind, (seed, which, first), block) for which, kind in enumerate(self._kinds)), strict=True)
-
-    @property
-    def _kinds(self) -> tuple[Any, Any]:
-        return self.prompt_tokens, self.output_tokens
+            kinds = enumerate((self.prompt_tokens, self.output_tokens))
+            yield np.stack([_drawn(kind, (seed, which, first), block) for which, kind in kinds])
 
     def totals(self, seed: int) -> tuple[float, float, int]:
         """Mean prompt tokens, mean output tokens, and most tokens of prompt and output together in one request."""
         if self.traffic is None and isinstance(self.prompt_tokens, int) and isinstance(self.output_tokens, int):
             return self.prompt_tokens, self.output_tokens, self.prompt_tokens + self.output_tokens
         prompts = outputs = longest = 0
-        for prompt, output in self.lengths(seed):
-            prompts += prompt
-            outputs += output
-            longest = max(longest, prompt + output)
+        for block in self._blocks(seed):
+            prompts, outputs = (held + int(more) for held, more in zip((prompts, outputs), block.sum(axis=1), strict=True))
+            longest = max(longest, int(block.sum(axis=0).max()))
         return prompts / self.count, outputs / self.count, longest
 
 
-def _drawn(kind: Any, seed: tuple[int, ...], count: int) -> list[int]:
+def _drawn(kind: Any, seed: tuple[int, ...], count: int) -> NDArray[np.int64]:
     if isinstance(kind, int):
-        return [kind] * count
-    lengths: list[int] = kind.draw(np.random.default_rng(seed), count).tolist()
+        return np.full(count, kind, dtype=np.int64)
+    lengths: NDArray[np.int64] = kind.draw(np.random.default_rng(seed), count)
     return lengths
 
 
