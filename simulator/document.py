@@ -23,6 +23,8 @@ DEEPEST = 32
 """Levels of nesting; far more than any file of ours has."""
 MOST_VALUES = 20_000
 """Values in a file, what an alias stands for counted each time; a hundred times what any of ours has."""
+LARGEST = 10**18
+"""A number beyond it is a slip, in whatever unit."""
 LONGEST_NAME = 100
 """Characters of a name that others are compared with."""
 LONGEST_FAULT = 2_000
@@ -88,12 +90,13 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+_NUMBER = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
 _Loader.yaml_implicit_resolvers = {}
 for _kind, _pattern, _first in (
     ("bool", r"true|false", "tf"),
     ("null", r"null|~|", ["n", "~", ""]),
     ("int", r"[-+]?[0-9]+", "-+0123456789"),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", _NUMBER, "-+.0123456789"),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "null", "int", "float", "str", "map", "seq")}
@@ -249,13 +252,20 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
         return _build_mapping(node, path, file, places)
     if isinstance(node, yaml.SequenceNode):
         return [_build(item, (*path, index), file, places) for index, item in enumerate(node.value)]
+    return _build_scalar(node, path, places[path])
+
+
+def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
     loader = _Loader("")
     try:
-        return loader.construct_object(node, deep=True)
+        value = loader.construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, KeyError) as error:  # a tag on what it does not fit; more digits than Python reads
-        raise BadInput([Fault(places[path], ".".join(map(str, path)), f"is no {node.tag.rpartition(':')[2]}")]) from error
+        raise BadInput([Fault(place, ".".join(map(str, path)), f"is no {node.tag.rpartition(':')[2]}")]) from error
     finally:
         loader.dispose()
+    if re.fullmatch(_NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
+        raise BadInput([Fault(place, ".".join(map(str, path)), f"expected a number up to {LARGEST:g}, got {node.value[:40]}")])
+    return value
 
 
 def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[Path_, Place]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator import bounded
+from simulator.document import LARGEST
 from simulator.model import ModelSpec
 from simulator.schema import BadInput, Document, Fault, Path_, Place, validate
 
@@ -78,9 +79,10 @@ class _Config:
         value = self.data.get(key)
         if value is None and default is not None:
             return default
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
             return value
-        wanted = f"expected a whole number of at least {least}, got {value!r}"
+        bound = f"at most {LARGEST:g}" if isinstance(value, int) and value > LARGEST else f"at least {least}"
+        wanted = f"expected a whole number of {bound}, got {value!r}"
         self.refuse(key, "is required and missing" if value is None else wanted)
         return 1
 

@@ -159,11 +159,10 @@ def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
         return "needs a field 'name'"
     if kind == "missing":
         return "is required and missing"
-    if kind == "too_short":
-        return f"expected {item['ctx']['min_length']} or more of them, got {item['ctx']['actual_length']}"
     text = str(item["msg"]).removeprefix("Value error, ")
     text = text[0].lower() + text[1:]
     text = re.sub(r"^input should be", "expected", text)
+    text = re.sub(r"^\w+ should have at least (\d+) items? after validation, not (\d+)$", r"expected \1 or more, got \2", text)
     text = re.sub(r" or instance of \w+", "", text)
     text = text.replace("a valid tuple", "a list").replace(
         "a valid dictionary or object to extract fields from", "a mapping of fields"

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from simulator.acceptance import Acceptance, Chain, Cursor, Rates, Replay
 from simulator.added import added
+from simulator.binomial import binomial
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.model import DraftHead, ModelSpec
 from simulator.resampling import RatedTrees, RecordedTrees
@@ -312,8 +312,7 @@ class Lyanna(Strategy):
         """Requests are rejected independently: how many have levels left is binomial."""
         accepted = odds(self.depth).accepted
         share = min(1.0, added(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
-        counts = {n: comb(requests, n) * share**n * (1.0 - share) ** (requests - n) for n in range(requests + 1)}
-        return {self.kind_of(requests, n): chance for n, chance in counts.items() if chance > 0.0}
+        return {self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()}
 
 
 def table_bytes(vocabulary: int) -> int:

@@ -27,7 +27,6 @@ A request's first window is drafted serially after its prefill; its time lies ou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import comb
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from pydantic import Field, field_validator
 
 from simulator.acceptance import Cursor, Exit, Odds, Verdict
 from simulator.added import added
+from simulator.binomial import binomial
 from simulator.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.drafters import StreamingDrafter, branch_rows
 from simulator.model import ModelSpec
@@ -324,8 +324,7 @@ class MirrorSD(ChainStrategy):
         if not gamma:
             return {self.kind_of(requests, 0, gamma): 1.0}
         share = self.fallback_share(odds, gamma)
-        counts = {k: comb(requests, k) * share**k * (1.0 - share) ** (requests - k) for k in range(requests + 1)}
-        kinds = {self.kind_of(requests - k, k): chance for k, chance in counts.items() if np.any(chance)}
+        kinds = {self.kind_of(requests - k, k): chance for k, chance in binomial(requests, share).items()}
         window = self.kind_window(gamma)
         return {kind._replace(window=window if kind.verifying else None): chance for kind, chance in kinds.items()}
 

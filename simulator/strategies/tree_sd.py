@@ -17,13 +17,13 @@ or from stated verdicts over its depth.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import comb
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from simulator.acceptance import Acceptance, Chain, Replay
+from simulator.binomial import binomial
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.drafters import DraftPass
 from simulator.model import ModelSpec
@@ -172,8 +172,7 @@ class TreeSD(Strategy):
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Requests find something to propose independently: their number in a step is binomial."""
-        miss = odds(self.window).unmatched
-        shares = {k: comb(requests, k) * miss**k * (1.0 - miss) ** (requests - k) for k in range(requests + 1)}
+        shares = binomial(requests, odds(self.window).unmatched)
         return {self.kind_of(requests - k, k): share for k, share in shares.items() if np.any(share > NEGLIGIBLE)}
 
     def step(self, kind: Kind, context: int) -> Step:
