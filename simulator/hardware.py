@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from simulator.longest import longest
-from simulator.schema import Fraction, Frozen, NonNegative, Positive
+from simulator.schema import Fraction, Frozen, NonNegative, OneOrMore, Positive
 
 if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
@@ -47,7 +47,7 @@ class Roofline(Frozen):
     """Share of the datasheet's bandwidth that is reached."""
     compute_efficiency: Fraction
     """Share of the datasheet's peak that is reached."""
-    p_norm: Positive
+    p_norm: OneOrMore
     """How sharp the knee is; large: a hard maximum."""
     tile_tokens: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1,), min_length=1)
     """Token counts to which rows are filled up; beyond the last, its multiples."""

@@ -77,6 +77,16 @@ class NonNegative(Sourced):
         return self
 
 
+class OneOrMore(Sourced):
+    """A sourced number of at least one."""
+
+    @model_validator(mode="after")
+    def _not_below_one(self) -> OneOrMore:
+        if self.value < 1:
+            raise ValueError(f"expected 1 or more, got {self.value:g}")
+        return self
+
+
 class Fraction(Positive):
     """A sourced share, above zero and at most one."""
 
