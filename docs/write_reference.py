@@ -50,6 +50,7 @@ SOURCED = {
     "Sourced": "number",
     "Positive": "number above 0",
     "NonNegative": "number, 0 or more",
+    "OneOrMore": "number, 1 or more",
     "Fraction": "share above 0, to 1",
 }
 

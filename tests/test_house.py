@@ -30,7 +30,8 @@ PACKAGE = Path(simulator.scenario.__file__).parent
 FLOORS = [
     {"added", "bounded"},
     {"document"},
-    {"schema", "world", "processes", "meanings", "draft_tree", "longest", "sequence_laws", "streaming_laws", "__init__"},
+    {"schema", "world", "processes", "meanings", "draft_tree", "longest"},
+    {"binomial", "sequence_laws", "streaming_laws", "__init__"},
     {"atomic", "trace_header"},
     {"altered", "pipeline_laws", "model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
     {"pipeline"},
