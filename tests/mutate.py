@@ -51,6 +51,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "strategies/pipeline": ("stages_by_hand", "pipeline_tree"),
         "strategies/pipeline_tree": ("stages_by_hand", "pipeline_tree"),
         "pipeline_laws": ("stages_by_hand", "pipeline_laws", "specpipe_examples"),
+        "binomial": ("binomial",),
         "sequence_laws": ("one_device_by_hand", "duodecoding_examples", "sequences"),
         "streaming_laws": ("one_device_by_hand", "streaming_examples"),
         "grid": ("grid",),

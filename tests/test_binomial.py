@@ -21,6 +21,7 @@ def test_every_number_of_requests_has_its_chance(requests: int, share: Fraction)
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-11)
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("requests", [1, 40, 2_000])
 def test_what_none_or_all_do_is_certain(requests: int) -> None:
     assert binomial(requests, 0.0) == {0: 1.0}
