@@ -40,7 +40,7 @@ class TokenTree(Frozen):
     """Children of every node, level by level."""
     paths: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     """Nodes one by one, as digits."""
-    budget: int | None = Field(default=None, ge=1)
+    budget: int | None = Field(default=None, ge=1, le=LARGEST_TREE)
     """Nodes of a dynamic tree."""
     levels: int | None = Field(default=None, ge=1)
     """Levels of a dynamic tree."""
@@ -57,6 +57,8 @@ class TokenTree(Frozen):
         forms = [bool(self.branching), bool(self.paths), None not in dynamic]
         if sum(forms) != 1 or (not forms[-1] and any(value is not None for value in dynamic)):
             raise ValueError("expected one of branching, paths, or budget, levels and choices together")
+        if self.budget and self.levels and self.levels > self.budget:
+            raise ValueError(f"levels: a tree of {self.budget:,} nodes has no {self.levels:,} levels")
         words = set(self.paths.split())
         for word in words:
             if not word.isdecimal():
