@@ -26,7 +26,7 @@ from simulator.schema import parse as document
 from simulator.strategies import protocol, strategies
 from simulator.strategies.autoregressive import Autoregressive
 
-PACKAGE = Path(simulator.scenario.__file__).parent
+PACKAGE = Path(simulator.__file__).parent
 FLOORS = [
     {"added", "bounded"},
     {"document"},

@@ -1,0 +1,149 @@
+"""Whether a scenario can be: fields that belong together, and models that fit their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simulator.cost import Placement
+from simulator.scenario.fields import Scenario
+from simulator.schema import BadInput, Document, Fault, Infeasible, Path_
+from simulator.serving.policies import FixedBatch
+from simulator.strategies.protocol import ChainStrategy
+
+
+def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """Fields that contradict each other, or miss one another, each at its place in the file."""
+    strategy = scenario.strategy
+    if (scenario.durations is None) == (scenario.target is None):
+        yield document.fault((), "expected either target (a model on hardware) or durations")
+    if scenario.durations is None and scenario.target and strategy.needs_draft and scenario.draft is None:
+        yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
+    if getattr(strategy, "stages", 0):
+        message = f"comes from target.pipeline, which has {scenario.stages}; leave it out"
+        yield document.fault(("strategy", "stages"), message)
+    yield from _wrong_serving(scenario, document)
+    yield from _wrong_target(scenario, document)
+    yield from _wrong_exit(scenario, document)
+    if scenario.target and scenario.draft and strategy.needs_draft:
+        sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
+        if sizes[0] != sizes[1]:
+            message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
+            yield document.fault(("draft", "model"), message)
+    if isinstance(strategy, ChainStrategy):
+        longest = max(getattr(strategy.adaptive, "windows", {}).values(), default=0)
+        if longest > strategy.gamma:
+            message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
+            yield document.fault(("strategy", "adaptive", "windows"), message)
+    if scenario.acceptance.trace is None and (found := strategy.unstated):
+        yield document.fault(("strategy", found[0]), found[1])
+    if scenario.durations:
+        yield from _missing_durations(scenario, document)
+
+
+def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """A policy that the strategy or the requests cannot be served under."""
+    strategy, policy = scenario.strategy, scenario.serving.policy.name
+    if strategy.prompts_apart and policy not in ("fixed_batch", "prefill_first"):
+        message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
+        yield document.fault(("serving", "policy"), message)
+    if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
+        message = f"{policy} needs max_requests where requests arrive: there are no clients to count as places"
+        yield document.fault(("serving", "policy"), message)
+    elif scenario.serving.replicas > 1 and scenario.serving.policy.max_requests is None:
+        message = f"{policy} needs max_requests where a router deals requests out: the clients of a replica change"
+        yield document.fault(("serving", "policy"), message)
+    elif strategy.alone and scenario.batch > 1:
+        message = f"{strategy.name} takes one request at a time, got {scenario.batch}"
+        remedy = "; set serving.policy.max_requests=1" if scenario.requests.arrivals else ""
+        yield document.fault(("requests", "arrivals" if scenario.requests.arrivals else "concurrency"), message + remedy)
+
+
+def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """A target that the strategy cannot run on: with stages or without, of its size, beside a draft in one memory."""
+    strategy, stages = scenario.strategy, scenario.stages
+    if strategy.staged and not stages:
+        held = "durations.stages_ms" if scenario.durations else "target.pipeline"
+        yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
+    if strategy.staged and scenario.shared_memory:
+        yield document.fault(
+            ("shared_memory",), "slows a target and a draft that work side by side; stages have memories of their own"
+        )
+    if scenario.target and (found := strategy.impossible(scenario.target.model)):
+        yield document.fault(("strategy", found[0]), found[1])
+    if stages and (scenario.exit or strategy.splits_passes):
+        yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
+
+
+def _wrong_exit(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """An early exit at no layer of the target."""
+    where, exit_layer = ("strategy", "exit_layer"), getattr(scenario.strategy, "exit_layer", None)
+    if isinstance(exit_layer, int):
+        if scenario.layers is None:
+            yield document.fault(where, "expected a share of the depth, as the number of layers is not known")
+        elif exit_layer > scenario.layers:
+            yield document.fault(where, f"the target has {scenario.layers} layers, got {exit_layer}")
+    elif exit_layer and scenario.layers and round(exit_layer * scenario.layers) < 1:
+        message = f"{exit_layer:g} of {scenario.layers} layers is less than one layer"
+        yield document.fault(where, message)
+
+
+def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    given, strategy = scenario.durations, scenario.strategy
+    if given and strategy.window and strategy.window_steps and given.draft_ms is None and given.draft_step_ms is None:
+        yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
+    if given and strategy.splits_passes and given.target_ms is not None:
+        message = f"{strategy.name} stops within a pass; state prefix_ms and suffix_ms, or layers_ms"
+        yield document.fault(("durations", "target_ms"), message)
+
+
+def check_memory(scenario: Scenario, document: Document) -> None:
+    """Weights and KV caches must fit their devices, and every request the model's context.
+
+    The caches are those of the whole batch where it is fixed, else of any one request. Raises :class:`Infeasible`, and
+    :class:`BadInput` for a context that is too short.
+    """
+    policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
+    fixed = isinstance(policy, FixedBatch)
+    places = scenario.batch if fixed and not scenario.requests.arrivals else 1
+    tokens = places * (longest + strategy.lookahead)
+    for group in scenario.device_groups:
+        needed, limit = group.needed_gb(tokens), group.limit_gb
+        if needed > limit:
+            role, place, _ = max(group.roles, key=lambda one: one.weights_gb + one.place.kv_gb(tokens))
+            where, remedy = _remedy(role, place, needed / limit)
+            sizes = ((one.role, one.place, one.weights_gb + one.place.kv_gb(tokens)) for one in group.roles)
+            parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in sizes)
+            whole = place.device.memory_gb.value
+            room = f"{whole:g} GB, of which {limit:g} may be used" if group.utilisation < 1.0 else f"{whole:g} GB"
+            message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
+            raise Infeasible([document.fault(where, message)])
+    if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
+        message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
+        raise Infeasible([document.fault(("requests", "concurrency"), message)])
+    if refusal := policy.refusal(longest, strategy.lookahead, scenario.memory()):
+        raise Infeasible([_about_longest(scenario, document, refusal)])
+    context = scenario.target.model.context_tokens if scenario.target else None
+    if context is not None and longest > context:
+        message = f"{scenario.target.model.name} has a context of {context:,} tokens" if scenario.target else ""
+        remedy = (
+            f"; requests.arrivals.drop_above_tokens={context} leaves such requests out" if scenario.requests.traffic else ""
+        )
+        raise BadInput([_about_longest(scenario, document, f"a request of {longest:,} tokens is too long: {message}{remedy}")])
+
+
+def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:
+    """A fault about the longest request, at its line where it was read from a file."""
+    traffic, longest = scenario.requests.traffic, scenario.lengths[2]
+    if traffic is None:
+        return document.fault(("requests",), message)
+    line = next(line for line in scenario.requests.lines() if line.tokens == longest)
+    return Fault((traffic.file, line.number, 1), "", message)
+
+
+def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:
+    """Where to change something, and what, when a role needs so many times the memory that it has."""
+    if role.startswith("stage"):
+        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
+    ranks = next((n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and times * place.tensor_parallel <= n), None)
+    remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
+    return (role, "tensor_parallel"), remedy

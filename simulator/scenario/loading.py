@@ -1,0 +1,110 @@
+"""From files and overrides to a scenario that is checked, with the trace it replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from simulator.acceptance import Acceptance
+from simulator.acceptance_spec import Rescale
+from simulator.catalogue import Catalogue
+from simulator.rescale import rescaled
+from simulator.scenario.checks import check_memory, faults_of
+from simulator.scenario.fields import Scenario
+from simulator.scenario.recording import drawn, fitting, read_trace
+from simulator.schema import BadInput, Document, validate
+from simulator.traces import Trace
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A scenario, the trace it replays (if any) and the document it came from."""
+
+    scenario: Scenario
+    trace: Trace | None
+    document: Document
+    verdicts: dict[object, Acceptance] = field(default_factory=dict, repr=False, compare=False)
+    """Sources of verdicts made from the trace, by what they depend on; shared with scenarios that differ elsewhere."""
+    known: Acceptance | None = None
+    """What :meth:`acceptance` gives, where it was worked out before."""
+
+    def acceptance(self) -> Acceptance:
+        """The source of verdicts that the scenario asks for, as its strategy reads it."""
+        return self._acceptance
+
+    @cached_property
+    def _acceptance(self) -> Acceptance:
+        if self.known is not None:
+            return self.known
+        scenario, spec = self.scenario, self.scenario.acceptance
+        key = spec, scenario.seed
+        plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))
+        found = scenario.schedule.reads(plain)
+        if spec.rescale is None:
+            return found
+        window = spec.rescale.window or scenario.schedule.window
+        if found is not plain:
+            return self._rescaled(found, spec.rescale, window)
+        return self.verdicts.get((key, window)) or self.verdicts.setdefault(
+            (key, window), self._rescaled(found, spec.rescale, window)
+        )
+
+    def _rescaled(self, found: Acceptance, wanted: Rescale, window: int) -> Acceptance:
+        try:
+            return rescaled(found, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch)
+        except BadInput as error:
+            where = ("acceptance", "rescale", "tokens_per_step")
+            raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error
+
+    def change(self, **updates: Any) -> Loaded:
+        """The same with fields of the strategy replaced, checked like the file."""
+        strategy = self.scenario.strategy
+        return self.replace(strategy=type(strategy).model_validate(strategy.model_dump() | updates))
+
+    def replace(self, **updates: Any) -> Loaded:
+        """The same with whole fields of the scenario replaced."""
+        return Loaded(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
+
+
+def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:
+    """Read a scenario by name or path.
+
+    The file first, then every ``key=value`` of ``overrides``, then ``seed``. Raises :class:`BadInput`
+    with all faults found, :class:`Infeasible` where a model does not fit its devices.
+    """
+    catalogue = catalogue or Catalogue()
+    document = catalogue.scenario(name)
+    for assignment in overrides:
+        document.override(assignment)
+        catalogue.expand(document)
+    if seed is not None:
+        document.data["seed"] = seed
+    return checked(document, catalogue)
+
+
+def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None) -> Loaded:
+    """A document with all its files in place as a scenario; raises as :func:`load` does.
+
+    What it shares with ``base``, down to the very objects, is taken over instead of being read again.
+    """
+    same = {name for name, value in document.data.items() if base and value is base.document.data.get(name)}
+    if "requests" not in same:
+        catalogue.find_traffic(document)
+    kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
+    scenario = validate(Scenario, replace(document, data=document.data | kept))
+    faults = list(faults_of(scenario, document))
+    if faults:
+        raise BadInput(faults)
+    if "requests" not in same:
+        scenario = scenario.replace(requests=scenario.requests.counted())
+    check_memory(scenario, document)
+    if base and "acceptance" in same and (scenario.seed == base.scenario.seed or not drawn(scenario, base.trace)):
+        trace = base.trace and fitting(base.trace, scenario, document, catalogue)
+        loaded = Loaded(scenario, trace, document, base.verdicts)
+    else:
+        loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
+    if scenario.acceptance.rescale:
+        loaded.acceptance()  # now, while a fault still ends the reading
+    return loaded

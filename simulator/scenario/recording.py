@@ -1,0 +1,92 @@
+"""The trace that a scenario replays: found, read, and held to what the scenario asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from simulator.catalogue import Catalogue, shown
+from simulator.scenario.fields import Scenario
+from simulator.schema import BadInput, Document, Fault, Path_, did_you_mean
+from simulator.traces import Trace, read_once
+
+
+def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:
+    """The trace that acceptance names, as its drafter sees it; None where it names none.
+
+    Raises :class:`BadInput` where it cannot be read, or cannot answer what the scenario asks.
+    """
+    spec = scenario.acceptance
+    if spec.trace is None:
+        return None
+    path = _trace_path(scenario, document, catalogue)
+    try:
+        trace = read_once(path)
+    except BadInput as error:
+        messages = (f"{'' if fault.field == 'trace' else f'{fault.field}: '}{fault.message}" for fault in error.faults)
+        faults = [document.fault(("acceptance", "trace"), f"{shown(path)} {message}") for message in messages]
+        raise BadInput(faults) from error
+    _check_vocabulary(trace, scenario, document, catalogue)
+    if spec.drafter not in trace.drafters:
+        message = f"the trace has no drafter '{spec.drafter}'{did_you_mean(spec.drafter, trace.drafters)}"
+        raise BadInput([document.fault(("acceptance", "drafter"), message)])
+    return fitting(trace.drafted_by(spec.drafter, scenario.seed), scenario, document, catalogue)
+
+
+def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace:
+    """The trace, if it can answer what the scenario asks; raises :class:`BadInput`."""
+    spec = scenario.acceptance
+    _check_vocabulary(trace, scenario, document, catalogue)
+    asked: dict[Path_, tuple[str, ...]] = {("acceptance", "flavours"): spec.flavours}
+    dealt = spec.flavours or trace.flavours
+    for task, flavours in scenario.requests.task_flavours.items():
+        asked["requests", "task_flavours", task] = flavours
+        if not set(flavours) & set(dealt) and set(flavours) <= set(trace.flavours):
+            message = f"none of these is among the flavours of acceptance, {', '.join(dealt)}"
+            raise BadInput([document.fault(("requests", "task_flavours", task), message)])
+    for place, flavours in asked.items():
+        if unknown := [flavour for flavour in flavours if flavour not in trace.flavours]:
+            message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
+            raise BadInput([document.fault(place, message)])
+    faults = list(_beyond_trace(scenario, trace, document, lambda: shown(_trace_path(scenario, document, catalogue))))
+    if faults:
+        raise BadInput(faults)
+    return trace
+
+
+def drawn(scenario: Scenario, trace: Trace | None) -> bool:
+    """Whether the seed decides what the trace's drafter proposes."""
+    return trace is not None and trace.temperature != 0 and scenario.acceptance.drafter != "draft"
+
+
+def _check_vocabulary(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> None:
+    size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
+    if size != trace.vocabulary and not scenario.acceptance.stand_in:
+        recorded = f"a vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "an unknown vocabulary"
+        message = (
+            f"{shown(_trace_path(scenario, document, catalogue))} was recorded with {recorded}, the target has {size:,}; "
+            "record one from your models, or set acceptance.stand_in=true to borrow its shape"
+        )
+        raise BadInput([document.fault(("acceptance", "trace"), message)])
+
+
+def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Callable[[], str]) -> Iterator[Fault]:
+    """What the strategy asks for and the recording cannot answer."""
+    strategy = scenario.strategy
+    if scenario.exit and not trace.exit_fractions:
+        message = (
+            f"{strategy.name} needs early exits, and {file()} was recorded without; record it with --exits, or choose another"
+        )
+        yield document.fault(("acceptance", "trace"), message)
+    if getattr(strategy, "borrowed", False) and not scenario.acceptance.rescale:
+        name = scenario.method.name if scenario.method else strategy.name
+        message = f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; "
+        yield document.fault(("acceptance", "trace"), message + "set acceptance.rescale.tokens_per_step, or state a rate")
+    if found := scenario.schedule.unrecorded(trace):
+        drafter = scenario.acceptance.drafter
+        known = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
+        yield document.fault(("strategy", found[0]), f"{known} {found[1]}")
+
+
+def _trace_path(scenario: Scenario, document: Document, catalogue: Catalogue) -> Path:
+    return catalogue.path("trace", scenario.acceptance.trace or "", document, ("acceptance", "trace"))
