@@ -23,6 +23,7 @@ from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, Prefi
 from simulator.serving.requests import Arrivals, Request
 from simulator.serving.router import LOADS, Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
@@ -393,7 +394,7 @@ def test_steps_priced_for_many_contexts_at_once_take_what_each_takes(name: str, 
     short = {"requests.count": 3, "requests.concurrency": 1, "requests.output_tokens": 300}
     one = variant(load(name), short)
     listed, _ = simulate(one.scenario, one.acceptance())
-    monkeypatch.setattr(Scheduler, "_listed", lambda self, step: None)
+    monkeypatch.setattr(StepTimes, "_listed", lambda self, step: None)
     alone, _ = simulate(one.scenario.replace(), one.acceptance())
     assert listed.kinds == alone.kinds
     assert listed.end_s == pytest.approx(alone.end_s, rel=1e-13)

@@ -15,22 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from simpy import Environment, Event
 
 from simulator.acceptance import Acceptance, Exit
-from simulator.cost import NO_ROWS, REMEMBERED, Cost, Rows
+from simulator.cost import NO_ROWS, Cost, Rows
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
-from simulator.strategies.protocol import BARE, Admission, Kind, Lanes, State, Step, Strategy
+from simulator.serving.step_times import StepTimes
+from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy
 from simulator.world import World, at
 
-AHEAD = 1_024
-"""Contexts for which a step of one request is priced at once."""
 TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
 
@@ -95,6 +93,7 @@ class Scheduler:
         self.source, self.policy, self.log, self.finished = source, policy, log, finished
         self.memory = Blocks() if memory is None else memory
         self.queues = Queues(self.memory, strategy)
+        self.times = StepTimes(strategy, cost)
         self.tally = Tally()
         self.gaps = self.tally.tbt
         """Where the times between tokens go; elsewhere while they do not count."""
@@ -102,8 +101,6 @@ class Scheduler:
         """A request that waits longer between two tokens is late."""
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
-        self._prices: dict[tuple[object, ...], Any] = {}
-        self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
         self._fixed = policy.reserves and strategy.in_flight == 1
         self._same: _Round | None = None
         """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
@@ -138,7 +135,7 @@ class Scheduler:
                 if admission.window:
                     yield lanes.draft.start(admission.window, "first window")
             else:
-                yield from strategy.timeline(lanes, self.price(one.step), one.step.kind)
+                yield from strategy.timeline(lanes, self.times.of(one.step), one.step.kind)
             self.settle(one, environment.now)
 
     def replay(self, one_lane: bool = False) -> float:
@@ -163,7 +160,7 @@ class Scheduler:
                 self._settle_prompts(one, now)
                 now += admission.window
             else:
-                now += float(self.strategy.step_seconds(self.price(one.step), one.step.kind))
+                now += float(self.strategy.step_seconds(self.times.of(one.step), one.step.kind))
             self.settle(one, now)
 
     def _wait(self, environment: Environment) -> Event:
@@ -181,37 +178,6 @@ class Scheduler:
         if self._bell is not None:
             bell, self._bell = self._bell, None
             bell.succeed()
-
-    def price(self, step: Step) -> Any:
-        """Durations of a step; equal steps are priced once, unless links jitter."""
-        if not self.cost.reads_context:
-            key = _without_context(step)
-        elif (found := self._listed(step)) is not None:
-            return found
-        else:
-            key = step
-        durations = None if self.cost.jitters else self._prices.get(key)
-        if durations is None:
-            if len(self._prices) >= REMEMBERED:
-                self._prices.clear()
-            durations = self._prices[key] = self.strategy.durations(self.cost, step)
-        return durations
-
-    def _listed(self, step: Step) -> Any:
-        """Durations of a step of one request, of which those behind the next contexts are worked out at once; else None."""
-        kind, rows, *_ = step
-        context, named = rows.kv_tokens - rows.tokens, self.strategy.named
-        first, listed = self._lists.get(kind, (-AHEAD, []))
-        if 0 <= context - first < AHEAD:
-            return named._make(listed[context - first])
-        if kind.verifying + kind.bare != 1 or step.loads or kind.prompts or self.cost.stages:
-            return None
-        if self.strategy.step(kind, context) != step:
-            return None
-        ahead = self.strategy.durations(self.cost, self.strategy.step(kind, np.arange(context, context + AHEAD)))
-        listed = list(zip(*(np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead), strict=True))
-        self._lists[kind] = context, listed
-        return named._make(listed[0])
 
     # ---- who takes part
 
@@ -447,11 +413,3 @@ class Scheduler:
         self.tally.check()
         if self.memory.used or self.queues.running or self.queues.waiting:
             raise BrokenRunError(f"{self.memory.used} KV blocks are still held when everybody has left")
-
-
-def _without_context(step: Step) -> tuple[object, ...]:
-    """What tells steps apart where cached tokens make no difference."""
-    kind, rows, _, prompts, loads = step
-    if prompts is NO_ROWS and not loads:
-        return kind, rows[:3]
-    return kind, rows[:3], prompts[:3], tuple([each[:3] for each in loads])
