@@ -31,6 +31,9 @@ from simulator.cli_validate import validate
 
 if TYPE_CHECKING:
     from simulator.catalogue import Catalogue
+    from simulator.run import Result
+    from simulator.scenario import Loaded
+    from simulator.uncertainty import Interval
 
 KINDS = ("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
@@ -187,12 +190,9 @@ def run(
     """
     from rich.console import Console
 
-    from simulator.report import logs
     from simulator.report.console import print_result
-    from simulator.run import run as run_scenario
-    from simulator.run import summary, tuned
+    from simulator.run import summary
     from simulator.scenario import load
-    from simulator.uncertainty import Times, of_speedup
 
     with faults_as_lines(), Console(stderr=True).status("reading") as status:
         loaded = load(scenario, overrides, _catalogue(own), seed)
@@ -202,11 +202,8 @@ def run(
 
             free(folder)
         status.update("simulating")
-        with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
-            told = typed("run", [scenario], overrides, seed, ["--replications", str(replications)] if replications else [])
-            times = Times(finished)
-            result = run_scenario(loaded, told, log, times.note)
-        span = of_speedup(tuned(loaded), result.speedup, times.requests)
+        told = typed("run", [scenario], overrides, seed, ["--replications", str(replications)] if replications else [])
+        result, span = _simulated(loaded, told, iteration_log, request_log)
         if replications:
             from simulator.replications import replicate
 
@@ -227,6 +224,19 @@ def run(
     print_result(result, Console(), span)
     if folder:
         click.echo(f"report: {folder / 'report.html'}   {folder / 'report.md'}   (timeline.json opens in Perfetto)")
+
+
+def _simulated(loaded: Loaded, told: str, iteration_log: Path | None, request_log: Path | None) -> tuple[Result, Interval]:
+    """A run with its logs, and the interval that its speedup lies in."""
+    from simulator.report import logs
+    from simulator.run import run as run_scenario
+    from simulator.run import tuned
+    from simulator.uncertainty import Times, of_speedup
+
+    with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
+        times = Times(finished)
+        result = run_scenario(loaded, told, log, times.note)
+    return result, of_speedup(tuned(loaded), result.speedup, times.requests)
 
 
 @main.command()
