@@ -23,7 +23,7 @@ from simulator.cli import KINDS, main
 from simulator.scenario import load
 from simulator.schema import Frozen
 from simulator.schema import parse as document
-from simulator.strategies import protocol, strategies
+from simulator.strategies import strategies
 from simulator.strategies.autoregressive import Autoregressive
 
 PACKAGE = Path(simulator.__file__).parent
@@ -280,6 +280,6 @@ def test_a_package_may_register_a_strategy(monkeypatch: pytest.MonkeyPatch) -> N
     class Mine(Autoregressive):
         name: Literal["mine"] = "mine"  # type: ignore[assignment]
 
-    monkeypatch.setattr(protocol, "entry_points", lambda group: [SimpleNamespace(load=lambda: Mine)])
-    assert protocol.strategies.__wrapped__()["mine"] is Mine
-    assert "mine" not in protocol.strategies()
+    monkeypatch.setattr("simulator.strategies.entry_points", lambda group: [SimpleNamespace(load=lambda: Mine)])
+    assert strategies.__wrapped__()["mine"] is Mine
+    assert "mine" not in strategies()

@@ -1,5 +1,27 @@
 """One schedule per file; adding a strategy is adding a file here."""
 
-from simulator.strategies.protocol import Strategy, strategies
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from importlib.metadata import entry_points
+
+from simulator.schema import descendants
+from simulator.strategies.protocol import Strategy
 
 __all__ = ["Strategy", "strategies"]
+
+PLUGINS = "specsim.strategies"
+"""Group of entry points: each is a strategy class of another package."""
+
+
+@cache
+def strategies() -> dict[str, type[Strategy]]:
+    """Every strategy by name: one file each in this folder, and those of packages that register in ``PLUGINS``."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    bases = Strategy.__module__
+    own = [one for one in descendants(Strategy) if one.__module__.startswith(f"{__name__}.") and one.__module__ != bases]
+    others: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
+    return {found.model_fields["name"].default: found for found in (*own, *others)}

@@ -7,13 +7,10 @@ is the closed form over the same named durations. It knows no YAML, no tables an
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial, reduce
-from importlib.metadata import entry_points
+from functools import lru_cache, partial, reduce
 from itertools import count, takewhile
 from operator import add
 from typing import Any, ClassVar, NamedTuple, Self
@@ -27,13 +24,11 @@ from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.drafters import AutoregressiveDrafter, Drafter
 from simulator.flow_line import FlowLine
 from simulator.model import ModelSpec
-from simulator.schema import Frozen, descendants
+from simulator.schema import Frozen
 from simulator.traces import Trace
 from simulator.windows import Adaptive, FixedWindow, GoodputWindow, WindowTable
 from simulator.world import Lane
 
-PLUGINS = "specsim.strategies"
-"""Group of entry points: each is a strategy class of another package."""
 LONGEST_WINDOW = 1_024
 """Draft tokens; far beyond any use, short enough for every formula."""
 Timeline = Iterable[Event]
@@ -513,14 +508,3 @@ def cut_to_grants(states: Sequence[State]) -> Rows:
             state.proposed = min(state.proposed, state.most_rows - 1)
             contexts.setdefault(state.proposed, []).append(state.context)
     return reduce(add, (Rows.decode(window + 1, sum(held), len(held)) for window, held in contexts.items()), NO_ROWS)
-
-
-@cache
-def strategies() -> dict[str, type[Strategy]]:
-    """Every strategy by name: one file each in this folder, and those of packages that register in ``PLUGINS``."""
-    package = importlib.import_module(__package__)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{__package__}.{module.name}")
-    own = [one for one in descendants(Strategy) if one.__module__.startswith(f"{__package__}.") and one.__module__ != __name__]
-    others: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
-    return {found.model_fields["name"].default: found for found in (*own, *others)}
