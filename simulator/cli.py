@@ -30,6 +30,8 @@ from simulator.cli_tree import trees
 from simulator.cli_validate import validate
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from simulator.catalogue import Catalogue
     from simulator.run import Result
     from simulator.scenario import Loaded
@@ -211,13 +213,7 @@ def run(
             found = replicate(lambda one: load(scenario, overrides, _catalogue(own), one), replications, result.scenario.seed)
             result = replace(result, replications=found, seeds=replications)
         if folder:
-            from simulator.report.write import write
-            from simulator.sweep_window import window_sweep
-
-            status.update("sweeping the window")
-            points = window_sweep(loaded, done=result)
-            status.update("writing")
-            write(result, points, folder, span)
+            _write_report(loaded, result, span, folder, status)
     if as_json:
         click.echo(json.dumps(summary(result) | {"speedup_interval": span._asdict()}, indent=2))
         return
@@ -237,6 +233,17 @@ def _simulated(loaded: Loaded, told: str, iteration_log: Path | None, request_lo
         times = Times(finished)
         result = run_scenario(loaded, told, log, times.note)
     return result, of_speedup(tuned(loaded), result.speedup, times.requests)
+
+
+def _write_report(loaded: Loaded, result: Result, span: Interval, folder: Path, status: Status) -> None:
+    """The report of a run, with what other windows would come to."""
+    from simulator.report.write import write
+    from simulator.sweep_window import window_sweep
+
+    status.update("sweeping the window")
+    points = window_sweep(loaded, done=result)
+    status.update("writing")
+    write(result, points, folder, span)
 
 
 @main.command()
