@@ -23,8 +23,8 @@ from simulator.cost import Cost
 from simulator.pipeline_laws import PipelineTimes
 from simulator.run import simulate
 from simulator.scenario import load
+from simulator.step import Kind, Lanes
 from simulator.strategies import Strategy, strategies
-from simulator.strategies.protocol import Kind, Lanes
 from simulator.strategies.specpipe import SpecPipe
 from simulator.variants import variant
 from simulator.world import World

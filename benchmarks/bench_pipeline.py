@@ -25,7 +25,7 @@ from simulator.draft_tree import Beam, Floats, Ints, PipelineTree
 from simulator.pipeline_replay import StepTables, token_seconds
 from simulator.scenario import load
 from simulator.serving.scheduler import TURNS
-from simulator.strategies.protocol import Kind, Lanes
+from simulator.step import Kind, Lanes
 from simulator.strategies.specpipe import SpecPipe
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.tree_replay import recorded_beams

@@ -26,9 +26,10 @@ from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, Unif
 from simulator.serving.requests import ClosedLoop, Requests, Uniform
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Scheduler
+from simulator.step import Lanes
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import Lanes, Strategy
+from simulator.strategies.protocol import Strategy
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
 

@@ -27,7 +27,8 @@ from simulator.acceptance import Chain
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.run import run
 from simulator.scenario import load
-from simulator.strategies.protocol import ChainStrategy, Kind, Lanes, Step
+from simulator.step import Kind, Lanes, Step
+from simulator.strategies.protocol import ChainStrategy
 
 # %% [markdown]
 # The durations carry the symbols of the drawing. `phases` says what each part costs, `timeline` lets it pass on the lanes, and

@@ -20,8 +20,8 @@ from simulator.method import Method
 from simulator.model import ModelSpec
 from simulator.scenario import AnyStrategy
 from simulator.schema import read, validate
+from simulator.step import Kind, Step
 from simulator.strategies import Strategy
-from simulator.strategies.protocol import Kind, Step
 from simulator.strategies.tree_sd import TreeSD
 
 REFERENCE = "vicuna_7b"

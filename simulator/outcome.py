@@ -12,7 +12,7 @@ from simulator.scenario import Scenario
 from simulator.serving.account import Account
 from simulator.serving.metrics import Sketch, Tally, level_quantile
 from simulator.serving.scheduler import Scheduler
-from simulator.strategies.protocol import Kind
+from simulator.step import Kind
 
 
 @dataclass(frozen=True)

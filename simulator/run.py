@@ -30,9 +30,10 @@ from simulator.serving.requests import Request, Source
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.stages import stage_memories
+from simulator.step import Kind, Lanes
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import Kind, Lanes, Law, OddsOf
+from simulator.strategies.protocol import Law, OddsOf
 from simulator.world import Span, World
 
 NO_DURATIONS = ("contention", "asynchronous", "levels")

@@ -21,9 +21,10 @@ from simulator.added import added
 from simulator.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
 from simulator.schema import BadInput, Fault
+from simulator.step import Kind
 from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import ChainStrategy, Kind, Strategy
+from simulator.strategies.protocol import ChainStrategy, Strategy
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.sweep_window import main_kind
 

@@ -18,7 +18,7 @@ from simulator import run
 from simulator.outcome import Outcome
 from simulator.scenario import Loaded
 from simulator.schema import BadInput, Fault
-from simulator.strategies.protocol import Kind
+from simulator.step import Kind
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.streaming_laws import relative_step_cost, speedup_over_two_models, tree_nodes

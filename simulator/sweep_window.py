@@ -18,7 +18,7 @@ from simulator import run
 from simulator.acceptance import Acceptance
 from simulator.given import Given
 from simulator.scenario import Loaded, Scenario
-from simulator.strategies.protocol import Kind
+from simulator.step import Kind
 from simulator.strategies.vanilla_sd import VanillaSD
 
 SWEEP_REQUESTS = 200

@@ -11,7 +11,8 @@ from simpy import Event
 
 from simulator.acceptance import Cycle
 from simulator.cost import Phase, Rows
-from simulator.strategies.protocol import Kind, Lanes, State, Strategy
+from simulator.step import Kind, Lanes, State
+from simulator.strategies.protocol import Strategy
 from simulator.world import World
 
 

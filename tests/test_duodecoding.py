@@ -22,8 +22,8 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
+from simulator.step import Kind, Lanes
 from simulator.strategies.duodecoding import DuoDecoding
-from simulator.strategies.protocol import Kind, Lanes
 from simulator.sweep_budget import budget_sweep, coefficient, sequence_sweep, to_simulate
 from simulator.sweep_window import window_sweep
 from simulator.world import World

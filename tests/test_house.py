@@ -37,7 +37,7 @@ FLOORS = [
     {"pipeline"},
     {"huggingface", "acceptance", "cost"},
     {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows", "window_replay"},
-    {"trace_statistics", "published", "resampling", "token_tree", "calibrate"},
+    {"step", "trace_statistics", "published", "resampling", "token_tree", "calibrate"},
     {"rescale"},
     {"strategies", "converters", "independence"},
     {"serving", "fallback", "pipeline_replay"},

@@ -18,10 +18,11 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
+from simulator.step import Kind, Lanes
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
-from simulator.strategies.protocol import Kind, Lanes, Law
+from simulator.strategies.protocol import Law
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD

@@ -26,8 +26,8 @@ from simulator.schema import BadInput, NonNegative
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
+from simulator.step import Kind, Lanes
 from simulator.strategies.lyanna import Lyanna
-from simulator.strategies.protocol import Kind, Lanes
 from simulator.sweep_batch import batch_sweep
 from simulator.traces import Trace
 from simulator.world import World

@@ -24,9 +24,10 @@ from simulator.sequence_laws import (
     verify,
 )
 from simulator.sequences import DrawnSequences, Split
+from simulator.step import Admission, Kind, Progress, State, Step
 from simulator.strategies.duodecoding import DuoDecoding, UnverifiedPrefix
 from simulator.strategies.lyanna import FUSING, HEAD, LAYER, Drafted, Lyanna, table_bytes
-from simulator.strategies.protocol import Admission, Kind, OddsOf, Progress, State, Step
+from simulator.strategies.protocol import OddsOf
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.streaming_laws import (
     accept_threshold,

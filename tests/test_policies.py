@@ -19,9 +19,9 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Uniform
 from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.step import Lanes
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.protocol import Lanes
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.windows import OffAbove, WindowTable
 from simulator.world import World

@@ -22,8 +22,8 @@ from simulator.serving.policies import FixedBatch, RouterName
 from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Source
 from simulator.serving.router import LOADS, Fleet
 from simulator.serving.scheduler import Scheduler
+from simulator.step import Lanes
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.protocol import Lanes
 from simulator.world import World
 
 SECOND = GivenCost(Given(target_ms=1000, prefill_ms=1000))

@@ -17,8 +17,8 @@ from simulator.fallback import fallback_rates
 from simulator.run import law, run, simulate, summary
 from simulator.scenario import load
 from simulator.schema import BadInput
+from simulator.step import Kind
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import Kind
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.sweep_window import window_sweep
 from simulator.traces import read

@@ -24,10 +24,10 @@ from simulator.serving.requests import Arrivals, Request
 from simulator.serving.router import LOADS, Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.serving.step_times import StepTimes
+from simulator.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.variants import variant
 from simulator.windows import OffAbove, WindowTable

@@ -26,9 +26,9 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import Arrivals, LogNormal, Request, Requests, Uniform
 from simulator.serving.scheduler import Scheduler
+from simulator.step import Lanes
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import Lanes
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
 

@@ -27,8 +27,9 @@ from simulator.schema import NonNegative, Positive
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.step import Lanes
 from simulator.strategies.pipeline import Pipelined
-from simulator.strategies.protocol import Lanes, Strategy
+from simulator.strategies.protocol import Strategy
 from simulator.strategies.specpipe import SpecPipe
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.tree_replay import DrawnPassages, RecordedPassages

@@ -26,7 +26,7 @@ from simulator.schema import BadInput, read, validate
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
-from simulator.strategies.protocol import Kind, Lanes, State
+from simulator.step import Kind, Lanes, State
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.sweep_streams import best, fall, stream_sweep

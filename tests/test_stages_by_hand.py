@@ -11,9 +11,10 @@ from simulator.cost import NO_ROWS, Phase, Rows
 from simulator.draft_tree import Beam, Passage
 from simulator.model import ModelSpec
 from simulator.pipeline_laws import PipelineTimes, arrivals, break_even, equal_stages, hit_shares, unequal_stages
+from simulator.step import ABSENT, Kind, Progress, State, Step
 from simulator.strategies.pipeline import Durations, Pipelined
 from simulator.strategies.pipeline_tree import PipelineTree
-from simulator.strategies.protocol import ABSENT, Kind, OddsOf, Progress, State, Step
+from simulator.strategies.protocol import OddsOf
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
 from simulator.tree_replay import DrawnPassages

@@ -13,21 +13,10 @@ from simulator.cost import NO_ROWS, Phase, Rows
 from simulator.drafters import DraftPass, StreamingDrafter
 from simulator.model import DraftHead, ModelSpec
 from simulator.schema import Fraction, NonNegative
+from simulator.step import ABSENT, Admission, Kind, Progress, State, Step
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.protocol import (
-    ABSENT,
-    Admission,
-    Kind,
-    Part,
-    Progress,
-    State,
-    Step,
-    Strategy,
-    _sizes,
-    cut_to_grants,
-    means,
-)
+from simulator.strategies.protocol import Part, Strategy, _sizes, cut_to_grants, means
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.token_tree import TokenTree

@@ -20,7 +20,7 @@ from simulator.catalogue import Catalogue
 from simulator.draft_tree import DraftTree
 from simulator.model import DraftHead, ModelSpec
 from simulator.schema import read, validate
-from simulator.strategies.protocol import Kind
+from simulator.step import Kind
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specstream_worked_examples.csv").open()))

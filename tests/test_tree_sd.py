@@ -17,7 +17,7 @@ from simulator.given import Given, GivenCost
 from simulator.model import DraftHead, ModelSpec
 from simulator.schema import Fraction, NonNegative
 from simulator.serving.requests import Requests
-from simulator.strategies.protocol import Kind
+from simulator.step import Kind
 from simulator.strategies.tree_sd import TreeSD
 from simulator.token_tree import TokenTree
 from simulator.traces import Trace

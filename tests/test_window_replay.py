@@ -12,7 +12,7 @@ from simulator.given import Given, GivenCost
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Request, Requests
 from simulator.serving.scheduler import Scheduler
-from simulator.strategies.protocol import Lanes
+from simulator.step import Lanes
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.window_replay import WindowReplay
 from simulator.world import World

@@ -21,8 +21,9 @@ from simulator.cost import Rows
 from simulator.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
 from simulator.given import Given, GivenCost
 from simulator.hardware import TreeAllReduce
+from simulator.step import Kind, Step
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.protocol import Kind, Law, Step
+from simulator.strategies.protocol import Law
 from simulator.strategies.vanilla_sd import VanillaSD
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/mirror_sd_worked_examples.csv").open()))

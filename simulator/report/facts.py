@@ -12,7 +12,7 @@ from simulator.report.blocks import Highlight
 from simulator.run import Result
 from simulator.scenario import Scenario
 from simulator.serving.requests import Lengths, Requests
-from simulator.strategies.protocol import Kind
+from simulator.step import Kind
 from simulator.sweep_window import main_kind
 from simulator.uncertainty import SHARE, Interval
 

@@ -19,8 +19,8 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
 from simulator.serving.slo import Slo
+from simulator.step import UNLIMITED
 from simulator.strategies import Strategy, strategies
-from simulator.strategies.protocol import UNLIMITED
 
 
 def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:

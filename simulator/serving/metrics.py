@@ -17,7 +17,7 @@ from typing import Any
 
 from simulator.added import added
 from simulator.serving.slo import Limit
-from simulator.strategies.protocol import Kind, Progress
+from simulator.step import Kind, Progress
 
 GROWTH = log(1.01)
 

@@ -33,7 +33,8 @@ from pydantic import Field
 from simulator.schema import Frozen
 from simulator.serving.memory import Blocks, KVMemory
 from simulator.serving.requests import Request
-from simulator.strategies.protocol import UNLIMITED, Strategy
+from simulator.step import UNLIMITED
+from simulator.strategies.protocol import Strategy
 
 
 class Plan(NamedTuple):

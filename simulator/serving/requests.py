@@ -21,7 +21,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from simulator.acceptance import Cursor
 from simulator.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
-from simulator.strategies.protocol import State
+from simulator.step import State
 from simulator.traffic import MOST_TOKENS, Line, TrafficFile
 
 

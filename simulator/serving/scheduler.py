@@ -26,7 +26,8 @@ from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
 from simulator.serving.step_times import StepTimes
-from simulator.strategies.protocol import BARE, Admission, Lanes, State, Step, Strategy
+from simulator.step import BARE, Admission, Lanes, State, Step
+from simulator.strategies.protocol import Strategy
 from simulator.world import World, at
 
 TURNS = 64

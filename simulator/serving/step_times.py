@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from simulator.cost import NO_ROWS, REMEMBERED, Cost
-from simulator.strategies.protocol import Kind, Step, Strategy
+from simulator.step import Kind, Step
+from simulator.strategies.protocol import Strategy
 
 AHEAD = 1_024
 """Contexts for which a step of one request is worked out at once."""

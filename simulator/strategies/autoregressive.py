@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline, same_kind
+from simulator.step import Kind, Lanes, Progress, State, Step, Timeline, same_kind
+from simulator.strategies.protocol import OddsOf, Strategy
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
 

@@ -39,18 +39,8 @@ from simulator.drafters import AutoregressiveDrafter, branch_rows
 from simulator.schema import NonNegative
 from simulator.sequence_laws import Written, budget, cost_coefficient, tail_shares, until_shown
 from simulator.sequences import Automaton, DrawnSequences, RecordedSequences, SequenceOdds, Split, unrecorded
-from simulator.strategies.protocol import (
-    LONGEST_WINDOW,
-    Admission,
-    Kind,
-    Lanes,
-    OddsOf,
-    Progress,
-    State,
-    Step,
-    Strategy,
-    Timeline,
-)
+from simulator.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.protocol import LONGEST_WINDOW, OddsOf, Strategy
 from simulator.traces import Trace
 
 

@@ -37,7 +37,8 @@ from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.model import DraftHead, ModelSpec
 from simulator.resampling import RatedTrees, RecordedTrees
 from simulator.schema import NonNegative
-from simulator.strategies.protocol import Admission, Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.protocol import OddsOf, Strategy
 from simulator.traces import Trace
 
 FUSING, LAYER, HEAD = DraftHead(layers=1, squares=2), DraftHead(layers=1), DraftHead()

@@ -38,23 +38,8 @@ from simulator.binomial import binomial
 from simulator.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.drafters import StreamingDrafter, branch_rows
 from simulator.model import ModelSpec
-from simulator.strategies.protocol import (
-    ABSENT,
-    LONGEST_WINDOW,
-    Admission,
-    ChainStrategy,
-    Kind,
-    Lanes,
-    OddsOf,
-    Progress,
-    State,
-    Step,
-    Timeline,
-    cut_to_grants,
-    same_chain,
-    same_kind,
-    same_progress,
-)
+from simulator.step import ABSENT, Admission, Kind, Lanes, Progress, State, Step, Timeline, same_chain, same_kind, same_progress
+from simulator.strategies.protocol import LONGEST_WINDOW, ChainStrategy, OddsOf, cut_to_grants
 
 NOTHING = Phase(0.0, {})
 

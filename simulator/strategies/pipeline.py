@@ -23,8 +23,9 @@ from pydantic import Field
 from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.longest import longest
+from simulator.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.autoregressive import ONE_TOKEN
-from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import OddsOf, Strategy
 from simulator.world import Lane, at
 
 

@@ -32,8 +32,9 @@ from simulator.added import added
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.longest import longest
 from simulator.model import ModelSpec
+from simulator.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.pipeline import Pipelined
-from simulator.strategies.protocol import Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.strategies.protocol import OddsOf, Strategy
 from simulator.token_tree import Branching
 from simulator.traces import Trace
 from simulator.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of

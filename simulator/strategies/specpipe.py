@@ -41,7 +41,8 @@ from simulator.draft_tree import Beam, Passage
 from simulator.longest import longest
 from simulator.model import ModelSpec
 from simulator.schema import NonNegative, Positive
-from simulator.strategies.protocol import ABSENT, Kind, Lanes, OddsOf, Progress, State, Step, Strategy, Timeline
+from simulator.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.protocol import OddsOf, Strategy
 from simulator.traces import Trace
 from simulator.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 from simulator.world import at

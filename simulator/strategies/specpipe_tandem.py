@@ -31,7 +31,8 @@ from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import Passage
 from simulator.flow_line import FlowLine, Level
 from simulator.pipeline_laws import PipelineTimes, hit_shares
-from simulator.strategies.protocol import Kind, Lanes, OddsOf, State, Step, Timeline
+from simulator.step import Kind, Lanes, State, Step, Timeline
+from simulator.strategies.protocol import OddsOf
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 
 

@@ -35,7 +35,8 @@ from simulator.acceptance import Acceptance, Chain, Replay
 from simulator.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.draft_tree import PrunedTree
 from simulator.model import DraftHead, ModelSpec
-from simulator.strategies.protocol import Kind, Lanes, Progress, State, Step, Strategy, Timeline, same_progress
+from simulator.step import Kind, Lanes, Progress, State, Step, Timeline, same_progress
+from simulator.strategies.protocol import Strategy
 from simulator.streaming_laws import query_products, tree_nodes
 from simulator.traces import Trace
 from simulator.tree_replay import LARGEST_TREE, Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of

@@ -28,18 +28,8 @@ from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.drafters import DraftPass
 from simulator.model import ModelSpec
 from simulator.schema import Fraction, NonNegative
-from simulator.strategies.protocol import (
-    BARE,
-    Kind,
-    Lanes,
-    OddsOf,
-    Progress,
-    State,
-    Step,
-    Strategy,
-    Timeline,
-    same_progress,
-)
+from simulator.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, same_progress
+from simulator.strategies.protocol import OddsOf, Strategy
 from simulator.token_tree import TokenTree
 from simulator.traces import Trace
 from simulator.tree_replay import DrawnMatches, RecordedRuns

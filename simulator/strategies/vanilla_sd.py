@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.drafters import branch_rows
-from simulator.strategies.protocol import ChainStrategy, Kind, Lanes, OddsOf, State, Step, Timeline, cut_to_grants, same_kind
+from simulator.step import Kind, Lanes, State, Step, Timeline, same_kind
+from simulator.strategies.protocol import ChainStrategy, OddsOf, cut_to_grants
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
