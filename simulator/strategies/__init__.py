@@ -18,10 +18,11 @@ PLUGINS = "specsim.strategies"
 
 @cache
 def strategies() -> dict[str, type[Strategy]]:
-    """Every strategy by name: one file each in this folder, and those of packages that register in ``PLUGINS``."""
+    """Every strategy, in order of names: one file each here, and those of packages that register in ``PLUGINS``."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     bases = Strategy.__module__
     own = [one for one in descendants(Strategy) if one.__module__.startswith(f"{__name__}.") and one.__module__ != bases]
     others: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
-    return {found.model_fields["name"].default: found for found in (*own, *others)}
+    named = {found.model_fields["name"].default: found for found in (*own, *others)}
+    return dict(sorted(named.items()))  # whatever was imported first
