@@ -61,7 +61,7 @@ def sweep(
     A point that is wrong or fails is named at the end and stops no other. Ctrl-C leaves a store that --resume goes on with.
     """
     from simulator.sweep.store import reading
-    from simulator.sweep.table import export, table
+    from simulator.sweep.table import cautions, export, table
 
     path = store or Path("reports/sweeps") / f"{Path(name).stem}.sqlite"
     with faults_as_lines():
@@ -77,7 +77,7 @@ def sweep(
             _draw_all(found, plots)
         if report:
             _report(found, given, report, _typed(name, asked))
-    _print_found(found, path, as_json)
+    _print_found(found, list(cautions(found, given.base.scenario)), path, as_json)
     if not finished:
         click.echo(f"interrupted; go on with: specsim sweep ... --store {path} --resume", err=True)
         sys.exit(INTERRUPTED)
@@ -185,18 +185,20 @@ def _print_status(store: Store, as_json: bool) -> None:
         click.echo("  made by other code than this; --resume would evaluate every point again")
 
 
-def _print_found(found: Table, path: Path, as_json: bool) -> None:
+def _print_found(found: Table, cautions: list[str], path: Path, as_json: bool) -> None:
     from simulator.sweep.table import best, faults
 
     wrong = faults(found)
     if as_json:
         data = {"sweep": found.name, "points": len(found.design), "evaluated": len(found.frame), "best": best(found)}
-        click.echo(json.dumps(data | {"faults": wrong, "store": str(path)}, indent=2))
+        click.echo(json.dumps(data | {"cautions": cautions, "faults": wrong, "store": str(path)}, indent=2))
         return
     click.echo(f"{found.name}: {len(found.frame):,} of {len(found.design):,} points, {len(wrong):,} of them faulty; {path}")
     for metric, row in best(found).items():
         told = ", ".join(f"{key}={value}" for key, value in row["at"].items())
         click.echo(f"  best {metric}: {row['value']:.4g} at {told}")
+    for caution in cautions:
+        click.echo(f"  caution: {caution}")
     for fault in list(wrong.values())[:NAMED_FAULTS]:
         click.echo(f"  faulty: {fault['at']}: {fault['fault']}", err=True)
     if len(wrong) > NAMED_FAULTS:

@@ -125,7 +125,9 @@ def test_stages_that_differ_alike_are_told_once_and_tables_by_their_length() -> 
         (["B:requests.output_tokens=21"], "B serves other requests"),
         (["B:acceptance.always=2"], "B takes acceptance from elsewhere"),
         (["B:seed=7"], "B has another seed"),
-        (["B:strategy.gamma=4"], None),
+        (["B:strategy.gamma=4"], "B drafts another window in the same stated draft_ms"),
+        (["B:strategy.gamma=4", "B:durations.draft_ms=11"], None),
+        (["durations.draft_ms=null", "durations.draft_step_ms=2", "B:strategy.gamma=4"], None),
         (["B:durations.draft_ms=1"], None),
     ],
 )

@@ -392,6 +392,25 @@ def test_a_sweep_that_makes_no_sense_is_refused_in_one_line(world: Path, argumen
     assert len(found.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("axes", "free"),
+    [
+        (["strategy.gamma=1,3"], True),
+        (["strategy.gamma=1,3", "durations.draft_ms=1,3"], False),
+        (["durations.draft_ms=1,3"], False),
+    ],
+)
+def test_windows_that_cost_nothing_more_are_pointed_out(world: Path, axes: list[str], free: bool) -> None:
+    """One stated time for any window makes the longest one the best, which says nothing about windows."""
+    Path("tiny.yaml").write_text(WORLD.replace("draft_step_ms: 1", "draft_ms: 3"))
+    chosen = [word for one in axes for word in ("--axis", one)]
+    options = ("--evaluate", "law", "--workers", 1, *chosen)
+    printed = specsim("sweep", "tiny.yaml", "--report", "page", *options).output
+    told = json.loads(specsim("sweep", "tiny.yaml", "--resume", "--json", *options).stdout)["cautions"]
+    words = "longer windows cost nothing here"
+    assert [words in text for text in (printed, str(told), Path("page/tiny.md").read_text())] == [free] * 3
+
+
 def test_a_sweep_file_says_where_it_is_wrong(world: Path) -> None:
     Path("bad.yaml").write_text("scenario: ./tiny.yaml\naxes:\n  strategy.gamma: 3:1:2\nevaluate: laws\nmetrics: [tpot]\n")
     found = specsim("sweep", "./bad.yaml").stderr
