@@ -258,7 +258,7 @@ QUESTIONS = (
     ),
     Question(
         ("strategy.gamma",),
-        "drafts another window in the same stated draft_ms, as if more tokens took no longer; state durations.draft_step_ms instead",
+        "drafts another window in the same stated draft_ms, as if more tokens took no longer; draft_step_ms would grow with it",
         lambda one, other: _window_ms(one) is not None and _window_ms(one) == _window_ms(other),
     ),
     Question(("seed",), "has another seed: a small difference may be chance"),

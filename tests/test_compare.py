@@ -148,6 +148,14 @@ def test_another_target_and_stated_times_are_said(mine: str) -> None:
     assert found["scenarios"]["C"]["memory_gb"] is None
 
 
+def test_borrowed_acceptance_is_marked(mine: str, tmp_path: Path) -> None:
+    small = ("--set", "A:requests.count=1", "--set", "A:requests.output_tokens=5", "--out", str(tmp_path / "page"))
+    told = "Acceptance of A is a stand-in, recorded from other models."
+    assert told in asked("vanilla_llama_2_7b_a100", mine, *small).stdout
+    assert told in (tmp_path / "page" / "compare.md").read_text()
+    assert "stand-in" not in asked(mine, mine).stdout
+
+
 def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     result = asked(mine, mine, "--set", "B:durations.draft_ms=0", "--out", str(folder))

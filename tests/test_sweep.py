@@ -411,6 +411,11 @@ def test_windows_that_cost_nothing_more_are_pointed_out(world: Path, axes: list[
     assert [words in text for text in (printed, str(told), Path("page/tiny.md").read_text())] == [free] * 3
 
 
+def test_a_sweep_over_borrowed_acceptance_says_so(world: Path) -> None:
+    found = specsim("sweep", "vanilla_llama_2_7b_a100", "--axis", "strategy.gamma=1,2", "--evaluate", "law", "--workers", 1)
+    assert "caution: acceptance is a stand-in, recorded from other models" in found.output
+
+
 def test_a_sweep_file_says_where_it_is_wrong(world: Path) -> None:
     Path("bad.yaml").write_text("scenario: ./tiny.yaml\naxes:\n  strategy.gamma: 3:1:2\nevaluate: laws\nmetrics: [tpot]\n")
     found = specsim("sweep", "./bad.yaml").stderr

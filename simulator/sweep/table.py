@@ -99,12 +99,14 @@ def faults(found: Table) -> dict[int, dict[str, str]]:
 
 def cautions(found: Table, base: Scenario) -> Iterator[str]:
     """What to know before points are held against each other; ``base`` is the scenario before any axis."""
+    if base.acceptance.stand_in:
+        yield "acceptance is a stand-in, recorded from other models"
     fields = {key for axis in found.design.axes for settings in axis.settings for key in settings}
     stated = base.durations and base.durations.draft_ms
     if stated is not None and "strategy.gamma" in fields and "durations.draft_ms" not in fields:
         yield (
-            f"durations.draft_ms is the time of a whole window and stays {stated:g} ms whatever strategy.gamma is, so that longer "
-            "windows cost nothing here; state durations.draft_step_ms instead to let it grow with them"
+            f"durations.draft_ms is the time of a whole window and stays {stated:g} ms whatever strategy.gamma is, so that "
+            "longer windows cost nothing here; state durations.draft_step_ms instead to let it grow with them"
         )
 
 
