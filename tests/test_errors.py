@@ -131,6 +131,26 @@ def test_a_model_that_does_not_fit_says_what_would(tmp_path: Path, monkeypatch: 
     ]
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "hint"),
+    [
+        ("run", "mine", "; did you mean the file ./mine.yaml?"),
+        ("sweep", "mine", "; did you mean the file ./mine.yaml?"),
+        ("run", "chat_qwen3_32b", "; it is the name of a plan"),
+        ("sweep", "chat_qwen3_32b", "; it is the name of a plan"),
+        ("plan", "durations_only", "; it is the name of a scenario"),
+        ("show", "A100", "; did you mean 'a100_80g_sxm'?"),
+        ("run", "qqq", " more"),
+    ],
+)
+def test_a_name_of_something_else(command: str, name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(DURATIONS)
+    found = CliRunner().invoke(main, [command, name])
+    assert (found.exit_code, len(found.stderr.splitlines())) == (2, 1)
+    assert found.stderr.endswith(f"{hint}\n")
+
+
 def test_an_unknown_scenario_and_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, expected in (("mirror", "there is no scenario of this name"), ("./none.yaml", "cannot be read: No such file")):

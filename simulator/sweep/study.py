@@ -213,7 +213,8 @@ def _document(name: str, catalogue: Catalogue) -> Document:
         if "strategy" not in document.data and "like" not in document.data:
             return document
     elif name not in scenarios:
-        message = f"there is no sweep and no scenario of this name{did_you_mean(name, {**sweeps, **scenarios})}"
+        hint = catalogue.elsewhere(name) or did_you_mean(name, {**sweeps, **scenarios})
+        message = f"there is no sweep and no scenario of this name{hint}"
         raise BadInput([Fault((name, 0, 0), "", message)])
     return Document({"scenario": name}, {(): (name, 0, 0)})
 
