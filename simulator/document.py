@@ -220,7 +220,9 @@ def parse(text: str, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
-        raise BadInput([Fault(place, "", f"not valid YAML: {error.problem}")]) from error
+        tab = "found character '\\t'" in str(error.problem)
+        told = "a tab, where YAML takes spaces alone" if tab else error.problem
+        raise BadInput([Fault(place, "", f"not valid YAML: {told}")]) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
