@@ -233,7 +233,7 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
     from simulator.atomic import whole_file
     from simulator.report.sweep_figures import picture
-    from simulator.schema import Document, validate
+    from simulator.schema import BadInput, Document, Fault, validate
     from simulator.sweep.store import reading
     from simulator.sweep.study import Plot
     from simulator.sweep.table import table
@@ -241,9 +241,13 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     with faults_as_lines():
         found = table(reading(store))
         if kind is None:
+            if not found.file.plots:
+                raise BadInput([Fault((str(store), 0, 0), "", "names no plots of its own; choose --kind, --x and --y")])
             for path in _draw_all(found, out):
                 click.echo(f"figure: {path}")
             return
+        if out.suffix != ".svg":
+            raise BadInput([Fault((f"--out {out}", 0, 0), "", "expected a name that ends in .svg")])
         stated = {"kind": kind, **{name: value for name, value in asked.items() if value is not None}}
         wanted = validate(Plot, Document(stated, {(): ("specsim plot", 0, 0)}))
         with whole_file(out) as file:

@@ -157,6 +157,13 @@ def test_a_name_of_something_else(command: str, name: str, hint: str, tmp_path: 
     assert found.stderr.endswith(f"{hint}\n")
 
 
+def test_caches_that_do_not_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "like: vanilla_llama_2_7b_a100\nrequests: {concurrency: 1000, count: 1000}\n"
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 3
+    assert lines[0].endswith(", or fewer than 1,000 requests at a time")
+
+
 def test_an_unknown_scenario_and_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, expected in (("mirror", "there is no scenario of this name"), ("./none.yaml", "cannot be read: No such file")):

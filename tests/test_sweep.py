@@ -367,6 +367,7 @@ def test_a_simulation_confirms_what_the_law_left(world: Path) -> None:
     ("arguments", "message"),
     [
         (["--axis", "strategy.gama=1,2"], "did you mean 'gamma'"),
+        (["--axis", "gamma=1,2"], "error: tiny: axes: gamma: unknown field"),
         (["--axis", "strategi.gamma=1,2"], "did you mean 'strategy'"),
         (["--zip", "--axis", "strategy.gamma=1,2", "--axis", "seed=1,2,3"], "values: strategy.gamma 2, seed 3"),
         (["--axis", "strategy.gamma=1:2"], "expected low:high:count or log:low:high:count, got '1:2'"),
@@ -484,6 +485,17 @@ def test_a_picture_has_the_same_bytes_again(stored: Path, tmp_path: Path, option
 def test_a_picture_says_which_axis_was_left_at_its_best(stored: Path, tmp_path: Path) -> None:
     specsim("plot", stored, *KINDS[3], "--out", tmp_path / "one.svg")
     assert "best over durations draft step (ms)" in (tmp_path / "one.svg").read_text()
+
+
+def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(stored: Path, tmp_path: Path) -> None:
+    for options, message in (
+        ((*KINDS[0], "--out", tmp_path / "one.png"), "one.png: expected a name that ends in .svg"),
+        (("--out", tmp_path / "pictures"), "store: names no plots of its own; choose --kind, --x and --y"),
+    ):
+        found = specsim("plot", stored, *options)
+        assert found.exit_code == 2
+        assert message in found.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
