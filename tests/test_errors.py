@@ -157,6 +157,22 @@ def test_a_name_of_something_else(command: str, name: str, hint: str, tmp_path: 
     assert found.stderr.endswith(f"{hint}\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "endings"),
+    [
+        ("budget", "out.html", ".svg or .md"),
+        ("batches", "out.md", ".svg"),
+        ("streams", "out.png", ".svg"),
+        ("methods", "out.md", ".svg"),
+        ("crossovers", "out.pdf", ".svg or .md"),
+    ],
+)
+def test_a_picture_under_another_name_is_refused(command: str, name: str, endings: str) -> None:
+    found = CliRunner().invoke(main, [command, "durations_only", "--out", name])
+    assert found.exit_code == 2
+    assert f"expected a name that ends in {endings}, got '{name}'" in found.stderr
+
+
 def test_caches_that_do_not_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "like: vanilla_llama_2_7b_a100\nrequests: {concurrency: 1000, count: 1000}\n"
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
