@@ -58,8 +58,10 @@ def sweep(
 ) -> None:
     """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario.
 
-    A point that is wrong or fails is named at the end and stops no other. Ctrl-C leaves a store that --resume goes on with.
+    A point that is wrong or fails is named at the end and stops no other; exit code 2 where every one does. Ctrl-C leaves a
+    store that --resume goes on with.
     """
+    from simulator.schema import BadInput
     from simulator.sweep.store import reading
     from simulator.sweep.table import cautions, export, table
 
@@ -81,6 +83,8 @@ def sweep(
     if not finished:
         click.echo(f"interrupted; go on with: specsim sweep ... --store {path} --resume", err=True)
         sys.exit(INTERRUPTED)
+    if len(found.frame) and found.frame["fault"].notna().all():
+        sys.exit(BadInput.exit_code)
 
 
 def _swept(

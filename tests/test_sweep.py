@@ -292,6 +292,12 @@ def test_points_that_fail_are_named_and_stop_no_others(world: Path, monkeypatch:
     assert "durations.target_ms=13: crashed: ZeroDivisionError" in told.stderr
 
 
+def test_a_sweep_of_faults_alone_fails(world: Path) -> None:
+    found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=a:b:c,0", "--workers", 1)
+    assert found.exit_code == 2
+    assert "2 of 2 points, 2 of them faulty" in found.output
+
+
 def test_a_model_that_does_not_fit_is_infeasible(world: Path) -> None:
     many = ["--set", "requests.concurrency=60", "--set", "requests.count=60"]
     axis_ = ["--axis", "requests.prompt_tokens=128,4000"]
