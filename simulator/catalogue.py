@@ -120,8 +120,16 @@ class Catalogue:
             return Path(name)
         names = self.names(kind)
         if name not in names:
-            raise BadInput([Fault((name, 0, 0), "", f"there is no {kind} of this name{did_you_mean(name, names)}")])
+            message = f"there is no {kind} of this name{self.elsewhere(name) or did_you_mean(name, names)}"
+            raise BadInput([Fault((name, 0, 0), "", message)])
         return names[name]
+
+    def elsewhere(self, name: str) -> str:
+        """What else this is the name of: a file here without its ending, or something of another kind."""
+        if Path(f"{name}.yaml").is_file():
+            return f"; did you mean the file ./{name}.yaml?"
+        kind = next((kind for kind in FOLDERS if name in self.names(kind)), None)
+        return f"; it is the name of a {kind}" if kind else ""
 
     def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
         document = read(path, shown(path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import Ending, Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option
 
 
 @click.command()
@@ -18,7 +18,7 @@ from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, over
 @click.option(
     "--simulate", "simulated", type=Sizes(), default="1,2,4,8,16,32,64,128", show_default=True, help="Sizes to simulate."
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="SVG file to draw the study into.")
+@click.option("--out", type=Ending(".svg"), help="SVG file to draw the study into.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 @catalogue_option
 def batches(

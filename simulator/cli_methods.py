@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from simulator.cli_options import Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli_options import Ending, Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 
 
-def comparison(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What both commands take."""
+def comparison(command: Callable[..., Any], out: Ending, text: str) -> Callable[..., Any]:
+    """What both commands take, and the file that each writes."""
     command = catalogue_option(command)
     command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
-    path = click.Path(path_type=Path, dir_okay=False)
-    command = click.option("--out", type=path, help="SVG file to draw the comparison into; of crossovers also a page (.md).")(
-        command
-    )
+    command = click.option("--out", type=out, help=text)(command)
     command = click.option("--only", multiple=True, metavar="METHOD", help="A method to compare, repeatable [default: all].")(
         command
     )
@@ -27,7 +25,7 @@ def comparison(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@comparison
+@partial(comparison, out=Ending(".svg"), text="SVG file to draw the comparison into.")
 def methods(
     scenario: str,
     overrides: tuple[str, ...],
@@ -65,7 +63,7 @@ def methods(
 
 
 @click.command()
-@comparison
+@partial(comparison, out=Ending(".svg", ".md"), text="File for the comparison: a picture (.svg), or a page (.md).")
 @click.option("--sizes", type=Sizes(), default="1-128", show_default=True, help="Batch sizes for the law.")
 def crossovers(
     scenario: str,

@@ -93,7 +93,7 @@ def study_options(function: Callable[..., None]) -> Callable[..., None]:
     command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(
         gathered
     )
-    command = click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help=text)(command)
+    command = click.option("--out", type=Ending(".svg", ".md"), help=text)(command)
     return click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")(
         overrides_option(seed_option(catalogue_option(command)))
     )
@@ -140,6 +140,21 @@ class SectionedGroup(LazyGroup):
         for title, lines in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<{widest}}", line) for name, line in lines.items()])
+
+
+class Ending(click.Path):
+    """A file to write whose name has to say what it holds."""
+
+    def __init__(self, *endings: str) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+        self.endings = endings
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Its path."""
+        path: Any = super().convert(value, param, ctx)
+        if path.suffix not in self.endings:
+            self.fail(f"expected a name that ends in {' or '.join(self.endings)}, got '{value}'", param, ctx)
+        return path
 
 
 class Sizes(click.ParamType[list[int]]):

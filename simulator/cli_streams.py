@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from simulator.cli_options import catalogue_option, faults_as_lines, overrides_option, seed_option
+from simulator.cli_options import Ending, catalogue_option, faults_as_lines, overrides_option, seed_option
 
 
 @click.command()
 @click.argument("scenario")
 @overrides_option
 @seed_option
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="SVG file to draw the study into.")
+@click.option("--out", type=Ending(".svg"), help="SVG file to draw the study into.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 @catalogue_option
 def streams(

@@ -58,10 +58,12 @@ def sweep(
 ) -> None:
     """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario.
 
-    A point that is wrong or fails is named at the end and stops no other. Ctrl-C leaves a store that --resume goes on with.
+    A point that is wrong or fails is named at the end and stops no other; exit code 2 where every one does. Ctrl-C leaves a
+    store that --resume goes on with.
     """
+    from simulator.schema import BadInput
     from simulator.sweep.store import reading
-    from simulator.sweep.table import export, table
+    from simulator.sweep.table import cautions, export, table
 
     path = store or Path("reports/sweeps") / f"{Path(name).stem}.sqlite"
     with faults_as_lines():
@@ -77,10 +79,12 @@ def sweep(
             _draw_all(found, plots)
         if report:
             _report(found, given, report, _typed(name, asked))
-    _print_found(found, path, as_json)
+    _print_found(found, list(cautions(found, given.base.scenario)), path, as_json)
     if not finished:
         click.echo(f"interrupted; go on with: specsim sweep ... --store {path} --resume", err=True)
         sys.exit(INTERRUPTED)
+    if len(found.frame) and found.frame["fault"].notna().all():
+        sys.exit(BadInput.exit_code)
 
 
 def _swept(
@@ -185,18 +189,20 @@ def _print_status(store: Store, as_json: bool) -> None:
         click.echo("  made by other code than this; --resume would evaluate every point again")
 
 
-def _print_found(found: Table, path: Path, as_json: bool) -> None:
+def _print_found(found: Table, cautions: list[str], path: Path, as_json: bool) -> None:
     from simulator.sweep.table import best, faults
 
     wrong = faults(found)
     if as_json:
         data = {"sweep": found.name, "points": len(found.design), "evaluated": len(found.frame), "best": best(found)}
-        click.echo(json.dumps(data | {"faults": wrong, "store": str(path)}, indent=2))
+        click.echo(json.dumps(data | {"cautions": cautions, "faults": wrong, "store": str(path)}, indent=2))
         return
     click.echo(f"{found.name}: {len(found.frame):,} of {len(found.design):,} points, {len(wrong):,} of them faulty; {path}")
     for metric, row in best(found).items():
         told = ", ".join(f"{key}={value}" for key, value in row["at"].items())
         click.echo(f"  best {metric}: {row['value']:.4g} at {told}")
+    for caution in cautions:
+        click.echo(f"  caution: {caution}")
     for fault in list(wrong.values())[:NAMED_FAULTS]:
         click.echo(f"  faulty: {fault['at']}: {fault['fault']}", err=True)
     if len(wrong) > NAMED_FAULTS:
@@ -231,7 +237,7 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
     from simulator.atomic import whole_file
     from simulator.report.sweep_figures import picture
-    from simulator.schema import Document, validate
+    from simulator.schema import BadInput, Document, Fault, validate
     from simulator.sweep.store import reading
     from simulator.sweep.study import Plot
     from simulator.sweep.table import table
@@ -239,9 +245,13 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     with faults_as_lines():
         found = table(reading(store))
         if kind is None:
+            if not found.file.plots:
+                raise BadInput([Fault((str(store), 0, 0), "", "names no plots of its own; choose --kind, --x and --y")])
             for path in _draw_all(found, out):
                 click.echo(f"figure: {path}")
             return
+        if out.suffix != ".svg":
+            raise BadInput([Fault((f"--out {out}", 0, 0), "", "expected a name that ends in .svg")])
         stated = {"kind": kind, **{name: value for name, value in asked.items() if value is not None}}
         wanted = validate(Plot, Document(stated, {(): ("specsim plot", 0, 0)}))
         with whole_file(out) as file:

@@ -233,6 +233,11 @@ class Question(NamedTuple):
         return any(field == one or field.startswith(f"{one}.") for one in self.fields)
 
 
+def _window_ms(scenario: Scenario) -> float | None:
+    """The time that is stated for a whole window, however long it is."""
+    return scenario.durations.draft_ms if scenario.durations else None
+
+
 QUESTIONS = (
     Question(
         ("target.model", "target.weights"),
@@ -250,6 +255,11 @@ QUESTIONS = (
          "acceptance.overlap", "acceptance.always", "acceptance.cycle"),
         "takes acceptance from elsewhere: what it keeps more or less of may be the text, not the method",
         lambda one, other: bool(one.schedule.window and other.schedule.window),
+    ),
+    Question(
+        ("strategy.gamma",),
+        "drafts another window in the same stated draft_ms, as if more tokens took no longer; draft_step_ms would grow with it",
+        lambda one, other: _window_ms(one) is not None and _window_ms(one) == _window_ms(other),
     ),
     Question(("seed",), "has another seed: a small difference may be chance"),
 )  # fmt: skip

@@ -27,6 +27,10 @@ LARGEST = 10**18
 """A number beyond it is a slip, in whatever unit."""
 LONGEST_NAME = 100
 """Characters of a name that others are compared with."""
+SHORTEST_STEM = 3
+"""Characters of a word from which on a name that begins with it is the nearest."""
+MOST_NAMES = 20
+"""Names that a fault lists; of more it says how many there are."""
 LONGEST_FAULT = 2_000
 """Characters of a line about a fault."""
 Place = tuple[str, int, int]  # file (or "--set"), line, column; lines and columns count from 1
@@ -216,7 +220,9 @@ def parse(text: str, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
-        raise BadInput([Fault(place, "", f"not valid YAML: {error.problem}")]) from error
+        tab = "found character '\\t'" in str(error.problem)
+        told = "a tab, where YAML takes spaces alone" if tab else error.problem
+        raise BadInput([Fault(place, "", f"not valid YAML: {told}")]) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
@@ -304,9 +310,14 @@ def holds(value: Any, part: str | int) -> bool:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` or, with nothing close, the list of what there is."""
-    names, word = sorted(known), word[:LONGEST_NAME]
-    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.5)
+    """``; did you mean 'x'?`` or, with nothing close, the list of what there is.
+
+    A name that begins with the word is closer than one that is spelt alike.
+    """
+    names, word = sorted(known), word[:LONGEST_NAME].lower()
+    begun = [name for name in names if len(word) >= SHORTEST_STEM and name.lower().startswith(word)]
+    close = difflib.get_close_matches(word, begun or names, n=1, cutoff=0.0 if begun else 0.5)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; expected one of {', '.join(names)}" if names else ""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"; expected one of {', '.join(names[:MOST_NAMES])}{more}" if names else ""

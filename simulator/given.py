@@ -47,9 +47,9 @@ class Given(Frozen):
     suffix_ms: float | None = Field(default=None, ge=0)
     """Layers behind the early exit."""
     draft_ms: float | None = Field(default=None, ge=0)
-    """A whole window of the draft."""
+    """A whole window of the draft, whatever ``gamma`` is."""
     draft_step_ms: float | None = Field(default=None, ge=0)
-    """One internal step of the draft."""
+    """One internal step of the draft; a longer window takes more of them."""
     draft_head_ms: float = Field(default=0.0, ge=0)
     """An LM head that drafts beside the target, if it is not in there."""
     redraft_ms: float | None = Field(default=None, ge=0)

@@ -365,6 +365,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         "kinds": kinds,
         "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
         "speedup": autoregressive.tpot_s / found.tpot_s,
+        "stand_in": scenario.acceptance.stand_in,
     }
 
 

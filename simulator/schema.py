@@ -101,11 +101,11 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validate(model: type[Model], document: Document, context: Mapping[str, object] | None = None) -> Model:
-    """Turn a document into ``model``; raises :class:`BadInput` with one fault per thing wrong."""
+    """Turn a document into ``model``; raises :class:`BadInput` with one fault per thing wrong, in the order of the file."""
     try:
         found = model.model_validate(document.data, context=dict(context or {}))
     except ValidationError as error:
-        raise BadInput(_faults(model, document, error)) from error
+        raise BadInput(sorted(_faults(model, document, error), key=lambda fault: fault.place)) from error
     if wrong := [path for path in _booleans(document.data) if type(_attribute(found, path)) in (int, float)]:
         raise BadInput([document.fault(path, "expected a number, got true or false") for path in wrong])
     return found
@@ -158,6 +158,25 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     return path
 
 
+PLAIN_WORDS = (
+    (r"^input should be", "expected"),
+    (r"^\w+ should have at least (\d+) items? after validation, not (\d+)$", r"expected \1 or more, got \2"),
+    (r"a valid integer.*", "a whole number"),
+    (r"a valid number.*", "a number"),
+    (r"a valid boolean.*", "true or false"),
+    (r"a valid string", "text"),
+    (r"a valid tuple", "a list"),
+    (r"a valid dictionary or object to extract fields from", "a mapping of fields"),
+    (r"a valid dictionary", "a mapping"),
+    (r" or instance of \w+", ""),
+    (r"greater than or equal to (\S+)", r"\1 or more"),
+    (r"less than or equal to (\S+)", r"at most \1"),
+    (r"greater than (\S+)", r"a number above \1"),
+    (r"less than (\S+)", r"a number below \1"),
+)
+"""What the library says of a value, and what we say, in the words of the reference."""
+
+
 def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
     kind, given = item["type"], item.get("input")
     if kind == "extra_forbidden":
@@ -171,16 +190,18 @@ def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
         return "is required and missing"
     text = str(item["msg"]).removeprefix("Value error, ")
     text = text[0].lower() + text[1:]
-    text = re.sub(r"^input should be", "expected", text)
-    text = re.sub(r"^\w+ should have at least (\d+) items? after validation, not (\d+)$", r"expected \1 or more, got \2", text)
-    text = re.sub(r" or instance of \w+", "", text)
-    text = text.replace("a valid tuple", "a list").replace(
-        "a valid dictionary or object to extract fields from", "a mapping of fields"
-    )
-    text = text.replace("a valid dictionary", "a mapping")
-    if kind in ("value_error", "assertion_error") or isinstance(given, dict | list):
+    if kind in ("value_error", "assertion_error"):
         return text
-    return f"{text}, got {given!r}"
+    for theirs, ours in PLAIN_WORDS:
+        text = re.sub(theirs, ours, text)
+    if kind == "model_attributes_type" and isinstance(given, str):
+        text += f", as in {{name: {given}}}"
+    return text if isinstance(given, dict | list) else f"{text}, got {_as_yaml(given)}"
+
+
+def _as_yaml(given: object) -> str:
+    """A value as its file has it."""
+    return "null" if given is None else str(given).lower() if isinstance(given, bool) else repr(given)
 
 
 def _siblings(model: type[BaseModel], loc: Path_) -> list[str]:

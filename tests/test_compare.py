@@ -125,7 +125,9 @@ def test_stages_that_differ_alike_are_told_once_and_tables_by_their_length() -> 
         (["B:requests.output_tokens=21"], "B serves other requests"),
         (["B:acceptance.always=2"], "B takes acceptance from elsewhere"),
         (["B:seed=7"], "B has another seed"),
-        (["B:strategy.gamma=4"], None),
+        (["B:strategy.gamma=4"], "B drafts another window in the same stated draft_ms"),
+        (["B:strategy.gamma=4", "B:durations.draft_ms=11"], None),
+        (["durations.draft_ms=null", "durations.draft_step_ms=2", "B:strategy.gamma=4"], None),
         (["B:durations.draft_ms=1"], None),
     ],
 )
@@ -144,6 +146,14 @@ def test_another_target_and_stated_times_are_said(mine: str) -> None:
     assert told[2:] == ["B serves other requests", "C serves other requests", "C takes acceptance from elsewhere"]
     assert all(one["memory_gb"] > 0 for one in list(found["scenarios"].values())[:2])
     assert found["scenarios"]["C"]["memory_gb"] is None
+
+
+def test_borrowed_acceptance_is_marked(mine: str, tmp_path: Path) -> None:
+    small = ("--set", "A:requests.count=1", "--set", "A:requests.output_tokens=5", "--out", str(tmp_path / "page"))
+    told = "Acceptance of A is a stand-in, recorded from other models."
+    assert told in asked("vanilla_llama_2_7b_a100", mine, *small).stdout
+    assert told in (tmp_path / "page" / "compare.md").read_text()
+    assert "stand-in" not in asked(mine, mine).stdout
 
 
 def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:

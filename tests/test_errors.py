@@ -29,15 +29,19 @@ FAULTS = [
     (DURATIONS.replace("gamma", "gama"), "x.yaml:3:3: strategy.gama: unknown field; did you mean 'gamma'?"),
     (DURATIONS.replace("durations", "durtions"), "x.yaml:4:1: durtions: unknown field; did you mean 'durations'?"),
     (DURATIONS.replace("mirror_sd", "miror_sd"), "x.yaml:1:1: strategy: there is no strategy 'miror_sd'; did you mean 'mirror_sd'?"),
-    (DURATIONS.replace("18\n  s", "-18\n  s"), "x.yaml:5:3: durations.prefix_ms: expected greater than or equal to 0, got -18"),
-    (DURATIONS.replace("12", "fast"), "x.yaml:7:3: durations.draft_ms: expected a valid number"),
+    (DURATIONS.replace("18\n  s", "-18\n  s"), "x.yaml:5:3: durations.prefix_ms: expected 0 or more, got -18"),
+    (DURATIONS.replace("12", "fast"), "x.yaml:7:3: durations.draft_ms: expected a number"),
     (DURATIONS.replace("  draft_ms: 12\n", ""), "x.yaml:4:1: durations: mirror_sd needs draft_ms (a window) or draft_step_ms"),
     (DURATIONS + "  always: 3\n", "x.yaml:8:1: acceptance: expected exactly one of trace, rate, per_position, always, cycle; found rate and always"),
     (DURATIONS + "strategy: {name: x}\n", "x.yaml:10:1: strategy: written twice; first on line 1"),
     (DURATIONS + "serving: {policy: {name: prefil_first}}\n", "x.yaml:10:11: serving.policy: there is no policy 'prefil_first'; did you mean 'prefill_first'?"),
     (DURATIONS + "serving: {policy: {name: chunked_prefill, chunk: 9}}\n", "x.yaml:10:43: serving.policy.chunk: unknown field; did you mean 'chunk_tokens'?"),
-    (DURATIONS + "serving: {memory: {utilisation: 2}}\n", "x.yaml:10:20: serving.memory.utilisation: expected less than or equal to 1, got 2"),
-    (DURATIONS + "requests: {output_tokens: 1}\n", "x.yaml:10:12: requests.output_tokens: expected greater than 1, got 1"),
+    (DURATIONS + "serving: {policy: prefil_first}\n", "x.yaml:10:11: serving.policy: expected a mapping of fields, as in {name: prefil_first}, got 'prefil_first'"),
+    (DURATIONS + "seed: null\n", "x.yaml:10:1: seed: expected a whole number, got null"),
+    (DURATIONS + "seed: 1.5\n", "x.yaml:10:1: seed: expected a whole number, got 1.5"),
+    (DURATIONS + "slo:\n\tttft_ms: 3\n", "x.yaml:11:1: not valid YAML: a tab, where YAML takes spaces alone"),
+    (DURATIONS + "serving: {memory: {utilisation: 2}}\n", "x.yaml:10:20: serving.memory.utilisation: expected at most 1, got 2"),
+    (DURATIONS + "requests: {output_tokens: 1}\n", "x.yaml:10:12: requests.output_tokens: expected a number above 1, got 1"),
     (DURATIONS + "requests: {prompt_tokens: {name: unifrom}}\n", "x.yaml:10:12: requests.prompt_tokens: there is no prompt_tokens 'unifrom'; did you mean 'uniform'?"),
     (DURATIONS + "requests: {prompt_tokens: {name: uniform}}\n", "x.yaml:10:12: requests.prompt_tokens.most_tokens: is required and missing"),
     (DURATIONS + "requests: {output_tokens: {name: uniform, least_tokens: 1, most_tokens: 9}}\n", "x.yaml:10:1: requests: output_tokens.least_tokens: expected 2 or more, as time per token needs two tokens"),
@@ -59,8 +63,8 @@ FAULTS = [
     (A100 + "strategy: {drafter: {name: stream}}\n", "x.yaml:3:12: strategy.drafter: there is no drafter 'stream'; did you mean 'streaming'?"),
     (A100 + "strategy: {exit_layer: 1.0}\n", "x.yaml:3:12: strategy.exit_layer: expected a layer number from 1 or a share of the depth between 0 and 1"),
     (A100 + "strategy: {exit_layer: 0.001}\n", "x.yaml:3:12: strategy.exit_layer: 0.001 of 64 layers is less than one layer"),
-    (A100 + "strategy: {exit_layer: half}\n", "x.yaml:3:12: strategy.exit_layer: expected a valid integer"),
-    (A100 + "strategy: {gamma: 100000000000}\n", "x.yaml:3:12: strategy.gamma: expected less than or equal to 1024"),
+    (A100 + "strategy: {exit_layer: half}\n", "x.yaml:3:12: strategy.exit_layer: expected a whole number"),
+    (A100 + "strategy: {gamma: 100000000000}\n", "x.yaml:3:12: strategy.gamma: expected at most 1024"),
     (A100 + "requests: {concurrency: 300}\n", "requests: concurrency 300 needs at least as many requests, and count is 120"),
     (A100 + "target: {tensor_parallel: 3}\n", "target: tensor_parallel 3 does not divide the 64 attention heads of qwen3_32b"),
     (A100 + "acceptance: {overlap: 0.5}\n", "written twice"),
@@ -68,7 +72,7 @@ FAULTS = [
     (DURATIONS.replace("  gamma: 7", "  gamma: &g {x: *g}"), "is nested too deeply, or contains itself"),
     (DURATIONS + "seed: " + "[" * 3000 + "\n", "x.yaml:10:70: not valid YAML: is nested too deeply"),
     (DURATIONS + "? [a, b]\n: 1\n", "x.yaml:10:3: expected a word as key"),
-    (DURATIONS + "seed: -1\n", "x.yaml:10:1: seed: expected greater than or equal to 0, got -1"),
+    (DURATIONS + "seed: -1\n", "x.yaml:10:1: seed: expected 0 or more, got -1"),
     (A100 + "durations: {target_ms: 3, draft_ms: 1}\n", "expected either target (a model on hardware) or durations"),
 ]  # fmt: skip
 
@@ -93,17 +97,19 @@ def test_one_line_that_helps(text: str, expected: str, tmp_path: Path, monkeypat
     assert expected in lines[0]
 
 
-def test_several_faults_come_one_per_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = DURATIONS.replace("gamma", "gama").replace("rate: 0.8", "rate: 1.8")
+def test_several_faults_come_one_per_line_in_the_order_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        DURATIONS.replace("  gamma", "  kapa: 1\n  gamma").replace("gamma: 7", "gamma: seven").replace("rate: 0.8", "rate: 1.8")
+    )
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert code == 2
-    assert [line.split(": ")[1] for line in lines] == ["x.yaml:3:3", "x.yaml:9:3"]
+    assert [line.split(": ")[1] for line in lines] == ["x.yaml:3:3", "x.yaml:4:3", "x.yaml:10:3"]
 
 
 @pytest.mark.parametrize(
     ("assignment", "expected"),
     [
-        ("strategy.gamma=-1", "strategy.gamma: expected greater than or equal to 1, got -1"),
+        ("strategy.gamma=-1", "strategy.gamma: expected 1 or more, got -1"),
         ("strategy.gama=1", "strategy.gama: unknown field; did you mean 'gamma'?"),
         ("strategy", "expected key=value"),
         ("STRATEGY.gamma=3", "STRATEGY: unknown field; did you mean 'strategy'?"),
@@ -129,6 +135,49 @@ def test_a_model_that_does_not_fit_says_what_would(tmp_path: Path, monkeypatch: 
         "error: x.yaml:2:47: target.tensor_parallel: target opt_66b 133.2 GB does not fit a100_80g_sxm with 80 GB, "
         "of which 72 may be used; set target.tensor_parallel=2"
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "hint"),
+    [
+        ("run", "mine", "; did you mean the file ./mine.yaml?"),
+        ("sweep", "mine", "; did you mean the file ./mine.yaml?"),
+        ("run", "chat_qwen3_32b", "; it is the name of a plan"),
+        ("sweep", "chat_qwen3_32b", "; it is the name of a plan"),
+        ("plan", "durations_only", "; it is the name of a scenario"),
+        ("show", "A100", "; did you mean 'a100_80g_sxm'?"),
+        ("run", "qqq", " more"),
+    ],
+)
+def test_a_name_of_something_else(command: str, name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(DURATIONS)
+    found = CliRunner().invoke(main, [command, name])
+    assert (found.exit_code, len(found.stderr.splitlines())) == (2, 1)
+    assert found.stderr.endswith(f"{hint}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "endings"),
+    [
+        ("budget", "out.html", ".svg or .md"),
+        ("batches", "out.md", ".svg"),
+        ("streams", "out.png", ".svg"),
+        ("methods", "out.md", ".svg"),
+        ("crossovers", "out.pdf", ".svg or .md"),
+    ],
+)
+def test_a_picture_under_another_name_is_refused(command: str, name: str, endings: str) -> None:
+    found = CliRunner().invoke(main, [command, "durations_only", "--out", name])
+    assert found.exit_code == 2
+    assert f"expected a name that ends in {endings}, got '{name}'" in found.stderr
+
+
+def test_caches_that_do_not_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "like: vanilla_llama_2_7b_a100\nrequests: {concurrency: 1000, count: 1000}\n"
+    code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
+    assert code == 3
+    assert lines[0].endswith(", or fewer than 1,000 requests at a time")
 
 
 def test_an_unknown_scenario_and_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

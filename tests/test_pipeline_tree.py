@@ -89,7 +89,7 @@ FAULTS = [
         "target: {model: llama_2_70b}\nstrategy: {branching: [1, 32001]}\n",
         "x.yaml:3:12: strategy.branching: a node has 32,000 children at most",
     ),
-    ("strategy: {branching: [1, 0]}\n", "x.yaml:2:27: strategy.branching.1: expected greater than or equal to 1, got 0"),
+    ("strategy: {branching: [1, 0]}\n", "x.yaml:2:27: strategy.branching.1: expected 1 or more, got 0"),
     ("strategy: {branching: []}\n", "x.yaml:2:12: strategy.branching: "),
     ("target: {pipeline: null}\n", "strategy: pipeline_tree runs on the stages of a pipeline; set target.pipeline"),
     ("acceptance: {trace: ./x.npz}\n", "strategy.branching: x.npz holds no ranks of a draft, which a tree needs"),

@@ -238,6 +238,13 @@ def test_console_fits(loaded, result, width):
     assert any(line.startswith("speed-up within") for line in lines)
 
 
+@pytest.mark.parametrize(("name", "borrowed"), [("vanilla_llama_2_7b_a100", True), ("durations_only", False)])
+def test_a_law_says_where_its_acceptance_is_borrowed(name, borrowed):
+    page = StringIO()
+    print_law(law_details(load(name)), Console(file=page, width=100))
+    assert ("Acceptance is a stand-in, recorded from other models" in page.getvalue()) == borrowed
+
+
 def test_reports_run_nothing_and_only_figures_draw():
     folder = Path(write.__file__).parent
     for path in folder.glob("*.py"):

@@ -312,7 +312,7 @@ def test_levels_enter_a_tandem_with_the_rows_they_will_have() -> None:
 
 SCENARIO = "like: specpipe_llama_3_1_70b_8x3090\n"
 FAULTS = [
-    (SCENARIO + "strategy: {width: 0}\n", "x.yaml:2:12: strategy.width: expected greater than or equal to 1, got 0"),
+    (SCENARIO + "strategy: {width: 0}\n", "x.yaml:2:12: strategy.width: expected 1 or more, got 0"),
     (SCENARIO + "strategy: {branching: 128257}\n", "x.yaml:2:12: strategy.branching: a node has 128,256 children at most, one for each token; got 128,257"),
     (SCENARIO + "strategy: {stages: 4}\n", "x.yaml:2:12: strategy.stages: comes from target.pipeline, which has 8; leave it out"),
     (SCENARIO + "target: {pipeline: null}\n", "strategy: specpipe runs on the stages of a pipeline; set target.pipeline"),
@@ -324,7 +324,7 @@ FAULTS = [
     (SCENARIO + "acceptance: {rate: null, trace: ./x.npz, stand_in: true}\n", "strategy.width: ./x.npz holds no tree over 8 stages, only over 3; cut the target so, or state a rate"),
     (SCENARIO + "strategy: {width: 48}\n", "x.yaml:2:12: strategy.width: {trace} holds no tree of width 48 and branching 16 over 8 stages; it holds: 1 x 16, 2 x 16,"),
     ("like: specpipe_llama_3_1_70b_4xl40\ntarget: {pipeline: {stages: [{layers: 16}, {layers: 16}, {layers: 16}, {layers: 16}, {layers: 16}]}}\n", "holds no tree over 5 stages, only over 4, 8, 16; cut the target so, or state a rate"),
-    (SCENARIO + "target: {device: null}\n", "x.yaml:2:10: target.device: expected a mapping, got None"),
+    (SCENARIO + "target: {device: null}\n", "x.yaml:2:10: target.device: expected a mapping, got null"),
 ]  # fmt: skip
 
 

@@ -292,6 +292,12 @@ def test_points_that_fail_are_named_and_stop_no_others(world: Path, monkeypatch:
     assert "durations.target_ms=13: crashed: ZeroDivisionError" in told.stderr
 
 
+def test_a_sweep_of_faults_alone_fails(world: Path) -> None:
+    found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=a:b:c,0", "--workers", 1)
+    assert found.exit_code == 2
+    assert "2 of 2 points, 2 of them faulty" in found.output
+
+
 def test_a_model_that_does_not_fit_is_infeasible(world: Path) -> None:
     many = ["--set", "requests.concurrency=60", "--set", "requests.count=60"]
     axis_ = ["--axis", "requests.prompt_tokens=128,4000"]
@@ -367,6 +373,7 @@ def test_a_simulation_confirms_what_the_law_left(world: Path) -> None:
     ("arguments", "message"),
     [
         (["--axis", "strategy.gama=1,2"], "did you mean 'gamma'"),
+        (["--axis", "gamma=1,2"], "error: tiny: axes: gamma: unknown field"),
         (["--axis", "strategi.gamma=1,2"], "did you mean 'strategy'"),
         (["--zip", "--axis", "strategy.gamma=1,2", "--axis", "seed=1,2,3"], "values: strategy.gamma 2, seed 3"),
         (["--axis", "strategy.gamma=1:2"], "expected low:high:count or log:low:high:count, got '1:2'"),
@@ -390,6 +397,30 @@ def test_a_sweep_that_makes_no_sense_is_refused_in_one_line(world: Path, argumen
     assert found.exit_code == 2, found.output
     assert message in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("axes", "free"),
+    [
+        (["strategy.gamma=1,3"], True),
+        (["strategy.gamma=1,3", "durations.draft_ms=1,3"], False),
+        (["durations.draft_ms=1,3"], False),
+    ],
+)
+def test_windows_that_cost_nothing_more_are_pointed_out(world: Path, axes: list[str], free: bool) -> None:
+    """One stated time for any window makes the longest one the best, which says nothing about windows."""
+    Path("tiny.yaml").write_text(WORLD.replace("draft_step_ms: 1", "draft_ms: 3"))
+    chosen = [word for one in axes for word in ("--axis", one)]
+    options = ("--evaluate", "law", "--workers", 1, *chosen)
+    printed = specsim("sweep", "tiny.yaml", "--report", "page", *options).output
+    told = json.loads(specsim("sweep", "tiny.yaml", "--resume", "--json", *options).stdout)["cautions"]
+    words = "longer windows cost nothing here"
+    assert [words in text for text in (printed, str(told), Path("page/tiny.md").read_text())] == [free] * 3
+
+
+def test_a_sweep_over_borrowed_acceptance_says_so(world: Path) -> None:
+    found = specsim("sweep", "vanilla_llama_2_7b_a100", "--axis", "strategy.gamma=1,2", "--evaluate", "law", "--workers", 1)
+    assert "caution: acceptance is a stand-in, recorded from other models" in found.output
 
 
 def test_a_sweep_file_says_where_it_is_wrong(world: Path) -> None:
@@ -460,6 +491,17 @@ def test_a_picture_has_the_same_bytes_again(stored: Path, tmp_path: Path, option
 def test_a_picture_says_which_axis_was_left_at_its_best(stored: Path, tmp_path: Path) -> None:
     specsim("plot", stored, *KINDS[3], "--out", tmp_path / "one.svg")
     assert "best over durations draft step (ms)" in (tmp_path / "one.svg").read_text()
+
+
+def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(stored: Path, tmp_path: Path) -> None:
+    for options, message in (
+        ((*KINDS[0], "--out", tmp_path / "one.png"), "one.png: expected a name that ends in .svg"),
+        (("--out", tmp_path / "pictures"), "store: names no plots of its own; choose --kind, --x and --y"),
+    ):
+        found = specsim("plot", stored, *options)
+        assert found.exit_code == 2
+        assert message in found.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

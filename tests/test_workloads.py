@@ -250,7 +250,7 @@ STATED = [
     ("requests={arrivals: {name: file, format: csv, file: x.yaml}, prompt_tokens: 5}", "prompt_tokens stand in the traffic file"),
     ("requests={task_flavours: {chat: [code]}}", "task_flavours is for a traffic file"),
     ("requests=azure_sampel", "requests: there is no workload 'azure_sampel'; did you mean 'azure_sample'?"),
-    ("requests=steady", "serving.policy: fixed_batch needs max_requests where requests arrive"),
+    ("requests=steady", "serving.policy: fixed_batch needs max_requests where requests arrive: there are no clients to count as places; set it, or choose another policy"),
 ]  # fmt: skip
 
 

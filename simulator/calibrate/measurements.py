@@ -83,7 +83,7 @@ def _read(path: Path) -> Table:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {bounded.reason(error)}")]) from error
     except (EOFError, zlib.error, ValueError) as error:  # pandas' own errors are ValueErrors
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {error}")]) from error
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {' '.join(str(error).split())}")]) from error
     if not isinstance(frame.index, pd.RangeIndex):
         raise BadInput([Fault((name, 2, 1), "", "holds more cells in a row than the header names")])
     faults = list(_columns(name, frame)) or list(_values(name, frame))

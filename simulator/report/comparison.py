@@ -35,6 +35,14 @@ def headline(found: Comparison) -> str:
     return f"{first.letter} takes {number(_tpot(first), 3)} ms per token (simulation); {'; '.join(told)}."
 
 
+def borrowed(found: Comparison) -> Iterator[str]:
+    """Whose acceptance was recorded from other models than its own, in one sentence; nothing where nobody's was."""
+    letters = [one.letter for one in found.compared if one.result.scenario.acceptance.stand_in]
+    if letters:
+        last = f"{', '.join(letters[:-1])} and {letters[-1]}" if letters[1:] else letters[0]
+        yield f"Acceptance of {last} is a stand-in, recorded from other models."
+
+
 def _tpot(one: Compared) -> float:
     return one.result.simulated.tpot_s * 1e3
 
@@ -94,6 +102,8 @@ def print_comparison(found: Comparison, console: Console) -> None:
     console.print(Text(headline(found), style="bold"), width=width)
     for caution in found.cautions:
         item(console, f"Caution: {caution}", width)
+    for note in borrowed(found):
+        item(console, note, width)
     _print_bars(found, console, width)
 
     def show(head: str, rows: Sequence[Sequence[str]]) -> None:
@@ -133,6 +143,7 @@ def comparison_page(found: Comparison) -> Page:
     opening: list[Block] = [Bullets([_named(one) for one in found.compared])]
     if found.cautions:
         opening.append(Bullets([(Strong("Caution: "), f"{caution}.") for caution in found.cautions]))
+    opening += map(Paragraph, borrowed(found))
     opening.append(Figure("Time per token of each scenario, and the parts of a step", PICTURE, comparison_figure(found)))
     return Page(
         title=" against ".join(dict.fromkeys(one.result.scenario.name for one in found.compared)),

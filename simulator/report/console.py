@@ -85,6 +85,8 @@ def print_law(found: Mapping[str, Any], console: Console) -> None:
     if len(kinds) > KINDS_SHOWN:
         item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
     item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
+    if found["stand_in"]:
+        item(console, "Acceptance is a stand-in, recorded from other models", width)
 
 
 def print_batches(found: Mapping[str, Any], console: Console) -> None:

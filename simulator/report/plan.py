@@ -13,6 +13,7 @@ from simulator.report.console import WIDEST, item, new_table
 from simulator.report.facts import number, share
 from simulator.uncertainty import SHARE
 
+BRIEF_LEGEND = "Carries: the most traffic at which it keeps the SLO, over that of the plan; when full: USD/Mtok at that traffic"
 LEGEND = (
     "Each line: the cheapest fleet of a strategy on some hardware that keeps the SLO, by simulation. Missed by one less: the "
     "limit that a replica less breaks. Carries: the most traffic at which it keeps the SLO, over that of the plan. Million "
@@ -169,7 +170,7 @@ def print_plan(done: Study, console: Console) -> None:
     console.print(headline(done), style="bold", width=width, highlight=False)
     for sentence in sentences(done):
         item(console, sentence, width)
-    shown = new_table("USD/h", "USD/Mtok", "full", "carries", *_limits(done), "cheapest of each")
+    shown = new_table("USD/h", "USD/Mtok", "when\nfull", "carries", *_limits(done), "cheapest of each")
     shown.columns[-1].justify = "left"
     for strategy, hardware, settings, replicas, _, hour, tokens, full, carried, missed, *times in rows(done):
         words = f"{replicas} x {strategy} on {hardware}: {settings}"
@@ -177,6 +178,7 @@ def print_plan(done: Study, console: Console) -> None:
             words = f"none: {strategy} on {hardware}, {replicas}, misses {missed}"
         shown.add_row(hour, tokens, full, carried, *times, words)
     console.print(shown, width=width)
+    item(console, BRIEF_LEGEND, width)
     for change, answer in changes(done):
         item(console, f"{change}: {answer}", width)
     if done.search.plan.left_out:

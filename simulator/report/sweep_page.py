@@ -17,7 +17,7 @@ from simulator.scenario import Scenario
 from simulator.sweep.metrics import LAW_METRICS, METRICS
 from simulator.sweep.study import Plot
 from simulator.sweep.table import Table as Found
-from simulator.sweep.table import best, faults
+from simulator.sweep.table import best, cautions, faults
 
 MOST_POINTS = 400
 """Rows of a page; the file beside it has all."""
@@ -73,6 +73,8 @@ def _opening(found: Found, base: Scenario, chosen: dict[str, dict[str, Any]]) ->
     yield Paragraph(
         f"Points are {base.name} with the axes below changed, evaluated by {told}; each once, so none has an interval here."
     )
+    for caution in cautions(found, base):
+        yield Paragraph(f"Caution: {caution}.")
     for metric, one in list(chosen.items())[-1:]:
         yield Paragraph(f"The best by {label(metric)} with its interval, its timeline and what went into it:")
         sets = found.file.set | found.design.point(one["point"]).settings

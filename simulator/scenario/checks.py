@@ -47,7 +47,10 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
         yield document.fault(("serving", "policy"), message)
     if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
-        message = f"{policy} needs max_requests where requests arrive: there are no clients to count as places"
+        message = (
+            f"{policy} needs max_requests where requests arrive: there are no clients to count as places; "
+            "set it, or choose another policy, as in serving: {policy: {name: prefill_first}}"
+        )
         yield document.fault(("serving", "policy"), message)
     elif scenario.serving.replicas > 1 and scenario.serving.policy.max_requests is None:
         message = f"{policy} needs max_requests where a router deals requests out: the clients of a replica change"
@@ -111,6 +114,7 @@ def check_memory(scenario: Scenario, document: Document) -> None:
         if needed > limit:
             role, place, _ = max(group.roles, key=lambda one: one.weights_gb + one.place.kv_gb(tokens))
             where, remedy = _remedy(role, place, needed / limit)
+            remedy += f", or fewer than {places:,} requests at a time" if places > 1 else ""
             sizes = ((one.role, one.place, one.weights_gb + one.place.kv_gb(tokens)) for one in group.roles)
             parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in sizes)
             whole = place.device.memory_gb.value

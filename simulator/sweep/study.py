@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -165,7 +165,7 @@ class Study:
             with_settings(self.base, self.design.point(0).settings, self.catalogue)
         except BadInput as error:
             if unknown := [fault for fault in error.faults if isinstance(fault, UnknownField)]:
-                raise BadInput(unknown) from error
+                raise BadInput([replace(fault, place=(f"{self.name}: axes", 0, 0)) for fault in unknown]) from error
 
 
 def layout(definition: Mapping[str, Any]) -> tuple[SweepFile, Design]:
@@ -213,7 +213,8 @@ def _document(name: str, catalogue: Catalogue) -> Document:
         if "strategy" not in document.data and "like" not in document.data:
             return document
     elif name not in scenarios:
-        message = f"there is no sweep and no scenario of this name{did_you_mean(name, {**sweeps, **scenarios})}"
+        hint = catalogue.elsewhere(name) or did_you_mean(name, {**sweeps, **scenarios})
+        message = f"there is no sweep and no scenario of this name{hint}"
         raise BadInput([Fault((name, 0, 0), "", message)])
     return Document({"scenario": name}, {(): (name, 0, 0)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from simulator.atomic import replacing
+from simulator.scenario import Scenario
 from simulator.schema import BadInput, Fault, did_you_mean
 from simulator.sweep.axes import Design
 from simulator.sweep.base import Evaluator
@@ -94,6 +95,19 @@ def faults(found: Table) -> dict[int, dict[str, str]]:
         int(row["point"]): {"at": ", ".join(f"{key}={row[key]}" for key in found.axes), "fault": str(row["fault"])}
         for _, row in wrong.iterrows()
     }
+
+
+def cautions(found: Table, base: Scenario) -> Iterator[str]:
+    """What to know before points are held against each other; ``base`` is the scenario before any axis."""
+    if base.acceptance.stand_in:
+        yield "acceptance is a stand-in, recorded from other models"
+    fields = {key for axis in found.design.axes for settings in axis.settings for key in settings}
+    stated = base.durations and base.durations.draft_ms
+    if stated is not None and "strategy.gamma" in fields and "durations.draft_ms" not in fields:
+        yield (
+            f"durations.draft_ms is the time of a whole window and stays {stated:g} ms whatever strategy.gamma is, so that "
+            "longer windows cost nothing here; state durations.draft_step_ms instead to let it grow with them"
+        )
 
 
 def best(found: Table) -> dict[str, dict[str, Any]]:
