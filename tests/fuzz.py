@@ -42,7 +42,7 @@ from simulator.plan_file import load_plan
 from simulator.published import Cell, rows
 from simulator.run import law_details
 from simulator.scenario import load
-from simulator.schema import BadInput
+from simulator.schema import BadInput, parse
 from simulator.sweep.study import study
 from simulator.trace_statistics import statistics
 from simulator.traces import read as read_trace
@@ -228,9 +228,9 @@ def _insert(content: bytes, chance: random.Random) -> bytes:
 
 def _replace_part(content: bytes, chance: random.Random) -> bytes:
     """A part of a document, deep or shallow, becomes something whole of another kind or size."""
-    try:  # what has anchors may be a bomb or a circle
-        document = None if b"&" in content else yaml.safe_load(content.decode())
-    except (yaml.YAMLError, ValueError, LookupError, RecursionError):
+    try:
+        document = parse(content.decode(), "").data
+    except (BadInput, ValueError):
         document = None
     places = list(_places(document))
     if not places:
