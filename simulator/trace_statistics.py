@@ -172,7 +172,7 @@ def _windows(replay: Replay, windows: WindowReplay) -> tuple[WindowMean, ...]:
     found = []
     for gamma in range(1, min(LONGEST, replay.trace.window or LONGEST) + 1):
         replayed, formula = windows.mean(gamma), independent(first, gamma)
-        law = replay.odds(gamma, None).mean_accepted
+        law = float(replay.odds(gamma, None).mean_accepted)
         errors = [(value / replayed - 1.0) * 100.0 if replayed else None for value in (formula, law)]
         found.append(WindowMean(gamma, replayed, formula, law, errors[0], errors[1]))
     return tuple(found)

@@ -166,6 +166,14 @@ def test_every_shipped_file_says_what_it_is(kind: str) -> None:
         assert json.loads(shown.stdout)["content"]["about"], name
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "strategy"])
+def test_everything_that_is_listed_is_shown(kind: str) -> None:
+    for name in Catalogue().names(kind):
+        words, data = (CliRunner().invoke(main, ["show", name, *form]) for form in ([], ["--json"]))
+        assert name in words.stdout, words.output
+        assert json.loads(data.stdout)["name"] == name
+
+
 def test_a_file_of_your_own_is_found_first(tmp_path: Path) -> None:
     own = tmp_path / FOLDERS["device"][0]
     own.mkdir(parents=True)
