@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -26,6 +26,10 @@ __all__ = ["BadInput", "Document", "Fault", "Infeasible", "Path_", "Place", "Unk
 """What reads a file into models needs of the text, from here; what does without models takes it where it stands."""
 
 Confidence = Literal["measured", "calibrated", "datasheet", "published", "computed", "assumed"]
+
+
+MOST_HOMES = 3
+"""So many places of a field one level below are named to someone who wrote it one too high."""
 
 
 class Frozen(BaseModel):
@@ -180,7 +184,7 @@ PLAIN_WORDS = (
 def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
     kind, given = item["type"], item.get("input")
     if kind == "extra_forbidden":
-        return f"unknown field{did_you_mean(str(path[-1]), _siblings(model, item['loc']))}"
+        return f"unknown field{_perhaps(path, _around(model, item['loc']))}"
     if kind == "union_tag_invalid":
         known = re.findall(r"'([^']*)'", item["ctx"]["expected_tags"])
         return f"there is no {path[-1]} '{item['ctx']['tag']}'{did_you_mean(item['ctx']['tag'], known)}"
@@ -204,15 +208,24 @@ def _as_yaml(given: object) -> str:
     return "null" if given is None else str(given).lower() if isinstance(given, bool) else repr(given)
 
 
-def _siblings(model: type[BaseModel], loc: Path_) -> list[str]:
-    """Field names that would have been allowed where the unknown one stands."""
+def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:
+    """What was meant by a field that none of the models ``around`` it has: the same one level below, or a name like it."""
+    word = str(path[-1])
+    fields = [(name, info.annotation) for model in around for name, info in model.model_fields.items()]
+    homes = sorted({name for name, kind in fields if any(word in below.model_fields for below in _models_in(kind))})
+    if 0 < len(homes) <= MOST_HOMES:
+        return f"; did you mean {' or '.join(repr('.'.join(map(str, (*path[:-1], home, word)))) for home in homes)}?"
+    return did_you_mean(word, {name for model in around for name in model.model_fields})
+
+
+def _around(model: type[BaseModel], loc: Path_) -> list[type[BaseModel]]:
+    """The models that may stand where the unknown field does."""
     known: list[type[BaseModel]] = [model]
     for part in loc[:-1]:
         inner = [_models_in(m.model_fields[part].annotation) for m in known if isinstance(part, str) and part in m.model_fields]
         named = [m for m in known if getattr(m, "name", None) == part]
         known = [m for group in inner for m in group] or named or known
-    chosen = [m for m in known if loc[-2:-1] and _tag(m) == loc[-2]] or known
-    return sorted({name for m in chosen for name in m.model_fields})
+    return [m for m in known if loc[-2:-1] and _tag(m) == loc[-2]] or known
 
 
 def _tag(model: type[BaseModel]) -> object:
