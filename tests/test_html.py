@@ -43,7 +43,7 @@ from simulator.world import Span
 from tests.pages import KINDS, LIVE, SWEEP, page
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"><style>*{fill:red}</style><g id="a b"/></svg>'
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link", "br", "wbr"}
 
 
 class Parsed(HTMLParser):

@@ -53,13 +53,18 @@ def _environment() -> Environment:
     found = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    found.filters |= {"marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
+    found.filters |= {"breakable": breakable, "marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
     return found
 
 
 def slug(title: str) -> str:
     """A title as the name of a place in the page."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+
+
+def breakable(title: str) -> Markup:
+    """A title whose long names may go on in the next line behind any of their underscores."""
+    return Markup("_<wbr>").join(escape(part) for part in title.split("_"))
 
 
 def marked(words: Words) -> Markup:
