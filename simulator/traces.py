@@ -270,7 +270,8 @@ def _check(path: Path, trace: Trace) -> None:
     sizes = {role: shape["vocabulary"] for role, shape in known.items()}
     if set(sizes.values()) - {trace.vocabulary}:
         held = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
-        raise _bad(path, f"mixes vocabularies ({held}; header {trace.vocabulary:,}): target and draft must share one tokenizer")
+        own = "none" if trace.vocabulary is None else f"{trace.vocabulary:,}"
+        raise _bad(path, f"mixes vocabularies ({held}; header {own}): target and draft must share one tokenizer")
     if trace.vocabulary and len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
         raise _bad(path, f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}")
     _check_lengths(path, trace)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import random
 import re
@@ -237,7 +238,7 @@ def _replace_part(content: bytes, chance: random.Random) -> bytes:
         return _replace_value(content, chance)
     parent, key = chance.choice(places)
     parent[key] = chance.choice((*PARTS, parent[key], [parent[key]], {"name": parent[key]}, [parent[key]] * 3))
-    return yaml.safe_dump(document, sort_keys=False).encode()
+    return (json.dumps(document) if content.lstrip().startswith(b"{") else yaml.safe_dump(document, sort_keys=False)).encode()
 
 
 def _places(part: Any) -> Iterator[tuple[Any, Any]]:

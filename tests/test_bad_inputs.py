@@ -199,6 +199,10 @@ MADE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: trace({"vocabulary": 99}),
         "mixes vocabularies (target 100, draft 100; header 99)",
     ),
+    "traces/vocabulary_of_models_alone.npz": (
+        lambda: trace({"vocabulary": None}),
+        "mixes vocabularies (target 100, draft 100; header none)",
+    ),
     "traces/token_unknown.npz": (lambda: trace(token=np.full(8, 200)), "holds token 200, outside its vocabulary of 100"),
     "traces/tokens_fractions.npz": (lambda: trace(token=np.ones(8)), "array token: expected whole numbers, holds float64"),
     "traces/tokens_words.npz": (lambda: trace(token=np.array(["a"] * 8)), "array token: expected whole numbers, holds <U1"),
