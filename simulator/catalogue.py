@@ -76,7 +76,7 @@ class Catalogue:
             return {path.stem: _first_line(path) for path in strategy_files()}
         names = self.names(kind)
         if kind == "trace":
-            return {name: f"{path.stat().st_size:,} bytes" for name, path in names.items()}
+            return {name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {name}" for name, path in names.items()}
         return {name: about(path, shown(path)) for name, path in names.items()}
 
     def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
