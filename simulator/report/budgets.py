@@ -54,7 +54,7 @@ def print_budgets(studies: Sequence[BudgetStudy], console: Console) -> None:
     for study in studies:
         console.print(study.scenario, style="bold", highlight=False)
         for points, field in ((study.points, "gamma"), (study.sequences, "sequences")):
-            shown = new_table(field, *HEAD)
+            shown = new_table(field, *(name.replace("emitted:", "emit.").replace("program", "prog.") for name in HEAD))
             for row in rows(points, field):
                 shown.add_row(*row)
             console.print(shown, width=width)
