@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from simulator.report import figures, write
-from simulator.report.console import print_law, print_result
+from simulator.report.console import new_table, print_law, print_result
 from simulator.report.facts import columns, gaps, number, percent
 from simulator.report.markdown import as_markdown
 from simulator.report.run_page import run_page
@@ -265,3 +265,18 @@ def test_the_kept_demo_is_what_its_command_makes(tmp_path):
     write.write(made, window_sweep(loaded), tmp_path / "demo", span)
     kept = Path(__file__).parent.parent / "reports/demo/report.md"
     assert (tmp_path / "demo/report.md").read_text() == kept.read_text()
+
+
+# ---- the terminal
+
+
+def test_no_number_is_cut_where_a_table_is_wider_than_the_terminal() -> None:
+    numbers = ["74,937", "72,502", "92,059", "95,797", "120,432", "120,598"]
+    table = new_table("ms", "mean", "p50", "p90", "p95", "p99", "most")
+    table.add_row("from arrival to admission of each", *numbers)
+    table.add_row("TTFT", *["0"] * 6)
+    text = StringIO()
+    Console(file=text, width=80).print(table, width=80)
+    assert [number for number in numbers if number not in text.getvalue()] == []
+    assert "…" not in text.getvalue()
+    assert max(map(len, text.getvalue().splitlines())) <= 80

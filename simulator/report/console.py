@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -154,10 +154,20 @@ def _lanes(result: Result) -> Table:
     return table
 
 
+class _Whole(Table):
+    """A table in which no number and no word of a row is cut, however narrow the terminal."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*cells, **options)
+        for column, cell in zip(self.columns, cells, strict=False):
+            longest = max(map(len, cell.split()), default=0) if isinstance(cell, str) else 0
+            column.min_width = max(column.min_width or 0, longest)
+
+
 def new_table(first: str, *others: str) -> Table:
     """The look of every table: names to the left, numbers to the right."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    table = _Whole(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column(first)
     for name in others:
         table.add_column(name, justify="right")
     return table
