@@ -10,10 +10,10 @@ top kappa (MSD-7): ``off_exit``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import mul
 from random import Random
@@ -98,6 +98,11 @@ class Acceptance(Protocol):
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """The distribution of one verification, from marginal rates."""
+
+
+def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
+    """The odds of every window that is asked for, each worked out once: a law asks for every kind of step."""
+    return cache(partial(source.odds, exit=exit))
 
 
 def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str) -> Odds:

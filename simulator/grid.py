@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance import Acceptance, Odds, Rates
+from simulator.acceptance import Acceptance, Odds, Rates, odds_of
 from simulator.cost import Cost, HardwareCost
 from simulator.given import Given, GivenCost
 from simulator.pipeline_laws import PipelineTimes
@@ -194,7 +194,7 @@ class GridLaw:
     def __init__(self, one: Loaded, arrays: Arrays, quantities: Sequence[str]) -> None:
         scenario, cost, acceptance = one.scenario, _cost(one.scenario, arrays), _acceptance(one, arrays)
         requests, context = scenario.batch, scenario.mean_context
-        parts = scenario.schedule.parts(cost, lambda gamma: acceptance.odds(gamma, scenario.exit), requests, context)
+        parts = scenario.schedule.parts(cost, odds_of(acceptance, scenario.exit), requests, context)
         self.parts = _cutter(tuple(parts))
         if "speedup" in quantities:
             self.plain = _cutter(tuple(Autoregressive().parts(cost, lambda gamma: ONE_TOKEN, requests, context)))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator.acceptance import Rates
+from simulator.acceptance import Rates, odds_of
 from simulator.catalogue import Catalogue, shown
 from simulator.given import Given, GivenCost
 from simulator.method import Method
@@ -104,7 +104,7 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
 def _main(strategy: Strategy) -> tuple[Kind, Step]:
     """The commonest step of one request whose drafts are all kept."""
     acceptance = strategy.reads(Rates((1.0,)))
-    kinds = strategy.kinds(lambda gamma: acceptance.odds(gamma, strategy.exit(None)), 1)
+    kinds = strategy.kinds(odds_of(acceptance, strategy.exit(None)), 1)
     kind = max(kinds, key=lambda one: (kinds[one], one.verifying))
     return kind, strategy.step(kind, 0)
 

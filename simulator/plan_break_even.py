@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from simulator.acceptance import Acceptance, Odds, Rates
+from simulator.acceptance import Acceptance, Odds, Rates, odds_of
 from simulator.plan import Finding
 from simulator.plan_doubt import slower_links
 from simulator.run import tuned
@@ -89,7 +89,7 @@ def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
     """Of the strategy over autoregressive decoding of the same batch on the same target, by law."""
     scenario = loaded.scenario
     cost, context, strategy = scenario.cost, scenario.mean_context, scenario.schedule
-    own = strategy.law(cost, lambda gamma: acceptance.odds(gamma, scenario.exit), batch, context, one_lane=scenario.one_lane)
+    own = strategy.law(cost, odds_of(acceptance, scenario.exit), batch, context, one_lane=scenario.one_lane)
     return float(Autoregressive().law(cost, lambda gamma: PLAIN, batch, context).tpot_s / own.tpot_s)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.acceptance import Acceptance, Cycle, Odds, Replay
+from simulator.acceptance import Acceptance, Cycle, Odds, Replay, odds_of
 from simulator.acceptance_spec import AcceptanceSpec
 from simulator.bill import Bill, bill
 from simulator.cost import Cost, Phase
@@ -128,7 +128,7 @@ def tuned(loaded: Loaded) -> Loaded:
     """With a strategy that has worked out what depends on cost and acceptance (the windows of most goodput)."""
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     schedule, most = scenario.schedule, scenario.batch
-    found = schedule.tuned(scenario.cost, lambda gamma: acceptance.odds(gamma, scenario.exit), most, scenario.mean_context)
+    found = schedule.tuned(scenario.cost, odds_of(acceptance, scenario.exit), most, scenario.mean_context)
     return loaded if found is schedule else loaded.replace(strategy=found)
 
 
@@ -217,7 +217,7 @@ def _seen(scenario: Scenario, outcome: Outcome) -> int:
 def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None) -> Law:
     """The closed form with marginal acceptance rates, for so many requests at a time; None: as many as there are places."""
     requests = requests or scenario.batch
-    found = _law(scenario, lambda gamma: acceptance.odds(gamma, scenario.exit), None, requests)
+    found = _law(scenario, odds_of(acceptance, scenario.exit), None, requests)
     if not scenario.requests.arrivals:
         return found
     relation = (

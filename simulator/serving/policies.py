@@ -32,7 +32,7 @@ from pydantic import Field
 
 from simulator.schema import Frozen
 from simulator.serving.memory import Blocks, KVMemory
-from simulator.serving.requests import Request
+from simulator.serving.requests import MOST_TOGETHER, Request
 from simulator.step import UNLIMITED
 from simulator.strategies.protocol import Strategy
 
@@ -146,7 +146,7 @@ class FixedBatch(Policy):
 
     name: Literal["fixed_batch"] = "fixed_batch"
     reserves: ClassVar[bool] = True
-    max_requests: int | None = Field(default=None, gt=0)
+    max_requests: int | None = Field(default=None, gt=0, le=MOST_TOGETHER)
     """Places; by default as many as there are clients."""
 
     def plan(self, queues: Queues) -> Plan:
@@ -173,7 +173,7 @@ class PrefillFirst(Policy):
     """
 
     name: Literal["prefill_first"] = "prefill_first"
-    max_requests: int = Field(default=256, gt=0)
+    max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
     batch_tokens: int = Field(default=8_192, gt=0)
     """Prompt tokens of one pass, at most."""
@@ -216,7 +216,7 @@ class ChunkedPrefill(Policy):
     """
 
     name: Literal["chunked_prefill"] = "chunked_prefill"
-    max_requests: int = Field(default=256, gt=0)
+    max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
     chunk_tokens: int = Field(default=512, gt=0)
     """Tokens of one pass, decoding and prompts together."""
@@ -264,7 +264,7 @@ class UnifiedBudget(Policy):
     """
 
     name: Literal["unified_budget"] = "unified_budget"
-    max_requests: int = Field(default=256, gt=0)
+    max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
     budget_tokens: int = Field(default=2_048, gt=0)
     """Tokens of one pass, whatever they are."""

@@ -24,6 +24,9 @@ from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.step import State
 from simulator.traffic import MOST_TOKENS, Line, TrafficFile
 
+MOST_TOGETHER = 100_000
+"""Requests that one machine may hold at a time: a hundred times what any does."""
+
 
 class _Bounded(Frozen):
     least_tokens: int = Field(default=2, gt=0, le=MOST_TOKENS)
@@ -146,7 +149,7 @@ class Requests(Frozen):
     """What it is, in a sentence."""
     source: str | None = None
     """Where it comes from."""
-    concurrency: int = Field(default=1, gt=0)
+    concurrency: int = Field(default=1, gt=0, le=MOST_TOGETHER)
     """Clients of a closed loop: each sends its next request as its last one ends."""
     arrivals: AnyArrivals | None = None
     """When requests come, in an open loop."""
