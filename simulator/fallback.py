@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance import Chain, Exit, Replay
+from simulator.acceptance import Chain, Exit, Replay, verdict
 from simulator.strategies.mirror_sd import MirrorSD
+from simulator.traces import Bools
+
+Ints = NDArray[np.int64]
 
 WIDTHS = (1, 2, 4, 8, 16)
 RESAMPLES = 1_000
@@ -37,45 +41,80 @@ class FallbackRate:
     windows: int
 
 
+class _Windows(NamedTuple):
+    """Every window that is verified on the way through all requests; which ones does not depend on the exit."""
+
+    first: Ints
+    """(windows,) position in the trace of its first token."""
+    successor: Ints
+    """(windows,) position of the correction or bonus behind what is kept."""
+    kept: Ints
+    """(windows,) draft tokens."""
+    ended: Bools
+    """(windows,) whether the draft is wrong right behind it."""
+    begins: Ints
+    """(requests,) number of its first window."""
+
+
 def fallback_rates(replay: Replay, strategy: MirrorSD, widths: Sequence[int] = WIDTHS) -> list[FallbackRate]:
     """Every recorded exit at every width, for the strategy's window and reading of the message."""
-    return [_rate(replay, strategy, Exit(fraction, kappa)) for fraction in replay.trace.exit_fractions for kappa in widths]
+    windows, draws = _walked(replay, strategy), _draws(len(replay.order))
+    exits = (Exit(fraction, kappa) for fraction in replay.trace.exit_fractions for kappa in widths)
+    return [_rate(replay, strategy, windows, exit, draws) for exit in exits]
 
 
-def _rate(replay: Replay, strategy: MirrorSD, exit: Exit) -> FallbackRate:
-    counts = np.array([_walk(replay, strategy, exit, request) for request in range(len(replay.order))])
-    low, high = _interval(counts)
-    missed, windows = counts.sum(axis=0)
+def _walked(replay: Replay, strategy: MirrorSD) -> _Windows:
+    proposal = Chain(strategy.gamma, strategy.bonus_on_full_accept)
+    begins: list[int] = []
+    found: list[tuple[int, int, int, bool]] = []
+    for request, recording in enumerate(replay.order):
+        begins.append(len(found))
+        cursor, length, runs = replay.cursor(request, None), replay.length(request), replay.runs(recording)
+        start, left = int(replay.trace.offsets[recording]) + 1, length
+        while left > 0:
+            here, seen = length - left, cursor.judge(proposal)
+            found.append((start + here, start + (here + seen.accepted) % length, seen.accepted, runs[here] == seen.accepted))
+            left -= seen.committed
+    first, successor, kept, ended = np.array(found).T
+    return _Windows(first, successor, kept, ended.astype(bool), np.array(begins))
+
+
+def _rate(replay: Replay, strategy: MirrorSD, windows: _Windows, exit: Exit, draws: Ints) -> FallbackRate:
+    off = ~replay.trace.on_exit(exit.fraction, exit.kappa)
+    full = windows.kept == strategy.gamma
+    reused = _reuses(strategy)[
+        windows.kept, off[windows.successor].astype(int), (full & (off[windows.first] | windows.ended)).astype(int)
+    ]
+    counts = np.add.reduceat(np.stack([~reused, np.ones_like(reused)], axis=1).astype(np.int64), windows.begins)
+    missed, verified = counts.sum(axis=0)
+    low, high = _interval(draws @ counts)
     positions = replay.positions()
-    off = ~replay.trace.on_exit(exit.fraction, exit.kappa)[positions]
-    rejected = ~replay.accepted[positions]
     return FallbackRate(
         exit_fraction=exit.fraction,
         kappa=exit.kappa,
-        off_exit=float(off.mean()),
-        per_position=float((off & rejected).mean()),
-        per_step=missed / windows,
+        off_exit=float(off[positions].mean()),
+        per_position=float((off & ~replay.accepted)[positions].mean()),
+        per_step=missed / verified,
         per_step_low=low,
         per_step_high=high,
-        windows=int(windows),
+        windows=int(verified),
     )
 
 
-def _walk(replay: Replay, strategy: MirrorSD, exit: Exit, request: int) -> tuple[int, int]:
-    """Missed windows and all windows of one request, from its first position to its last."""
-    cursor, left = replay.cursor(request, exit), replay.length(request)
-    window, missed, windows = Chain(strategy.gamma, strategy.bonus_on_full_accept), 0, 0
-    while left > 0:
-        verdict = cursor.judge(window)
-        missed += not strategy.reuses(verdict, strategy.gamma)
-        windows += 1
-        left -= verdict.committed
-    return missed, windows
+def _reuses(strategy: MirrorSD) -> Bools:
+    """(gamma + 1, 2, 2): the strategy's answer by tokens kept, successor off the exit, path off the exit."""
+    shape = (strategy.gamma + 1, 2, 2)
+    asked = (verdict(kept, kept + 1, bool(off), bool(path)) for kept, off, path in np.ndindex(*shape))
+    return np.array([strategy.reuses(one, strategy.gamma) for one in asked], dtype=bool).reshape(shape)
 
 
-def _interval(counts: NDArray[np.int64]) -> tuple[float, float]:
-    """95 % interval of a ratio of sums, resampling rows: windows of one request are not independent."""
-    chosen = np.random.default_rng(0).integers(len(counts), size=(RESAMPLES, len(counts)))
-    sums = counts[chosen].sum(axis=1)
+def _draws(requests: int) -> Ints:
+    """(resamples, requests): how often each request is drawn."""
+    chosen = np.random.default_rng(0).integers(requests, size=(RESAMPLES, requests))
+    return np.stack([np.bincount(one, minlength=requests) for one in chosen])
+
+
+def _interval(sums: Ints) -> tuple[float, float]:
+    """95 % interval of a ratio of sums, whole requests drawn again: windows of one request are not independent."""
     low, high = np.quantile(sums[:, 0] / sums[:, 1], (0.025, 0.975))
     return float(low), float(high)
