@@ -5,6 +5,7 @@ Both are made of spans alone, so they show what the lanes really did.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -117,8 +118,12 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
     begins = [span.start_s for span in working if (span.lane, span.label) == (first.lane, first.label)]
     windows = list(zip(begins, begins[steps:], strict=False)) or [(first.start_s, working[-1].end_s)]
 
+    by_start = sorted(spans, key=lambda span: span.start_s)
+    starts, longest_s = [span.start_s for span in by_start], max(span.end_s - span.start_s for span in spans)
+
     def shown(window: tuple[float, float]) -> tuple[bool, int, bool, float]:
-        inside = [span for span in spans if span.start_s < window[1] and span.end_s > window[0]]
+        near = by_start[bisect_left(starts, window[0] - longest_s) : bisect_left(starts, window[1])]
+        inside = [span for span in near if span.end_s > window[0]]
         stages = [span for span in inside if family(span.lane) == "stage"]
         computed = sum(span.end_s - span.start_s for span in stages)
         full = len({span.lane for span in stages if span.start_s <= window[0]}) == len({span.lane for span in stages})
