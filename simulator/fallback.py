@@ -58,9 +58,9 @@ class _Windows(NamedTuple):
 
 def fallback_rates(replay: Replay, strategy: MirrorSD, widths: Sequence[int] = WIDTHS) -> list[FallbackRate]:
     """Every recorded exit at every width, for the strategy's window and reading of the message."""
-    windows, draws = _walked(replay, strategy), _draws(len(replay.order))
+    windows, reuses, draws = _walked(replay, strategy), _reuses(strategy), _draws(len(replay.order))
     exits = (Exit(fraction, kappa) for fraction in replay.trace.exit_fractions for kappa in widths)
-    return [_rate(replay, strategy, windows, exit, draws) for exit in exits]
+    return [_rate(replay, windows, reuses, draws, exit) for exit in exits]
 
 
 def _walked(replay: Replay, strategy: MirrorSD) -> _Windows:
@@ -79,12 +79,11 @@ def _walked(replay: Replay, strategy: MirrorSD) -> _Windows:
     return _Windows(first, successor, kept, ended.astype(bool), np.array(begins))
 
 
-def _rate(replay: Replay, strategy: MirrorSD, windows: _Windows, exit: Exit, draws: Ints) -> FallbackRate:
+def _rate(replay: Replay, windows: _Windows, reuses: Bools, draws: Ints, exit: Exit) -> FallbackRate:
     off = ~replay.trace.on_exit(exit.fraction, exit.kappa)
-    full = windows.kept == strategy.gamma
-    reused = _reuses(strategy)[
-        windows.kept, off[windows.successor].astype(int), (full & (off[windows.first] | windows.ended)).astype(int)
-    ]
+    full = windows.kept == len(reuses) - 1
+    off_path = full & (off[windows.first] | windows.ended)
+    reused = reuses[windows.kept, off[windows.successor].astype(int), off_path.astype(int)]
     counts = np.add.reduceat(np.stack([~reused, np.ones_like(reused)], axis=1).astype(np.int64), windows.begins)
     missed, verified = counts.sum(axis=0)
     low, high = _interval(draws @ counts)

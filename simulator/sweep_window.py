@@ -81,9 +81,8 @@ def window_sweep(
 
 def _windows(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
     """The same with each of the windows that the trace and the other settings can answer for."""
-    known = (loaded.trace and loaded.trace.window) or MOST
     for gamma in gammas:
-        if loaded.scenario.schedule.least_window <= gamma <= known:
+        if gamma >= loaded.scenario.schedule.least_window:
             one = at_window(loaded, gamma)
             if not (one.trace and one.scenario.schedule.unrecorded(one.trace)):
                 yield gamma, one
@@ -102,7 +101,9 @@ def _to_show(points: Iterable[SweepPoint], own: int) -> Iterator[SweepPoint]:
 
 
 def _telling(points: Sequence[SweepPoint], own: int) -> set[int]:
-    """Both ends, the scenario's own window, and the best by law with its neighbours."""
+    """Both ends, the scenario's own window, and the best by law with its neighbours; none of none."""
+    if not points:
+        return set()
     best = min(points, key=lambda point: point.law_tpot_ms).gamma
     return {points[0].gamma, points[-1].gamma, own, best - 1, best, best + 1}
 
