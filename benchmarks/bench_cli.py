@@ -12,7 +12,7 @@ TITLE = "Command line"
 ROUNDS = 5
 RUN = """
 import resource, sys
-from simulator.cli import main
+from simulator.cli.main import main
 try:
     main(sys.argv[1:])
 finally:

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 from figures import Figure, at_least, bare_timeouts, show, turns
 from simpy import Event
 
-from simulator.acceptance import Chain
-from simulator.cost import Cost
-from simulator.pipeline_laws import PipelineTimes
-from simulator.run import simulate
+from simulator.acceptance.sources import Chain
+from simulator.cost.cost import Cost
 from simulator.scenario import load
-from simulator.step import Kind, Lanes
+from simulator.scenario.run import simulate
+from simulator.scenario.variants import variant
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.common.pipeline_laws import PipelineTimes
+from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.specpipe import SpecPipe
-from simulator.variants import variant
 from simulator.world import World
 
 TITLE = "Event engine"

@@ -12,9 +12,9 @@ import tracemalloc
 import numpy as np
 from figures import Figure, at_least, at_most, show, turns
 
-from simulator.grid import law_columns, law_grid
 from simulator.scenario import Loaded, load
-from simulator.variants import variant
+from simulator.scenario.variants import variant
+from simulator.studies.sweep.grid import law_columns, law_grid
 
 TITLE = "Laws"
 POINTS, ROUNDS = 10_000_000, 5

@@ -21,14 +21,14 @@ import numpy as np
 from figures import Figure, at_least, bare_timeouts, show, turns
 from simpy import Event
 
-from simulator.draft_tree import Beam, Floats, Ints, PipelineTree
-from simulator.pipeline_replay import StepTables, token_seconds
+from simulator.acceptance.draft_tree import Beam, Floats, Ints, PipelineTree
+from simulator.acceptance.tree_replay import recorded_beams
 from simulator.scenario import load
 from simulator.serving.scheduler import TURNS
-from simulator.step import Kind, Lanes
+from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.specpipe import SpecPipe
+from simulator.strategies.specpipe.replay import StepTables, token_seconds
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
-from simulator.tree_replay import recorded_beams
 from simulator.world import World
 
 TITLE = "A pipeline of 8 stages, w = 64"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from figures import Figure, at_least, at_most, show, turns
 
-from simulator.window_replay import Ints, WindowReplay
+from simulator.acceptance.window_replay import Ints, WindowReplay
 
 TITLE = "Vectorised replay"
 REQUESTS, TOKENS, LONGEST, ROUNDS = 1_000, 1_000, 32, 7

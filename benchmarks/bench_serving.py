@@ -16,9 +16,9 @@ from typing import Any
 
 from figures import Figure, at_least, at_most, show
 
-from simulator.acceptance import Acceptance, Cycle, Rates
-from simulator.cost import Cost
-from simulator.given import Given, GivenCost
+from simulator.acceptance.sources import Acceptance, Cycle, Rates
+from simulator.cost.cost import Cost
+from simulator.cost.stated import Given, GivenCost
 from simulator.scenario import load
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import Tally
@@ -26,10 +26,10 @@ from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, Unif
 from simulator.serving.requests import ClosedLoop, Requests, Uniform
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Lanes
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.step import Lanes
 from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.protocol import Strategy
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
 

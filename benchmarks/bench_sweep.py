@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from figures import Figure, at_least, cpu_seconds, show
 
 from simulator.catalogue import Catalogue
-from simulator.sweep.executors import crew
-from simulator.sweep.store import writing
-from simulator.sweep.study import study
-from simulator.sweep.sweeping import sweep
+from simulator.studies.sweep.executors import crew
+from simulator.studies.sweep.store import writing
+from simulator.studies.sweep.study import study
+from simulator.studies.sweep.sweeping import sweep
 
 TITLE = "Sweeps"
 ONE_REQUEST = ("requests.count=1", "requests.concurrency=1", "requests.output_tokens=1001")

@@ -16,21 +16,22 @@ import click
 import yaml
 from pydantic import BaseModel
 
-from simulator import atomic, traces
+from simulator.acceptance import trace as traces
+from simulator.acceptance.header import Header
 from simulator.catalogue import REFERENCES, strategy_files
-from simulator.cli import SECTIONS, main
-from simulator.engine import Engine
-from simulator.hardware import Device, Link
-from simulator.meanings import meanings
-from simulator.method_table import MethodFile
-from simulator.model import ModelSpec
-from simulator.plan_file import PlanFile
+from simulator.cli.main import SECTIONS, main
+from simulator.cost.device import Device, Link
+from simulator.cost.engine import Engine
+from simulator.cost.model import ModelSpec
+from simulator.files import writing
+from simulator.files.descriptions import meanings
+from simulator.files.schema import Frozen, Sourced, descendants
 from simulator.report.markdown import table
 from simulator.scenario import Scenario
-from simulator.schema import Frozen, Sourced, descendants
 from simulator.strategies import strategies
-from simulator.sweep.study import SweepFile
-from simulator.trace_header import Header
+from simulator.studies.method_features import MethodFile
+from simulator.studies.plan.file import PlanFile
+from simulator.studies.sweep.study import SweepFile
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "*Made by `python3 dev.py reference`; changes go into the classes and commands that it reads.*"
@@ -166,7 +167,8 @@ class Book:
     def _section(self, one: Section) -> Iterator[str]:
         strategy = next((held for held in strategies().values() if held is one.model), None)
         if strategy:
-            yield purpose(strategy.__module__) + f" `specsim show {one.schema['properties']['name']['const']}` has the law."
+            name = one.schema["properties"]["name"]["const"]
+            yield purpose(name) + f" `specsim show {name}` has the law."
         yield marked(inspect.cleandoc(one.model.__doc__ or ""))
         told, required = meanings(one.model), one.schema.get("required", ())
         rows = []
@@ -258,10 +260,9 @@ def written(value: Any) -> str:
     return value if isinstance(value, str) else str(yaml.safe_dump([whole], default_flow_style=True, width=1_000))[1:-2]
 
 
-def purpose(module: str) -> str:
+def purpose(name: str) -> str:
     """The first line of a strategy's file."""
-    (path,) = (path for path in strategy_files() if path.stem == module.rpartition(".")[2])
-    line = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+    line = (ast.get_docstring(ast.parse(strategy_files()[name].read_text("utf-8"))) or "").partition("\n")[0]
     return marked(line)
 
 
@@ -280,7 +281,7 @@ def slug(title: str) -> str:
 
 
 def trace_arrays() -> Iterator[str]:
-    """The docstring of :mod:`simulator.traces`, its tables as Markdown."""
+    """The docstring of :mod:`simulator.acceptance.trace`, its tables as Markdown."""
     for block in re.split(r"\n\n", inspect.cleandoc(traces.__doc__ or "")):
         lines = block.split("\n")
         yield simple_table(lines) if lines[0].startswith("===") else marked(block)
@@ -347,7 +348,7 @@ def command_blocks(name: str, command: click.Command) -> Iterator[str]:
 def write() -> None:
     """All of it, complete or not at all."""
     for name, text in pages().items():
-        atomic.write(FOLDER / name, text)
+        writing.write(FOLDER / name, text)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ import pandas as pd
 from IPython.display import SVG
 
 from simulator.report import figures
-from simulator.run import law_details, run
+from simulator.scenario.run import law_details, run
 from simulator.scenario import load
-from simulator.sweep_window import window_sweep
+from simulator.studies.window import window_sweep
 
 # %% [markdown]
 # ## Round numbers first

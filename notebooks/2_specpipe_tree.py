@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 from IPython.display import SVG
 
-from simulator.pipeline_laws import break_even, unequal_stages
+from simulator.strategies.common.pipeline_laws import break_even, unequal_stages
 from simulator.report.timeline import steady_window
-from simulator.report.timeline_figures import pipeline_timeline
-from simulator.report.tree_figures import tree_figure
-from simulator.run import run
+from simulator.report.pipeline_timeline import pipeline_timeline
+from simulator.report.pages.trees_figures import tree_figure
+from simulator.scenario.run import run
 from simulator.scenario import load
-from simulator.sweep_tree import tree_study
+from simulator.studies.trees import tree_study
 
 # %% [markdown]
 # ## The equation alone

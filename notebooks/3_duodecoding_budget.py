@@ -16,10 +16,10 @@
 import pandas as pd
 from IPython.display import SVG
 
-from simulator.report.budget_figures import budget_figure
-from simulator.run import run
+from simulator.report.pages.budget_figures import budget_figure
+from simulator.scenario.run import run
 from simulator.scenario import load
-from simulator.sweep_budget import budget_study, coefficient
+from simulator.studies.budget import budget_study, coefficient
 
 # %%
 slow, quick = load("duodecoding_llama_2_7b_a800_figure_1"), load("duodecoding_llama_2_7b_a800")

@@ -17,10 +17,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from simulator.catalogue import Catalogue
-from simulator.independence import every_drafter
-from simulator.run import run
+from simulator.acceptance.iid import every_drafter
+from simulator.scenario.run import run
 from simulator.scenario import load
-from simulator.traces import read
+from simulator.acceptance.trace import read
 
 # %%
 trace = read(Catalogue().names("trace")["six_flavours_greedy"])

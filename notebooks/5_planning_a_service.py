@@ -15,8 +15,8 @@
 # %%
 import pandas as pd
 
-from simulator.plan import Finding, search
-from simulator.plan_file import load_plan
+from simulator.studies.plan.search import Finding, search
+from simulator.studies.plan.file import load_plan
 
 plan = load_plan("chat_qwen3_32b", ("scenario.requests.count=120",))
 pd.DataFrame(

@@ -23,12 +23,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import pandas as pd
 
-from simulator.acceptance import Chain
-from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
-from simulator.run import run
+from simulator.acceptance.sources import Chain
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.scenario.run import run
 from simulator.scenario import load
-from simulator.step import Kind, Lanes, Step
-from simulator.strategies.protocol import ChainStrategy
+from simulator.strategies.common.step import Kind, Lanes, Step
+from simulator.strategies.common.base import ChainStrategy
 
 # %% [markdown]
 # The durations carry the symbols of the drawing. `phases` says what each part costs, `timeline` lets it pass on the lanes, and

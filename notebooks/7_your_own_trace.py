@@ -26,11 +26,11 @@ import torch
 import transformers
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.run import run
+from simulator.cli.main import main
+from simulator.scenario.run import run
 from simulator.scenario import load
-from simulator.trace_statistics import statistics
-from simulator.traces import read
+from simulator.acceptance.statistics import statistics
+from simulator.acceptance.trace import read
 
 # %%
 words = ["<unk>", *(f"w{index}" for index in range(198)), "<end>"]

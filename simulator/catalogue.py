@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from simulator.document import BadInput, Document, Fault, Path_, about, did_you_mean, read
+from simulator.files.document import BadInput, Document, Fault, Path_, about, did_you_mean, read
 
 FOLDERS = {
     "device": ("hardware_profiles/devices", ".yaml"),
@@ -73,7 +73,7 @@ class Catalogue:
     def abouts(self, kind: str) -> dict[str, str]:
         """Every name of a kind, or of a strategy, with a line about it."""
         if kind == "strategy":
-            return {path.stem: _first_line(path) for path in strategy_files()}
+            return {name: _first_line(path) for name, path in strategy_files().items()}
         names = self.names(kind)
         if kind == "trace":
             return {name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {name}" for name, path in names.items()}
@@ -189,7 +189,7 @@ class Catalogue:
             name = document.get(where)
             path = self.path(kind, name, document, where)
             if kind == "model" and (path.is_dir() or path.suffix == ".json"):
-                from simulator.huggingface import read_config
+                from simulator.cost.huggingface import read_config
 
                 other = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
             else:
@@ -235,10 +235,13 @@ def _references(data: dict[str, object] | list[object], path: Path_ = ()) -> Ite
             yield (*path, key), REFERENCES[key]
 
 
-def strategy_files() -> list[Path]:
-    """The file of every strategy."""
+def strategy_files() -> dict[str, Path]:
+    """The file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py`` where it has helpers beside it."""
     folder = Path(__file__).parent / "strategies"
-    return [path for path in sorted(folder.glob("*.py")) if path.stem not in ("__init__", "protocol")]
+    files = {path.stem: path for path in folder.glob("[!_]*.py")} | {
+        path.parent.name: path for path in folder.glob("*/strategy.py")
+    }
+    return dict(sorted(files.items()))
 
 
 def _first_line(path: Path) -> str:
@@ -248,8 +251,8 @@ def _first_line(path: Path) -> str:
 
 
 def strategy_names() -> list[str]:
-    """Every strategy, by its file's name."""
-    return [path.stem for path in strategy_files()]
+    """Every shipped strategy, in order of names."""
+    return list(strategy_files())
 
 
 def shown(path: Path) -> str:

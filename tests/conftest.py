@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
+from simulator.acceptance.trace import Trace, read
 from simulator.catalogue import Catalogue, shipped
-from simulator.traces import Trace, read
 
 settings.register_profile("shared_machine", deadline=None)
 settings.register_profile(
@@ -20,14 +20,14 @@ settings.load_profile("shared_machine")
 if TYPE_CHECKING:
     import torch
 
-    from simulator.record.family import Family
+    from simulator.acceptance.record.family import Family
 
 
 @pytest.fixture(scope="session")
 def family() -> Family:
     """The pair of the shipped traces."""
     torch = pytest.importorskip("torch", reason="needs the extra 'record'")
-    from simulator.record.family import Family
+    from simulator.acceptance.record.family import Family
 
     torch.set_num_threads(1)
     return Family.read(shipped() / "scenarios/pairs/six_flavours.npz")
@@ -37,7 +37,7 @@ def family() -> Family:
 def prompts() -> torch.Tensor:
     """The first tokens of one request of each flavour, (6, PROMPT_TOKENS); what the target wrote, so no text is needed."""
     torch = pytest.importorskip("torch", reason="needs the extra 'record'")
-    from simulator.record.recorder import PROMPT_TOKENS
+    from simulator.acceptance.record.recorder import PROMPT_TOKENS
 
     trace = read(Catalogue().names("trace")["six_flavours_greedy"])
     starts = [int(trace.offsets[requests[1]]) for requests in trace.requests_by_flavour.values()]

@@ -35,19 +35,19 @@ from bad_inputs import corpus
 from numpy.typing import NDArray
 from test_bad_inputs import trace
 
-from simulator.calibrate import measurements
+from simulator.acceptance.converters import TO_RATES, TO_TRACE
+from simulator.acceptance.statistics import statistics
+from simulator.acceptance.trace import read as read_trace
 from simulator.catalogue import FOLDERS, Catalogue, shipped
-from simulator.converters import TO_RATES, TO_TRACE
-from simulator.huggingface import read_config
-from simulator.plan_file import load_plan
-from simulator.published import Cell, rows
-from simulator.run import law_details
+from simulator.cost.huggingface import read_config
+from simulator.evidence.calibrate import measurements
+from simulator.evidence.published import Cell, rows
+from simulator.files.schema import BadInput, parse
 from simulator.scenario import load
-from simulator.schema import BadInput, parse
-from simulator.sweep.study import study
-from simulator.trace_statistics import statistics
-from simulator.traces import read as read_trace
-from simulator.traffic import TrafficFile
+from simulator.scenario.run import law_details
+from simulator.serving.traffic import TrafficFile
+from simulator.studies.plan.file import load_plan
+from simulator.studies.sweep.study import study
 
 Array = NDArray[Any]
 MOST_S = 20

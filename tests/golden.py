@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.run import run, summary
+from simulator.cli.main import main
 from simulator.scenario import load
-from simulator.sweep_window import window_sweep
+from simulator.scenario.run import run, summary
+from simulator.studies.window import window_sweep
 
 Found = dict[str, Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from simpy import Event
 
-from simulator.acceptance import Cycle
-from simulator.cost import Phase, Rows
-from simulator.step import Kind, Lanes, State
-from simulator.strategies.protocol import Strategy
+from simulator.acceptance.sources import Cycle
+from simulator.cost.cost import Phase, Rows
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.step import Kind, Lanes, State
 from simulator.world import World
 
 

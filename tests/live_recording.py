@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from simulator.draft_tree import Beam
-from simulator.record.family import Family
-from simulator.record.recorder import assemble, observe
-from simulator.record.writing import generate
-from simulator.traces import Trace
+from simulator.acceptance.draft_tree import Beam
+from simulator.acceptance.record.family import Family
+from simulator.acceptance.record.recorder import assemble, observe
+from simulator.acceptance.record.writing import generate
+from simulator.acceptance.trace import Trace
 
 RECORDED_TOKENS = 128
 

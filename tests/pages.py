@@ -8,29 +8,29 @@ from pathlib import Path
 import yaml
 
 from simulator.catalogue import Catalogue
-from simulator.comparison import Candidate, compare
-from simulator.fits import Paper
-from simulator.law_check import law_gap
-from simulator.plan_study import study as plan_study
-from simulator.processes import in_turn
-from simulator.published import cells, contradictions, paper_figures
+from simulator.evidence.fits import Paper
+from simulator.evidence.law_check import law_gap
+from simulator.evidence.published import cells, contradictions, paper_figures
+from simulator.evidence.validation import GOAL, shortfalls, validated
+from simulator.parallel import in_turn
 from simulator.report.blocks import Page
-from simulator.report.comparison import comparison_page
-from simulator.report.live import live_page
-from simulator.report.plan_page import plan_page
+from simulator.report.pages.compare import comparison_page
+from simulator.report.pages.measure import live_page
+from simulator.report.pages.plan import plan_page
+from simulator.report.pages.sweep import sweep_page
+from simulator.report.pages.validate import validation_page
 from simulator.report.run_page import run_page
-from simulator.report.sweep_page import sweep_page
-from simulator.report.validation_page import validation_page
-from simulator.run import run, tuned
 from simulator.scenario import Scenario, load
-from simulator.sweep.executors import crew
-from simulator.sweep.store import reading, writing
-from simulator.sweep.study import study
-from simulator.sweep.sweeping import sweep as evaluate
-from simulator.sweep.table import Table, table
-from simulator.sweep_window import window_sweep
-from simulator.uncertainty import Times, of_speedup
-from simulator.validation import GOAL, shortfalls, validated
+from simulator.scenario.run import run, tuned
+from simulator.scenario.uncertainty import Times, of_speedup
+from simulator.studies.compare import Candidate, compare
+from simulator.studies.plan.study import study as plan_study
+from simulator.studies.sweep.executors import crew
+from simulator.studies.sweep.store import reading, writing
+from simulator.studies.sweep.study import study
+from simulator.studies.sweep.sweeping import sweep as evaluate
+from simulator.studies.sweep.table import Table, table
+from simulator.studies.window import window_sweep
 from tests.test_plan import small
 from tests.toy_paper import TERMS, written
 

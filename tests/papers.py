@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from simulator.fits import Paper
-from simulator.published import Cell, cells
+from simulator.evidence.fits import Paper
+from simulator.evidence.published import Cell, cells
+from simulator.evidence.validation import Errors, likeness
 from simulator.scenario import load
-from simulator.validation import Errors, likeness
 
 MAPPED = ("calibrate", "predict", "check", "report")
 COMMITTED = Path(__file__).parent.parent / "reports" / "validation" / "cells.csv"

@@ -19,25 +19,25 @@ import pytest
 from click.testing import CliRunner
 from test_bad_inputs import trace
 
-from simulator import atomic
-from simulator.calibrate import measurements
-from simulator.cli import main
-from simulator.schema import BadInput
-from simulator.sweep.store import reading
-from simulator.traces import read
+from simulator.acceptance.trace import read
+from simulator.cli.main import main
+from simulator.evidence.calibrate import measurements
+from simulator.files import writing
+from simulator.files.schema import BadInput
+from simulator.studies.sweep.store import reading
 
 ROOT = Path(__file__).parent.parent
 OLD, NEW = "old " * 5_000, "new " * 5_000
 
 
 def log(path: Path) -> None:
-    with atomic.whole_file(path) as file:
+    with writing.whole_file(path) as file:
         assert file is not None
         file.write(NEW)
 
 
 def folder(path: Path) -> None:
-    with atomic.replacing(path, parents=True) as new:
+    with writing.replacing(path, parents=True) as new:
         new.mkdir()
         for name in "ab":
             (new / name).write_text(NEW)
@@ -56,7 +56,7 @@ def times(path: Path) -> None:
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {
-    "text.svg": lambda path: atomic.write(path, NEW),
+    "text.svg": lambda path: writing.write(path, NEW),
     "log.csv": log,
     "report": folder,
     "trace.npz": recording,
@@ -111,7 +111,7 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(
     before = held(tmp_path)
     target = {"fsync": "os.fsync", "replace": "pathlib.Path.replace", "mkdtemp": "tempfile.mkdtemp"}[call]
     if call == "replace" and name == "report":
-        target = "simulator.atomic._exchange" if there else target
+        target = "simulator.files.writing._exchange" if there else target
     monkeypatch.setattr(target, fails(reason))
     with pytest.raises(BadInput) as error:
         WRITERS[name](tmp_path / name)
@@ -192,11 +192,11 @@ def started(script: str, *arguments: str, cwd: Path, most_bytes: int | None = No
     )
 
 
-SPECSIM = "from simulator.cli import main; main()"
+SPECSIM = "from simulator.cli.main import main; main()"
 WRITING = """
 import sys
 from pathlib import Path
-from simulator.atomic import ended_by_sigterm, replacing, write
+from simulator.files.writing import ended_by_sigterm, replacing, write
 print("begun", flush=True)
 with ended_by_sigterm():
     for number in range(10**9):
@@ -292,7 +292,7 @@ def test_a_run_that_is_ended_leaves_the_old_report_or_the_new_one(number: signal
 def test_sigterm_reaches_processes_that_were_begun_as_ever(tmp_path: Path) -> None:
     script = """
 import os, signal, time
-from simulator.atomic import ended_by_sigterm
+from simulator.files.writing import ended_by_sigterm
 with ended_by_sigterm():
     ready, tell = os.pipe()
     child = os.fork()

@@ -21,7 +21,7 @@ import pytest
 from bad_inputs import COMMANDS, FOLDER, Broken, command, corpus
 from click.testing import CliRunner
 
-from simulator.cli import main
+from simulator.cli.main import main
 
 CORPUS = list(corpus())
 
@@ -289,7 +289,7 @@ HEAVY: dict[str, tuple[Callable[[], bytes], str]] = {
 MOST_S, MOST_BYTES = 2.0, 300e6
 MEASURED = """
 import re, time
-from simulator.cli import main
+from simulator.cli.main import main
 try:
     main()
 finally:

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.report.batches import crossed
-from simulator.run import baseline, law
+from simulator.cli.main import main
+from simulator.report.run_serving import crossed
 from simulator.scenario import load
-from simulator.sweep_batch import BatchPoint, batch_sweep, crossover, tile_edges
+from simulator.scenario.run import baseline, law
+from simulator.studies.batches import BatchPoint, batch_sweep, crossover, tile_edges
 
 SEVEN_B = "vanilla_llama_2_7b_a100"
 RULE = ["strategy.batching_rule=true"]

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.calibrate import fit, importers, measurements, passes, profile, quality
-from simulator.calibrate.fit import DATASHEET, Form, roofline
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.cli_calibrate import FORMATS
-from simulator.hardware import Device, Link, RingAllReduce, TreeAllReduce
-from simulator.model import ModelSpec
-from simulator.schema import BadInput, read, validate
+from simulator.cli.calibrate import FORMATS
+from simulator.cli.main import main
+from simulator.cost.device import Device, Link, RingAllReduce, TreeAllReduce
+from simulator.cost.model import ModelSpec
+from simulator.evidence.calibrate import fit, importers, measurements, passes, profile, quality
+from simulator.evidence.calibrate.fit import DATASHEET, Form, roofline
+from simulator.files.schema import BadInput, read, validate
 
 PARTS = {"matmul": {"default": DATASHEET}, "attention": DATASHEET, "small_operations": DATASHEET}
 RATES = {"memory_gb": 80.0, "memory_bandwidth_gb_s": 1000.0, "peak_tflops": 100.0}

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.capacity import DRIFT, TOLERANCE, capacity, drift, trial
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.run import simulate
+from simulator.cli.main import main
 from simulator.scenario import load
+from simulator.scenario.run import simulate
+from simulator.studies.capacity import DRIFT, TOLERANCE, capacity, drift, trial
 
 SERVER = ["strategy=autoregressive", "durations={target_ms: 1000, prefill_ms: 1000}", "requests.output_tokens=3"]
 ONE = "serving.policy={name: fixed_batch, max_requests: 1}"

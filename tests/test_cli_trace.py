@@ -11,12 +11,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from simulator import converters
-from simulator.cli import main
-from simulator.cli_trace import FORMATS
+from simulator.acceptance import converters
+from simulator.acceptance.trace import read
+from simulator.cli.main import main
+from simulator.cli.trace import FORMATS
 from simulator.scenario import load
-from simulator.sweep_window import window_sweep
-from simulator.traces import read
+from simulator.studies.window import window_sweep
 from tests.test_acceptance import make_trace
 
 STEPS = '{"accepted": [2, 0, 1], "flavour": "chat"}\n{"accepted": [1, 1]}\n'

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from simulator.cli import main
-from simulator.comparison import Value, differences
+from simulator.cli.main import main
 from simulator.scenario import load
-from simulator.uncertainty import with_slower
+from simulator.scenario.uncertainty import with_slower
+from simulator.studies.compare import Value, differences
 
 TEXT = """\
 strategy: {name: vanilla_sd, gamma: 3}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import converters, rescale
-from simulator.acceptance import Chain, Rates, Replay
-from simulator.schema import BadInput
-from simulator.trace_statistics import independent
-from simulator.traces import Trace, read
-from simulator.window_replay import WindowReplay
+from simulator.acceptance import converters, rescale
+from simulator.acceptance.sources import Chain, Rates, Replay
+from simulator.acceptance.statistics import independent
+from simulator.acceptance.trace import Trace, read
+from simulator.acceptance.window_replay import WindowReplay
+from simulator.files.schema import BadInput
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 

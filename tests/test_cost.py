@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.catalogue import Catalogue
-from simulator.cost import HardwareCost, Phase, Placement, Rows, layer_time, together
-from simulator.given import Given, GivenCost
-from simulator.model import DraftHead, ModelSpec
-from simulator.schema import read, validate
+from simulator.cost.cost import HardwareCost, Phase, Placement, Rows, layer_time, together
+from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import read, validate
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 100}
 DEVICE = {
@@ -140,7 +140,7 @@ def test_experts_are_read_as_tokens_touch_them() -> None:
 
 
 def test_rendezvous_is_exit_head_and_transfer() -> None:
-    from simulator.hardware import Link
+    from simulator.cost.device import Link
 
     cost = HardwareCost(place(), channel=Link.model_validate(LINK))
     assert cost.rendezvous("fv", 8, 1000).wall_s == pytest.approx(5e-6 + 1e-6)
@@ -177,7 +177,7 @@ def test_a_pass_of_remembered_parts_is_the_pass_to_the_last_digit(passes: list[t
 
 
 def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.cost.REMEMBERED", 3)
+    monkeypatch.setattr("simulator.cost.cost.REMEMBERED", 3)
     cost = HardwareCost(place())
     first = cost.target(ONE)
     for context in range(10):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from simulator.cost import (
+from simulator.cost.cost import (
     HardwareCost,
     LayerTime,
     Phase,
@@ -22,9 +22,9 @@ from simulator.cost import (
     side_product_time,
     together,
 )
-from simulator.hardware import Link
-from simulator.model import DraftHead
-from simulator.schema import BadInput
+from simulator.cost.device import Link
+from simulator.cost.model import DraftHead
+from simulator.files.schema import BadInput
 from tests.test_cost import DEVICE, ENGINE, HARD, LINK, MODEL, ONE, place
 
 READS = {**DEVICE, "small_operations": HARD}
@@ -263,7 +263,7 @@ def test_a_layer_is_its_products_and_its_attention() -> None:
 
 
 def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.cost.REMEMBERED", 3)
+    monkeypatch.setattr("simulator.cost.cost.REMEMBERED", 3)
     cost, head = HardwareCost(place()), DraftHead(layers=1)
     first = cost.head(head, ONE)
     assert cost.head(head, ONE) is first

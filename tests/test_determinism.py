@@ -19,8 +19,8 @@ PLACES = [
     {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"},
     {"PYTHONHASHSEED": "77", "TZ": "Pacific/Kiritimati", "LC_ALL": "C.UTF-8", "COLUMNS": "200"},
 ]
-NOW = "from simulator.cli import main; main()"
-LATER = "import time; now = time.time; time.time = lambda: now() + 4e8; from simulator.cli import main; main()"
+NOW = "from simulator.cli.main import main; main()"
+LATER = "import time; now = time.time; time.time = lambda: now() + 4e8; from simulator.cli.main import main; main()"
 """The command, a dozen years from now."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.catalogue import shipped
-from simulator.cli import main
+from simulator.cli.main import main
 from simulator.scenario import load
 
 ROOT = Path(__file__).parent.parent

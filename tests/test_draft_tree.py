@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.draft_tree import Beam, DraftTree, Floats, Ints, Passage, PipelineTree, widest
+from simulator.acceptance.draft_tree import Beam, DraftTree, Floats, Ints, Passage, PipelineTree, widest
 
 
 def grown(*levels: tuple[list[int], list[float], list[int]], root: int = 1) -> DraftTree:

@@ -10,22 +10,21 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import run
-from simulator.acceptance import Acceptance, Cycle, Rates, Replay
-from simulator.cli import main
-from simulator.cost import Phase
-from simulator.given import Given, GivenCost
-from simulator.report.facts import conditions, gaps, kind_name
-from simulator.scenario import Loaded, load
-from simulator.schema import BadInput
+from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
+from simulator.cli.main import main
+from simulator.cost.cost import Phase
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import BadInput
+from simulator.report.run_summary import conditions, gaps, kind_name
+from simulator.scenario import Loaded, load, run
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Kind, Lanes
+from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.duodecoding import DuoDecoding
-from simulator.sweep_budget import budget_sweep, coefficient, sequence_sweep, to_simulate
-from simulator.sweep_window import window_sweep
+from simulator.studies.budget import budget_sweep, coefficient, sequence_sweep, to_simulate
+from simulator.studies.window import window_sweep
 from simulator.world import World
 from tests.test_tree_replay import trace_of
 
@@ -297,7 +296,7 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
     ttft = [run.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (duo, serial)]
     assert ttft[0] < ttft[1]
     strategy, cost = duo.scenario.schedule, duo.scenario.cost
-    from simulator.cost import Rows
+    from simulator.cost.cost import Rows
 
     prompt = Rows.prefill(256)
     found = strategy.admission(cost, prompt, 1, 256)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance import Rates
-from simulator.given import Given, GivenCost
-from simulator.sequence_laws import budget, cost_coefficient, expected_tokens, sequences_worth, threshold, verify
-from simulator.sequences import Split
+from simulator.acceptance.sequence_chances import budget, cost_coefficient, expected_tokens, sequences_worth, threshold, verify
+from simulator.acceptance.sequences import Split
+from simulator.acceptance.sources import Rates
+from simulator.cost.stated import Given, GivenCost
 from simulator.strategies.duodecoding import DuoDecoding
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/duodecoding_worked_examples.csv").open()))

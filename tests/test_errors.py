@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.traces import Trace
+from simulator.acceptance.trace import Trace
+from simulator.cli.main import main
 
 DURATIONS = """\
 strategy:
@@ -285,7 +285,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(
     out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr("simulator.run.run", lambda *_: pytest.fail("simulated before asking where to write"))
+    monkeypatch.setattr("simulator.scenario.run.run", lambda *_: pytest.fail("simulated before asking where to write"))
     code, lines = fail(tmp_path, DURATIONS, "--out", out, monkeypatch=monkeypatch)
     assert (code, len(lines)) == (2, 1)
     assert (tmp_path / "file").read_text() == "mine"

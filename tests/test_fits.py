@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from simulator.fits import Paper, Question
-from simulator.fitting import calibrate
-from simulator.published import Cell, cells
-from simulator.schema import BadInput
-from simulator.validation import Errors, likeness, predictions
+from simulator.evidence.fits import Paper, Question
+from simulator.evidence.fitting import calibrate
+from simulator.evidence.published import Cell, cells
+from simulator.evidence.validation import Errors, likeness, predictions
+from simulator.files.schema import BadInput
 from tests.toy_paper import TERMS, written
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from plain_line import PlainLine
 from simpy import Environment, Event
 
-from simulator.flow_line import FlowLine
-from simulator.flow_line import Level as OnLine
-from simulator.pipeline_laws import PipelineTimes
+from simulator.strategies.common.pipeline_laws import PipelineTimes
+from simulator.strategies.common.stage_pipeline import FlowLine
+from simulator.strategies.common.stage_pipeline import Level as OnLine
 from simulator.world import World
 
 

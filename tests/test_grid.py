@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.grid import QUANTITIES, Axes, law_columns, law_grid
-from simulator.run import baseline, law, tuned
+from simulator.files.schema import BadInput
 from simulator.scenario import Loaded, load
-from simulator.schema import BadInput
+from simulator.scenario.run import baseline, law, tuned
+from simulator.scenario.variants import variant
 from simulator.strategies import strategies
-from simulator.variants import variant
+from simulator.studies.sweep.grid import QUANTITIES, Axes, law_columns, law_grid
 
 WHOLE = {"prefix_ms": 12.0, "suffix_ms": 20.0, "draft_ms": 9.0, "redraft_ms": 7.0, "rv_ee_ms": 0.3, "rv_fv_ms": 0.2}
 STAGED = {"stages_ms": [4.0, {1: 5.0, 64: 9.0}, 4.5, 6.0], "links_ms": [1.0, 2.0, 0.5], "draft_step_ms": 3.0, "token_ms": 0.5}

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from simulator.engine import Engine
-from simulator.hardware import Device, Link, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.device import Device, Link, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.engine import Engine
 
 
 def roofline(**changes):

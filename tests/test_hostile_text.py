@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from simulator.cli import main
+from simulator.cli.main import main
 from simulator.report.blocks import Code, Link, Listing, Strong
 from simulator.report.markdown import inline, plain, shown
 

@@ -8,6 +8,7 @@ import re
 import resource
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,54 +19,36 @@ from click.testing import CliRunner
 from pydantic import BaseModel
 
 import simulator.scenario  # the model classes below are found through their base
-from simulator.catalogue import FOLDERS, Catalogue
-from simulator.cli import KINDS, main
+from simulator.catalogue import FOLDERS, Catalogue, strategy_files
+from simulator.cli.main import KINDS, main
+from simulator.files.schema import Frozen
+from simulator.files.schema import parse as document
 from simulator.scenario import load
-from simulator.schema import Frozen
-from simulator.schema import parse as document
 from simulator.strategies import strategies
 from simulator.strategies.autoregressive import Autoregressive
 
 PACKAGE = Path(simulator.__file__).parent
 FLOORS = [
-    {"added", "bounded"},
-    {"document"},
-    {"schema", "world", "processes", "meanings", "draft_tree", "longest"},
-    {"binomial", "sequence_laws", "streaming_laws", "__init__"},
-    {"atomic", "trace_header"},
-    {"altered", "pipeline_laws", "model", "method", "engine", "hardware", "traces", "flow_line", "traffic"},
-    {"pipeline"},
-    {"huggingface", "acceptance", "cost"},
-    {"given", "acceptance_spec", "dealing", "catalogue", "drafters", "tree_replay", "sequences", "windows", "window_replay"},
-    {"step", "trace_statistics", "published", "resampling", "token_tree", "calibrate"},
-    {"rescale"},
-    {"strategies", "converters", "independence"},
-    {"serving", "fallback", "pipeline_replay"},
+    {"files", "numeric", "parallel", "world"},
+    {"acceptance", "cost"},
+    {"catalogue", "strategies"},
+    {"serving"},
     {"scenario"},
-    {"outcome", "notes", "stages", "variants"},
-    {"bill"},
-    {"run", "plan_file", "bounds"},
-    {"method_table", "grid", "replications", "capacity"},
-    {"sweep_window", "sweep_tree", "sweep_streams", "sweep_network", "sweep", "explain", "plan"},
-    {"overview"},
-    {"sweep_batch", "sweep_budget", "fits", "uncertainty", "law_check"},
-    {"sweep_load", "comparison", "sweep_methods", "plan_doubt", "plan_export", "sweep_draft"},
-    {"plan_break_even"},
-    {"plan_study"},
-    {"fitting", "validation"},
+    {"evidence", "studies"},
     {"report"},
-    {"cli_options"},
-    {"cli_trace", "cli_batch", "cli_tree", "cli_streams", "cli_network", "cli_budget", "cli_calibrate", "cli_validate"},
-    {"cli_capacity", "cli_plan", "cli_drafts"},
-    {"cli_compare", "cli_load", "cli_methods", "cli_sweep", "cli_start"},
     {"cli"},
 ]
-FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "record" not in path.parts)
+"""Rooms by floor, from the ground up: a room imports from itself and from floors below, and from no other room of its floor."""
+FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def part_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def module_name(path: Path) -> str:
+    """The dotted name below ``simulator``; a package's own is the folder's."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {module_name(path): path for path in MODULES}
 
 
 def imported(path: Path) -> set[str]:
@@ -79,18 +62,48 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path: Path) -> None:
-    own = part_of(path)
-    used = {name.split(".")[1] for name in imported(path) if name.startswith("simulator.")}
-    upward = {name for name in used & set(FLOOR) - {own} if FLOOR[name] >= FLOOR[own]}
-    assert not upward, f"{own} must not import {upward}"
-    assert "record" not in used
+def imports_of_ours(path: Path) -> set[str]:
+    """Names below ``simulator`` of the modules that a module of ours imports."""
+    return {name.removeprefix("simulator.") for name in imported(path)} & set(NAMES) - {module_name(path)}
+
+
+def test_every_room_has_a_floor() -> None:
+    assert {name.partition(".")[0] for name in NAMES} - {"__init__"} == set(FLOOR)
+
+
+@pytest.mark.parametrize("room", sorted(FLOOR))
+def test_imports_run_down(room: str) -> None:
+    upward = {
+        f"{name} -> {used}"
+        for name, path in NAMES.items()
+        if name.partition(".")[0] == room
+        for used in imports_of_ours(path)
+        if used.partition(".")[0] != room and FLOOR[used.partition(".")[0]] >= FLOOR[room]
+    }
+    assert not upward
+
+
+def test_no_import_runs_in_a_circle() -> None:
+    """Also not by way of a package, whose ``__init__`` runs before anything in it."""
+    graph = {}
+    for name, path in NAMES.items():
+        used = imports_of_ours(path)
+        packages = {".".join(one.split(".")[:depth]) for one in used for depth in range(1, one.count(".") + 1)}
+        own = {".".join(name.split(".")[:depth]) for depth in range(1, name.count(".") + 1)}
+        graph[name] = used | (packages - own - {name})
+    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_folders_stay_small() -> None:
+    """At most six files at the top, and twenty modules in a room; pages and recorders are one for each thing there is."""
+    assert len(list(PACKAGE.glob("*.py"))) <= 6
+    for folder in {path.parent for path in MODULES} - {PACKAGE / "report/pages", PACKAGE / "acceptance/record"}:
+        assert len(list(folder.glob("*.py"))) <= 20, folder
 
 
 @pytest.mark.parametrize("folder", ["strategies", "serving"])
 def test_a_strategy_sees_no_files_no_tables_no_plots(folder: str) -> None:
-    for path in (PACKAGE / folder).glob("*.py"):
+    for path in (PACKAGE / folder).rglob("*.py"):
         assert not {"yaml", "pandas", "matplotlib", "pathlib"} & {name.split(".")[0] for name in imported(path)}
 
 
@@ -187,10 +200,11 @@ def test_a_file_of_your_own_is_found_first(tmp_path: Path) -> None:
     assert Catalogue((tmp_path,)).names("device")["a100_80g_sxm"].is_relative_to(tmp_path)
 
 
-def test_every_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
-    assert {path.stem for path in (PACKAGE / "strategies").glob("*.py")} - {"__init__", "protocol"} == set(strategies())
-    for name, strategy in strategies().items():
-        docstring = ast.get_docstring(ast.parse((PACKAGE / f"strategies/{name}.py").read_text())) or ""
+def test_every_shipped_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
+    shipped = {name: strategy for name, strategy in strategies().items() if strategy.__module__.startswith("simulator.")}
+    assert set(strategy_files()) == set(shipped)
+    for name, strategy in shipped.items():
+        docstring = ast.get_docstring(ast.parse(strategy_files()[name].read_text())) or ""
         assert re.search(r"target +\|", docstring)
         assert "T_" in docstring
         assert strategy.equation
@@ -219,7 +233,7 @@ def test_help_and_list_take_little_more_than_the_libraries_they_need_and_load_no
     """Twice to three times as long as loading click and yaml alone; with all that a run needs it would be thirty times."""
     heavy = {"numpy", "pandas", "matplotlib", "torch", "scipy", "simpy", "pydantic", "rich"}
     script = (
-        "import sys; from simulator.cli import main; main(sys.argv[1:], standalone_mode=False); "
+        "import sys; from simulator.cli.main import main; main(sys.argv[1:], standalone_mode=False); "
         f"sys.exit(','.join(set(sys.modules) & {heavy}))"
     )
     least = cpu_s("import click, yaml")

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as some
 
-from simulator.cli import main
+from simulator.cli.main import main
 from simulator.report import html, timeline
 from simulator.report.blocks import (
     Bullets,
@@ -37,8 +37,8 @@ from simulator.report.blocks import (
     Words,
 )
 from simulator.report.html import TEMPLATES, as_html, cells, plain
-from simulator.report.live import live_page, rounds_csv
 from simulator.report.markdown import as_markdown, inline
+from simulator.report.pages.measure import live_page, rounds_csv
 from simulator.world import Span
 from tests.pages import KINDS, LIVE, SWEEP, page
 

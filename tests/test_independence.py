@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.acceptance.iid import WINDOWS, every_drafter, independence
+from simulator.acceptance.statistics import independent
+from simulator.acceptance.trace import Trace, read
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.independence import WINDOWS, every_drafter, independence
-from simulator.report.independence import FIGURE, PAGE, page, row
-from simulator.trace_statistics import independent
-from simulator.traces import Trace, read
+from simulator.cli.main import main
+from simulator.report.pages.iid import FIGURE, PAGE, page, row
 from tests.test_acceptance import make_trace
 
 REPORT = Path(__file__).parents[1] / "reports" / "iid" / PAGE

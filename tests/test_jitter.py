@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.hardware import Link
-from simulator.run import law, replay, simulate, summary
-from simulator.run import run as run_scenario
+from simulator.cost.device import Link
 from simulator.scenario import load
+from simulator.scenario.run import law, replay, simulate, summary
+from simulator.scenario.run import run as run_scenario
 
 TWO_SERVERS = "specpipe_llama_3_1_70b_two_servers"
 FEW = ["requests.count=3", "requests.output_tokens=40"]

@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance import Cycle, Odds, Rates
-from simulator.cost import Phase, Rows
-from simulator.drafters import DraftPass, StreamingDrafter
-from simulator.given import Given, GivenCost
-from simulator.schema import NonNegative
+from simulator.acceptance.sources import Cycle, Odds, Rates
+from simulator.cost.cost import Phase, Rows
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import NonNegative
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Kind, Lanes
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, OffAbove, WindowTable
+from simulator.strategies.common.base import Law
+from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
+from simulator.strategies.common.step import Kind, Lanes
+from simulator.strategies.common.token_tree import TokenTree
 from simulator.strategies.lyanna import Lyanna
 from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
-from simulator.strategies.protocol import Law
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.token_tree import TokenTree
-from simulator.windows import FixedWindow, GoodputWindow, OffAbove, WindowTable
 from simulator.world import World
 
 milliseconds = st.floats(min_value=0.01, max_value=500.0)

@@ -10,10 +10,11 @@ from scipy.stats import chisquare
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from simulator.acceptance import Chain, Replay  # noqa: E402
+from simulator.acceptance.record.family import HEADS, Family, weights_hash  # noqa: E402
+from simulator.acceptance.sources import Chain, Replay  # noqa: E402
+from simulator.acceptance.trace import Trace, read  # noqa: E402
 from simulator.catalogue import Catalogue  # noqa: E402
-from simulator.record.family import HEADS, Family, weights_hash  # noqa: E402
-from simulator.record.live import (  # noqa: E402
+from simulator.evidence.live.decoding import (  # noqa: E402
     Drafter,
     autoregressive_drafter,
     head_drafter,
@@ -22,7 +23,6 @@ from simulator.record.live import (  # noqa: E402
     sample_speculatively,
     speculate,
 )
-from simulator.traces import Trace, read  # noqa: E402
 from tests.live_recording import RECORDED_TOKENS, recorded  # noqa: E402
 
 TOKENS = 72

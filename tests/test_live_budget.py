@@ -8,13 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from simulator.acceptance import Replay  # noqa: E402
+from simulator.acceptance.record.family import Family  # noqa: E402
+from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
+from simulator.acceptance.sources import Replay  # noqa: E402
+from simulator.acceptance.trace import Trace  # noqa: E402
 from simulator.catalogue import shipped  # noqa: E402
-from simulator.record.family import Family  # noqa: E402
-from simulator.record.live_budget import PAIR, beside, decode, measure, shipped_prompts  # noqa: E402
-from simulator.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
+from simulator.evidence.live.budget import PAIR, beside, decode, measure, shipped_prompts  # noqa: E402
 from simulator.strategies.duodecoding import DuoDecoding  # noqa: E402
-from simulator.traces import Trace  # noqa: E402
 
 pytestmark = [
     pytest.mark.full,

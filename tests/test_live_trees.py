@@ -9,22 +9,22 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from simulator.acceptance import Chain, Exit, Replay  # noqa: E402
-from simulator.draft_tree import Beam, PrunedTree  # noqa: E402
-from simulator.record import live_trees as live  # noqa: E402
-from simulator.record.family import EXIT_LAYERS, Family  # noqa: E402
-from simulator.record.network import ExitHead, Network  # noqa: E402
-from simulator.record.recorder import BEAMS, PRUNED, TREES  # noqa: E402
-from simulator.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
-from simulator.strategies.mirror_sd import MirrorSD  # noqa: E402
-from simulator.traces import Trace  # noqa: E402
-from simulator.tree_replay import (  # noqa: E402
+from simulator.acceptance.draft_tree import Beam, PrunedTree  # noqa: E402
+from simulator.acceptance.record.family import EXIT_LAYERS, Family  # noqa: E402
+from simulator.acceptance.record.network import ExitHead, Network  # noqa: E402
+from simulator.acceptance.record.recorder import BEAMS, PRUNED, TREES  # noqa: E402
+from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
+from simulator.acceptance.sources import Chain, Exit, Replay  # noqa: E402
+from simulator.acceptance.trace import Trace  # noqa: E402
+from simulator.acceptance.tree_replay import (  # noqa: E402
     PipelineReplay,
     ResampledReplay,
     ranks_ahead,
     static_tree_run,
     tree_of,
 )
+from simulator.strategies.mirror_sd import MirrorSD  # noqa: E402
+from tests import live_trees as live  # noqa: E402
 from tests.live_recording import recorded  # noqa: E402
 
 pytestmark = pytest.mark.full

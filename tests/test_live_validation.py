@@ -12,18 +12,20 @@ from click.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
+from simulator.acceptance.draft_tree import Beam, PipelineTree  # noqa: E402
+from simulator.acceptance.record.family import Family  # noqa: E402
+from simulator.acceptance.record.tree_drafter import TreeDrafter  # noqa: E402
 from simulator.catalogue import Catalogue, shipped  # noqa: E402
-from simulator.cli import main  # noqa: E402
-from simulator.draft_tree import Beam, PipelineTree  # noqa: E402
-from simulator.record import live_pipeline, live_validation, machine  # noqa: E402
-from simulator.record.family import Family  # noqa: E402
-from simulator.record.live import alone  # noqa: E402
-from simulator.record.live_budget import PAIR, beside  # noqa: E402
-from simulator.record.live_costs import Samples, slowdown  # noqa: E402
-from simulator.record.live_validation import BOUNDS, Live, Point, Setting, validate  # noqa: E402
-from simulator.record.tree_drafter import TreeDrafter  # noqa: E402
-from simulator.run import run  # noqa: E402
+from simulator.cli.main import main  # noqa: E402
+from simulator.evidence.live import machine  # noqa: E402
+from simulator.evidence.live import pipeline as live_pipeline  # noqa: E402
+from simulator.evidence.live import validation as live_validation  # noqa: E402
+from simulator.evidence.live.budget import PAIR, beside  # noqa: E402
+from simulator.evidence.live.costs import Samples, slowdown  # noqa: E402
+from simulator.evidence.live.decoding import alone  # noqa: E402
+from simulator.evidence.live.validation import BOUNDS, Live, Point, Setting, validate  # noqa: E402
 from simulator.scenario import load  # noqa: E402
+from simulator.scenario.run import run  # noqa: E402
 
 pytestmark = [
     pytest.mark.full,

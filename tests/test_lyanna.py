@@ -14,22 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from simulator import run
-from simulator.acceptance import Chain, Cursor, Cycle, Rates, Replay
-from simulator.cli import main
-from simulator.cost import Device, HardwareCost, Placement
-from simulator.given import Given, GivenCost
-from simulator.model import ModelSpec
-from simulator.resampling import RatedTrees, RecordedTrees, better_of, stationary
-from simulator.scenario import load
-from simulator.schema import BadInput, NonNegative
+from simulator.acceptance.sources import Chain, Cursor, Cycle, Rates, Replay
+from simulator.acceptance.trace import Trace
+from simulator.cli.main import main
+from simulator.cost.cost import Device, HardwareCost, Placement
+from simulator.cost.model import ModelSpec
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import BadInput, NonNegative
+from simulator.scenario import load, run
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Kind, Lanes
+from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.lyanna import Lyanna
-from simulator.sweep_batch import batch_sweep
-from simulator.traces import Trace
+from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees, better_of, stationary
+from simulator.studies.batches import batch_sweep
 from simulator.world import World
 
 TABLE_1 = (0.91, 0.80, 0.70)

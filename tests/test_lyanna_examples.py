@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance import Rates
-from simulator.cost import Depth, HardwareCost, Phase, Placement, Rows
-from simulator.draft_tree import DraftTree, widest
-from simulator.given import Given, GivenCost
-from simulator.model import ModelSpec
-from simulator.resampling import RatedTrees
-from simulator.schema import NonNegative
+from simulator.acceptance.draft_tree import DraftTree, widest
+from simulator.acceptance.sources import Rates
+from simulator.cost.cost import Depth, HardwareCost, Phase, Placement, Rows
+from simulator.cost.model import ModelSpec
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import NonNegative
 from simulator.strategies.lyanna import HOT_TOKENS, Lyanna, table_bytes
+from simulator.strategies.lyanna.resampling import RatedTrees
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/lyanna_worked_examples.csv").open()))
 GIB = 2**30
@@ -199,7 +199,7 @@ def test_every_block_is_there() -> None:
 def test_recorded_trees_grow_by_algorithm_1() -> None:
     """What records the trees gives the joint probabilities of LYA-4 a, and keeps the nodes of LYA-5 a."""
     torch = pytest.importorskip("torch")
-    from simulator.record.trees import Growth
+    from simulator.acceptance.record.trees import Growth
 
     rows = {row["output"]: row for row in ROWS if (row["eq_id"], row["case"]) == ("LYA-4", "a")}
     i = json.loads(rows["joint"]["inputs"])

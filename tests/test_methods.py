@@ -11,18 +11,18 @@ import pytest
 from click.testing import CliRunner
 from test_laws import play
 
-from simulator.acceptance import Cycle
+from simulator.acceptance.sources import Cycle
 from simulator.catalogue import Catalogue, shipped
-from simulator.cli import main
-from simulator.given import Given, GivenCost
-from simulator.method_table import MethodFile, features, read_method
-from simulator.model import ModelSpec
-from simulator.run import simulate
+from simulator.cli.main import main
+from simulator.cost.model import ModelSpec
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import BadInput, Infeasible, read, validate
 from simulator.scenario import load
-from simulator.schema import BadInput, Infeasible, read, validate
+from simulator.scenario.run import simulate
 from simulator.serving.requests import Requests
 from simulator.strategies.tree_sd import TreeSD
-from simulator.sweep_methods import MethodPoint, by_exact_laws, candidates, crossovers, left_out, method_sweep, summary
+from simulator.studies.method_features import MethodFile, features, read_method
+from simulator.studies.methods import MethodPoint, by_exact_laws, candidates, crossovers, left_out, method_sweep, summary
 
 SCENARIO = "methods_vicuna_7b_a100"
 FILES = Catalogue().names("method")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from simulator.huggingface import read_config
-from simulator.model import WEIGHT_BYTES, Experts, ModelSpec
-from simulator.schema import BadInput, read, validate
+from simulator.cost.huggingface import read_config
+from simulator.cost.model import WEIGHT_BYTES, Experts, ModelSpec
+from simulator.files.schema import BadInput, read, validate
 
 MODELS = Path(__file__).parent.parent / "scenarios" / "models"
 FILES = sorted(MODELS.glob("*.yaml"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from simulator.catalogue import strategy_files
 from tests import mutate
 
 PAGE = mutate.PAGE.read_text()
@@ -16,8 +17,8 @@ PAGE = mutate.PAGE.read_text()
 
 def test_every_law_is_broken_and_every_named_file_is_there() -> None:
     package = mutate.ROOT / "simulator"
-    laws = {f"strategies/{path.stem}" for path in (package / "strategies").glob("[!_]*.py")}
-    assert laws | {path.stem for path in package.glob("*_laws.py")} | {"binomial", "grid"} == set(mutate.GROUPS["laws"])
+    laws = {path.relative_to(package).with_suffix("").as_posix() for path in strategy_files().values()}
+    assert laws <= set(mutate.GROUPS["laws"])
     assert [module for module in mutate.TESTS if not (package / f"{module}.py").exists()] == []
     named = {name for tests in mutate.TESTS.values() for name in tests}
     assert [name for name in named if not (mutate.ROOT / f"tests/test_{name}.py").exists()] == []
@@ -36,12 +37,12 @@ def test_scores_are_written_in_the_place_of_older_ones() -> None:
     page = f"# Title\n\n{mutate.BEGIN}\n{mutate.END}\n\nText | that stays.\n"
     one = mutate.Score("world", 200, 100, 85, 3, "2026-01-02 abc")
     other = mutate.Score("strategies/tree_sd", 10, 10, 9, 0, "2026-01-03 def")
-    third = mutate.Score("grid", 30, 30, 30, 1, "2026-01-01 def")
+    third = mutate.Score("numeric", 30, 30, 30, 1, "2026-01-01 def")
     once = mutate.written(page, {"world": one, "strategies/tree_sd": other})
-    again = mutate.written(once, {"world": one._replace(killed=90), "grid": third})
-    assert mutate.kept(again) == {"world": one._replace(killed=90), "strategies/tree_sd": other, "grid": third}
+    again = mutate.written(once, {"world": one._replace(killed=90), "numeric": third})
+    assert mutate.kept(again) == {"world": one._replace(killed=90), "strategies/tree_sd": other, "numeric": third}
     assert [line.split(" | ")[0] for line in again.splitlines() if line.startswith("| ")] == [
-        *("| part", "| **world**", "| world", "| **laws**", "| strategies/tree_sd", "| grid"),
+        *("| part", "| **world**", "| world", "| **laws**", "| strategies/tree_sd", "| numeric"),
     ]
     assert "| **laws** | 40 | 40 | 39 | 1 | 97.5% | 2026-01-01 |" in again
     assert "| world | 200 | 100 | 90 | 3 | 90.0% (82.6% to 94.5%) |" in again

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.report.network import published, sentences
+from simulator.cli.main import main
+from simulator.report.pages.network import published, sentences
 from simulator.scenario import load
-from simulator.sweep_network import NetworkRow, latency_sweep, link_between_servers, network_rows, rate_sweep
+from simulator.studies.network import NetworkRow, latency_sweep, link_between_servers, network_rows, rate_sweep
 
 ONE, TWO = "specpipe_llama_3_1_70b_8x3090", "specpipe_llama_3_1_70b_two_servers"
 SURE = ["requests.count=2", "requests.output_tokens=30", "acceptance={rate: 1.0}"]

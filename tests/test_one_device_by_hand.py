@@ -7,13 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.acceptance import Acceptance, Cycle, Rates, Replay
-from simulator.cost import NO_ROWS, Phase, Rows
-from simulator.draft_tree import PrunedTree
-from simulator.model import ModelSpec
-from simulator.resampling import RatedTrees
-from simulator.schema import NonNegative
-from simulator.sequence_laws import (
+from simulator.acceptance.draft_tree import PrunedTree
+from simulator.acceptance.sequence_chances import (
     budget,
     cost_coefficient,
     expected_tokens,
@@ -23,13 +18,18 @@ from simulator.sequence_laws import (
     until_shown,
     verify,
 )
-from simulator.sequences import DrawnSequences, Split
-from simulator.step import Admission, Kind, Progress, State, Step
+from simulator.acceptance.sequences import DrawnSequences, Split
+from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
+from simulator.cost.cost import NO_ROWS, Phase, Rows
+from simulator.cost.model import ModelSpec
+from simulator.files.schema import NonNegative
+from simulator.strategies.common.base import OddsOf
+from simulator.strategies.common.step import Admission, Kind, Progress, State, Step
 from simulator.strategies.duodecoding import DuoDecoding, UnverifiedPrefix
 from simulator.strategies.lyanna import FUSING, HEAD, LAYER, Drafted, Lyanna, table_bytes
-from simulator.strategies.protocol import OddsOf
+from simulator.strategies.lyanna.resampling import RatedTrees
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
-from simulator.streaming_laws import (
+from simulator.strategies.speculative_streaming.laws import (
     accept_threshold,
     late_saving,
     mlp_reduction,

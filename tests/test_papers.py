@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from papers import AS_PRINTED, Committed
 
-from simulator.published import cells
+from simulator.evidence.published import cells
 
 FOUND = {name: Committed(name) for name in sorted(cells())}
 

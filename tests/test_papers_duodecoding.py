@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from papers import Committed
 
-from simulator.fits import Paper
-from simulator.published import Cell, cells
+from simulator.evidence.fits import Paper
+from simulator.evidence.published import Cell, cells
+from simulator.evidence.validation import Errors
 from simulator.scenario import load
-from simulator.validation import Errors
 
 PAPER = Paper.of("duodecoding", cells()["duodecoding"])
 MAPPED = PAPER.with_role("calibrate", "predict", "report")

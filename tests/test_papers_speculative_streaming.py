@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from papers import Committed
 
-from simulator.fits import Paper
-from simulator.published import Cell, cells
+from simulator.evidence.fits import Paper
+from simulator.evidence.published import Cell, cells
 from simulator.scenario import load
 
 NAME = "speculative_streaming"

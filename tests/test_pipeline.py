@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.cost import HardwareCost, Rows
-from simulator.given import Given, GivenCost
-from simulator.report.memory import HEAD, caption, stage_rows
+from simulator.cli.main import main
+from simulator.cost.cost import HardwareCost, Rows
+from simulator.cost.stated import Given, GivenCost
+from simulator.report.run_memory import HEAD, caption, stage_rows
 from simulator.scenario import Loaded, load
 
 STAGES = """\

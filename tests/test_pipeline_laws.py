@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_flow_line import constant, pipelines, played, seconds
 
-from simulator.pipeline_laws import (
+from simulator.strategies.common.pipeline_laws import (
     PipelineTimes,
     equal_stages,
     hit_shares,

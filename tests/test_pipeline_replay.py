@@ -10,14 +10,14 @@ from test_flow_line import pipelines
 from test_specpipe import cost_of, played, specpipe
 from test_tree_replay import trace_of
 
-from simulator.acceptance import Replay
-from simulator.cost import Phase, Rows
-from simulator.draft_tree import Beam
-from simulator.given import GivenCost
-from simulator.pipeline_laws import PipelineTimes, equal_stages
-from simulator.pipeline_replay import StepTables, token_seconds
-from simulator.traces import Trace
-from simulator.tree_replay import RecordedPassages
+from simulator.acceptance.draft_tree import Beam
+from simulator.acceptance.sources import Replay
+from simulator.acceptance.trace import Trace
+from simulator.acceptance.tree_replay import RecordedPassages
+from simulator.cost.cost import Phase, Rows
+from simulator.cost.stated import GivenCost
+from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages
+from simulator.strategies.specpipe.replay import StepTables, token_seconds
 
 
 class ByRows(GivenCost):

@@ -16,13 +16,13 @@ from test_flow_line import pipelines
 from test_specpipe import cost_of, played
 from test_tree_replay import trace_of
 
-from simulator.acceptance import Cycle, Rates, Replay
-from simulator.cli import main
-from simulator.pipeline_laws import PipelineTimes
-from simulator.run import law
+from simulator.acceptance.sources import Cycle, Rates, Replay
+from simulator.cli.main import main
 from simulator.scenario import load
+from simulator.scenario.run import law
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.pipeline_laws import PipelineTimes
 from simulator.strategies.pipeline_tree import PipelineTree
-from simulator.strategies.protocol import Strategy
 
 TIMES = PipelineTimes((10.0, 20.0, 10.0), (1.0, 1.0), draft=2.0)
 

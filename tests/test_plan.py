@@ -15,24 +15,22 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simulator import run
-from simulator.altered import altered
-from simulator.bounds import Bounds, LimitBrokenError, Watch, _least_widths, _most_over
-from simulator.capacity import faster
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.hardware import Device, Roofline
-from simulator.plan import examine, most_traffic, nearest_miss, replicated, search, with_loaded
-from simulator.plan_break_even import break_even, speedup
-from simulator.plan_doubt import fewer_accepted, slower_links
-from simulator.plan_export import Schedule, exports, schedule
-from simulator.plan_file import Plan, devices_of, load_plan
-from simulator.plan_study import study
-from simulator.scenario import Loaded, load, resolved
-from simulator.schema import BadInput, Infeasible, Positive
+from simulator.cli.main import main
+from simulator.cost.device import Device, Roofline
+from simulator.files.schema import BadInput, Infeasible, Positive, altered
+from simulator.scenario import Loaded, load, resolved, run
 from simulator.serving.arrivals import Poisson
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
+from simulator.studies.capacity import faster
+from simulator.studies.plan.bounds import Bounds, LimitBrokenError, Watch, _least_widths, _most_over
+from simulator.studies.plan.break_even import break_even, speedup
+from simulator.studies.plan.export import Schedule, exports, schedule
+from simulator.studies.plan.file import Plan, devices_of, load_plan
+from simulator.studies.plan.robustness import fewer_accepted, slower_links
+from simulator.studies.plan.search import examine, most_traffic, nearest_miss, replicated, search, with_loaded
+from simulator.studies.plan.study import study
 
 SMALL: dict[str, Any] = {
     "about": "a 7B on one A100 or two",

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance import Chain, Exit, Odds, Verdict
-from simulator.cost import Phase, Rows
+from simulator.acceptance.sources import Chain, Exit, Odds, Verdict
+from simulator.cost.cost import Phase, Rows
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Uniform
 from simulator.serving.scheduler import Iteration, Scheduler
-from simulator.step import Lanes
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.strategies.common.step import Lanes
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.windows import OffAbove, WindowTable
 from simulator.world import World
 
 

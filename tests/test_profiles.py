@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simulator.calibrate import fit, passes, quality
-from simulator.calibrate.importers import imported
-from simulator.calibrate.measurements import table as make_table
 from simulator.catalogue import Catalogue
-from simulator.engine import Engine
-from simulator.hardware import Device, Link, RingAllReduce
-from simulator.model import WEIGHT_BYTES, ModelSpec
-from simulator.schema import provenance, read, validate
+from simulator.cost.device import Device, Link, RingAllReduce
+from simulator.cost.engine import Engine
+from simulator.cost.model import WEIGHT_BYTES, ModelSpec
+from simulator.evidence.calibrate import fit, passes, quality
+from simulator.evidence.calibrate.importers import imported
+from simulator.evidence.calibrate.measurements import table as make_table
+from simulator.files.schema import provenance, read, validate
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILES = ROOT / "hardware_profiles"

@@ -8,8 +8,8 @@ from statistics import mean
 
 import pytest
 
-from simulator.published import PAPERS, Cell, cells, contradictions, fingerprint, rows
-from simulator.schema import BadInput
+from simulator.evidence.published import PAPERS, Cell, cells, contradictions, fingerprint, rows
+from simulator.files.schema import BadInput
 
 CELLS = cells()
 EVERY = [one for paper in CELLS.values() for one in paper]

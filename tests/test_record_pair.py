@@ -26,9 +26,9 @@ from tiny_pair import (
     save_tokenizer,
 )
 
-from simulator.acceptance import Chain, Replay, accepted_prefix
-from simulator.cli import main
-from simulator.traces import Trace
+from simulator.acceptance.sources import Chain, Replay, accepted_prefix
+from simulator.acceptance.trace import Trace
+from simulator.cli.main import main
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -125,7 +125,7 @@ def cut_by_hand(odds: np.ndarray, top_k: int, top_p: float) -> np.ndarray:
 
 
 def test_tokens_are_drawn_as_often_as_their_probability() -> None:
-    from simulator.record.scores import draw
+    from simulator.acceptance.record.scores import draw
 
     odds = torch.tensor([0.0, 0.1, 0.0, 0.6, 0.3, 0.0])
     found = draw(odds.expand(1000, -1), (torch.arange(1000, dtype=torch.double) + 0.5) / 1000)
@@ -134,7 +134,7 @@ def test_tokens_are_drawn_as_often_as_their_probability() -> None:
 
 
 def test_ranks_break_ties_by_the_lower_id() -> None:
-    from simulator.record.scores import rank_of
+    from simulator.acceptance.record.scores import rank_of
 
     said = torch.tensor([[1.0, 3.0, 3.0, 2.0]]).expand(4, -1)
     assert rank_of(said, torch.arange(4)).tolist() == [3, 0, 1, 2]
@@ -239,7 +239,9 @@ def test_other_families_are_recorded_the_same_in_any_batch(
     batched, single = (recorded(tmp_path / f"{size}.npz", *how, "--batch", size) for size in ("7", "1"))
     for name in ("token", "draft_rank", "exit_rank"):
         np.testing.assert_array_equal(getattr(batched, name), getattr(single, name))
-    monkeypatch.setattr("simulator.record.decoding.LOGITS_AT_ONCE", 10 * VOCABULARY)  # asked by five tokens at a time
+    monkeypatch.setattr(
+        "simulator.acceptance.record.decoding.LOGITS_AT_ONCE", 10 * VOCABULARY
+    )  # asked by five tokens at a time
     asked = recorded(tmp_path / "asked.npz", "--draft", str(tmp_path / "other"), "--limit", "2")
     said = logits(loaded(str(tmp_path / "other")), prompt_ids(0) + requests(asked)[0])[len(prompt_ids(0)) - 1 : -1]
     ranks = [int((row > row[token]).sum()) for row, token in zip(said, requests(asked)[0], strict=True)]

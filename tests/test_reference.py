@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, simple_table, slug
-from simulator.cli import main
-from simulator.meanings import meanings
-from simulator.overview import json_schema
-from simulator.schema import Frozen
+from simulator.cli.catalogue import json_schema
+from simulator.cli.main import main
+from simulator.files.descriptions import meanings
+from simulator.files.schema import Frozen
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
 
 PAGES = pages()

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tree_replay import trace_of
 
-from simulator.acceptance import Cycle, Replay
+from simulator.acceptance.rescale import lengths, rescaled, stretched
+from simulator.acceptance.sequences import RecordedSequences
+from simulator.acceptance.sources import Cycle, Replay
+from simulator.acceptance.trace import read
+from simulator.acceptance.tree_replay import RecordedRuns
+from simulator.acceptance.window_replay import WindowReplay
 from simulator.catalogue import Catalogue
-from simulator.rescale import lengths, rescaled, stretched
+from simulator.files.schema import BadInput
 from simulator.scenario import load
-from simulator.schema import BadInput
-from simulator.sequences import RecordedSequences
-from simulator.traces import read
-from simulator.tree_replay import RecordedRuns
-from simulator.window_replay import WindowReplay
 
 LEVELS = 4
 SCENARIO = "methods_vicuna_7b_a100"

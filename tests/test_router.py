@@ -12,18 +12,18 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.acceptance import Cycle
-from simulator.cli import main
-from simulator.given import Given, GivenCost
-from simulator.run import simulate
+from simulator.acceptance.sources import Cycle
+from simulator.cli.main import main
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import BadInput
 from simulator.scenario import load
-from simulator.schema import BadInput
+from simulator.scenario.run import simulate
 from simulator.serving.policies import FixedBatch, RouterName
 from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Source
 from simulator.serving.router import LOADS, Fleet
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Lanes
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.step import Lanes
 from simulator.world import World
 
 SECOND = GivenCost(Given(target_ms=1000, prefill_ms=1000))

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance import Replay
+from simulator.acceptance.sources import Replay
+from simulator.acceptance.trace import read
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.fallback import fallback_rates
-from simulator.run import law, run, simulate, summary
+from simulator.cli.main import main
+from simulator.files.schema import BadInput
 from simulator.scenario import load
-from simulator.schema import BadInput
-from simulator.step import Kind
+from simulator.scenario.run import law, run, simulate, summary
+from simulator.strategies.common.step import Kind
 from simulator.strategies.mirror_sd import MirrorSD
+from simulator.strategies.mirror_sd.fallback import fallback_rates
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.sweep_window import window_sweep
-from simulator.traces import read
+from simulator.studies.window import window_sweep
 
 SCENARIOS = sorted(Catalogue().names("scenario"))
 MIRRORS = [name for name in SCENARIOS if name.startswith("mirror")]

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from simulator.acceptance import Cycle
-from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.given import Given, GivenCost
-from simulator.run import simulate
+from simulator.acceptance.sources import Cycle
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.stated import Given, GivenCost
 from simulator.scenario import load
+from simulator.scenario.run import simulate
+from simulator.scenario.variants import variant
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Sketch, Tally
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, RouterName, UnifiedBudget
@@ -24,13 +25,12 @@ from simulator.serving.requests import Arrivals, Request
 from simulator.serving.router import LOADS, Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.serving.step_times import StepTimes
-from simulator.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
+from simulator.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.variants import variant
-from simulator.windows import OffAbove, WindowTable
 from simulator.world import World
 
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance import Cycle, Rates, Replay
-from simulator.sequence_laws import expected_tokens, tail_shares, verify
-from simulator.sequences import (
+from simulator.acceptance.sequence_chances import expected_tokens, tail_shares, verify
+from simulator.acceptance.sequences import (
     Automaton,
     DrawnSequences,
     Iteration,
@@ -19,7 +18,8 @@ from simulator.sequences import (
     largest_divisor,
     unrecorded,
 )
-from simulator.traces import Trace
+from simulator.acceptance.sources import Cycle, Rates, Replay
+from simulator.acceptance.trace import Trace
 from tests.test_tree_replay import trace_of
 
 

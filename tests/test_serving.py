@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simpy import Environment, Event
 
-from simulator.acceptance import Cycle
-from simulator.cli import main
-from simulator.cost import Rows
-from simulator.given import Given, GivenCost
-from simulator.run import run, simulate
+from simulator.acceptance.sources import Cycle
+from simulator.cli.main import main
+from simulator.cost.cost import Rows
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import BadInput
 from simulator.scenario import load
-from simulator.schema import BadInput
+from simulator.scenario.run import run, simulate
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import Arrivals, LogNormal, Request, Requests, Uniform
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Lanes
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.step import Lanes
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
@@ -289,7 +289,7 @@ def test_a_log_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def fails(*_: object) -> None:
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr("simulator.run.replay", fails)
+    monkeypatch.setattr("simulator.scenario.run.replay", fails)
     with pytest.raises(RuntimeError, match="in the middle"):
         CliRunner().invoke(
             main,

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simulator.acceptance.statistics import Statistics, statistics
+from simulator.acceptance.trace import Trace, read
+from simulator.acceptance.tree_replay import recorded_beams
 from simulator.catalogue import Catalogue, shipped
-from simulator.trace_statistics import Statistics, statistics
-from simulator.traces import Trace, read
-from simulator.tree_replay import recorded_beams
 
 OURS = {name: path for name, path in Catalogue().names("trace").items() if name.startswith("six_flavours")}
 MEGABYTE = 1_000_000

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.cli import main
-from simulator.outcome import Outcome
-from simulator.run import replay, run, simulate
+from simulator.cli.main import main
 from simulator.scenario import load
+from simulator.scenario.outcome import Outcome
+from simulator.scenario.run import replay, run, simulate
 from simulator.serving.metrics import level_quantile
 from simulator.serving.slo import Limit, Slo
 

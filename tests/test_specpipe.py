@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 from test_flow_line import pipelines, seconds
 from test_tree_replay import trace_of
 
-from simulator.acceptance import Acceptance, Cycle, Rates, Replay
+from simulator.acceptance.draft_tree import Beam
+from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
+from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages
 from simulator.catalogue import Catalogue, shown
-from simulator.cli import main
-from simulator.cost import Phase, Rows
-from simulator.draft_tree import Beam
-from simulator.given import Given, GivenCost
-from simulator.pipeline_laws import PipelineTimes, equal_stages, hit_shares
-from simulator.report.facts import gaps
-from simulator.run import run
+from simulator.cli.main import main
+from simulator.cost.cost import Phase, Rows
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import NonNegative, Positive
+from simulator.report.run_summary import gaps
 from simulator.scenario import load
-from simulator.schema import NonNegative, Positive
+from simulator.scenario.run import run
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Iteration, Scheduler
-from simulator.step import Lanes
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages, hit_shares
+from simulator.strategies.common.step import Lanes
 from simulator.strategies.pipeline import Pipelined
-from simulator.strategies.protocol import Strategy
 from simulator.strategies.specpipe import SpecPipe
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
-from simulator.tree_replay import DrawnPassages, RecordedPassages
 from simulator.world import World
 
 

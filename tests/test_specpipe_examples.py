@@ -15,14 +15,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simulator.acceptance.draft_tree import DraftTree, widest
+from simulator.acceptance.tree_replay import tree_of
 from simulator.catalogue import Catalogue
-from simulator.draft_tree import DraftTree, widest
-from simulator.hardware import Link, Roofline
-from simulator.model import ModelSpec
-from simulator.pipeline import GIB, message_bytes, printed_layer_weights, stage_memory
-from simulator.pipeline_laws import PipelineTimes, arrivals, break_even, equal_stages, hit_shares, unequal_stages
-from simulator.schema import read, validate
-from simulator.tree_replay import tree_of
+from simulator.cost.device import Link, Roofline
+from simulator.cost.model import ModelSpec
+from simulator.cost.partition import GIB, message_bytes, printed_layer_weights, stage_memory
+from simulator.files.schema import read, validate
+from simulator.strategies.common.pipeline_laws import (
+    PipelineTimes,
+    arrivals,
+    break_even,
+    equal_stages,
+    hit_shares,
+    unequal_stages,
+)
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specpipe_worked_examples.csv").open()))
 LLAMA = validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_70b"]))

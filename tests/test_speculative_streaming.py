@@ -13,25 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_tree_replay import trace_of
 
-from simulator import run
-from simulator.acceptance import Cycle, Replay
+from simulator.acceptance.sources import Cycle, Replay
+from simulator.acceptance.trace import read as read_trace
+from simulator.acceptance.tree_replay import pruned_trees
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.cost import Rows
-from simulator.drafters import StreamingDrafter
-from simulator.given import Given, GivenCost
-from simulator.model import ModelSpec
-from simulator.scenario import load
-from simulator.schema import BadInput, read, validate
+from simulator.cli.main import main
+from simulator.cost.cost import Rows
+from simulator.cost.model import ModelSpec
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import BadInput, read, validate
+from simulator.scenario import load, run
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Kind, Lanes, State
+from simulator.strategies.common.drafters import StreamingDrafter
+from simulator.strategies.common.step import Kind, Lanes, State
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.sweep_streams import best, fall, stream_sweep
-from simulator.traces import read as read_trace
-from simulator.tree_replay import pruned_trees
+from simulator.studies.streams import best, fall, stream_sweep
 from simulator.world import World
 
 STREAMED = "streaming_vicuna_7b_a100"

@@ -6,18 +6,25 @@ from collections.abc import Sequence
 
 import pytest
 
-from simulator.acceptance import Chain, Rates
-from simulator.cost import NO_ROWS, Phase, Rows
-from simulator.draft_tree import Beam, Passage
-from simulator.model import ModelSpec
-from simulator.pipeline_laws import PipelineTimes, arrivals, break_even, equal_stages, hit_shares, unequal_stages
-from simulator.step import ABSENT, Kind, Progress, State, Step
+from simulator.acceptance.draft_tree import Beam, Passage
+from simulator.acceptance.sources import Chain, Rates
+from simulator.acceptance.tree_replay import DrawnPassages
+from simulator.cost.cost import NO_ROWS, Phase, Rows
+from simulator.cost.model import ModelSpec
+from simulator.strategies.common.base import OddsOf
+from simulator.strategies.common.pipeline_laws import (
+    PipelineTimes,
+    arrivals,
+    break_even,
+    equal_stages,
+    hit_shares,
+    unequal_stages,
+)
+from simulator.strategies.common.step import ABSENT, Kind, Progress, State, Step
 from simulator.strategies.pipeline import Durations, Pipelined
 from simulator.strategies.pipeline_tree import PipelineTree
-from simulator.strategies.protocol import OddsOf
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
-from simulator.tree_replay import DrawnPassages
 from tests.ledger import Ledger, booked, near, states
 from tests.test_cost import MODEL
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from simulator.catalogue import Catalogue
-from simulator.cli import SECTIONS, main
-from simulator.explain import explain
-from simulator.report.explanation import print_explanation
-from simulator.run import run
+from simulator.cli.main import SECTIONS, main
+from simulator.report.pages.explain import print_explanation
 from simulator.scenario import load, resolved
+from simulator.scenario.explain import explain
+from simulator.scenario.run import run
 
 EXPLAINED = ["durations_only", "specpipe_llama_3_1_70b_two_servers", "methods_vicuna_7b_a100", "lyanna_llama_2_7b_h800"]
 

@@ -8,20 +8,20 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from simulator.acceptance import Cycle, Odds, Rates, Replay, Verdict
-from simulator.cost import NO_ROWS, Phase, Rows
-from simulator.drafters import DraftPass, StreamingDrafter
-from simulator.model import DraftHead, ModelSpec
-from simulator.schema import Fraction, NonNegative
-from simulator.step import ABSENT, Admission, Kind, Progress, State, Step
+from simulator.acceptance.sources import Cycle, Odds, Rates, Replay, Verdict
+from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
+from simulator.cost.cost import NO_ROWS, Phase, Rows
+from simulator.cost.model import DraftHead, ModelSpec
+from simulator.files.schema import Fraction, NonNegative
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.strategies.common.base import Part, Strategy, _sizes, cut_to_grants, means
+from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
+from simulator.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
+from simulator.strategies.common.token_tree import TokenTree
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.protocol import Part, Strategy, _sizes, cut_to_grants, means
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.token_tree import TokenTree
-from simulator.tree_replay import DrawnMatches, RecordedRuns
-from simulator.windows import OffAbove, WindowTable
 from tests.ledger import Ledger, booked, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator import streaming_laws as laws
+from simulator.acceptance.draft_tree import DraftTree
 from simulator.catalogue import Catalogue
-from simulator.draft_tree import DraftTree
-from simulator.model import DraftHead, ModelSpec
-from simulator.schema import read, validate
-from simulator.step import Kind
-from simulator.strategies.speculative_streaming import SpeculativeStreaming
+from simulator.cost.model import DraftHead, ModelSpec
+from simulator.files.schema import read, validate
+from simulator.strategies.common.step import Kind
+from simulator.strategies.speculative_streaming import SpeculativeStreaming, laws
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specstream_worked_examples.csv").open()))
 VICUNA = validate(ModelSpec, read(Catalogue().names("model")["vicuna_7b"]))

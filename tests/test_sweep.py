@@ -14,20 +14,19 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import run
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.run import simulated_baseline
-from simulator.scenario import load
-from simulator.schema import BadInput
-from simulator.sweep import key as keys
-from simulator.sweep import point
-from simulator.sweep.axes import assigned, axis, design
-from simulator.sweep.key import code_version, fields_of, key_of
-from simulator.sweep.metrics import METRICS
-from simulator.sweep.store import Store, reading, writing
-from simulator.sweep.study import kept, study
-from simulator.sweep.table import table
+from simulator.cli.main import main
+from simulator.files.schema import BadInput
+from simulator.scenario import load, run
+from simulator.scenario.run import simulated_baseline
+from simulator.studies.sweep import key as keys
+from simulator.studies.sweep import point
+from simulator.studies.sweep.axes import assigned, axis, design
+from simulator.studies.sweep.key import code_version, fields_of, key_of
+from simulator.studies.sweep.metrics import METRICS
+from simulator.studies.sweep.store import Store, reading, writing
+from simulator.studies.sweep.study import kept, study
+from simulator.studies.sweep.table import table
 
 HERE = ("here", 0, 0)
 WORLD = """
@@ -523,7 +522,7 @@ def test_a_picture_of_nothing_is_refused(stored: Path, tmp_path: Path, options: 
 def test_the_table_as_parquet_holds_the_same(stored: Path, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    from simulator.sweep.table import export
+    from simulator.studies.sweep.table import export
 
     found = table(reading(stored))
     export(found, tmp_path / "table.parquet")

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.report.facts import short_names
-from simulator.report.load import sentences
+from simulator.cli.main import main
+from simulator.report.pages.load import sentences
+from simulator.report.run_summary import short_names
 from simulator.scenario import load
-from simulator.sweep_load import LoadPoint, crossing, load_sweep
+from simulator.studies.load import LoadPoint, crossing, load_sweep
 
 TEXT = """\
 strategy: {name: pipeline}

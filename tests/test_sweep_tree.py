@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 from test_tree_replay import trace_of
 
-from simulator.cli import main
-from simulator.report.trees import sentences
+from simulator.cli.main import main
+from simulator.report.pages.trees import sentences
 from simulator.scenario import load
-from simulator.sweep_tree import tree_study, tree_sweep
+from simulator.studies.trees import tree_study, tree_sweep
 
 TEXT = """\
 strategy: {name: specpipe, width: 2, branching: 2, prune_ms: 1}

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from simulator.cli import main
-from simulator.schema import BadInput
-from simulator.sweep.axes import Point
-from simulator.sweep.executors import SMALLEST, Bundle, Crew, InProcess, crew
-from simulator.sweep.store import reading
+from simulator.cli.main import main
+from simulator.files.schema import BadInput
+from simulator.studies.sweep.axes import Point
+from simulator.studies.sweep.executors import SMALLEST, Bundle, Crew, InProcess, crew
+from simulator.studies.sweep.store import reading
 
 ROOT = Path(__file__).parent.parent
-SWEEP = [sys.executable, "-c", "from simulator.cli import main; main()", "sweep"]
+SWEEP = [sys.executable, "-c", "from simulator.cli.main import main; main()", "sweep"]
 WORLD = """
 strategy: {name: vanilla_sd, gamma: 3}
 durations: {target_ms: 10, draft_step_ms: 1}

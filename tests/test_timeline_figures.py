@@ -8,10 +8,10 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from simulator.report.pipeline_timeline import COLOURS, THIN, devices, draw, pipeline_timeline
 from simulator.report.timeline import steady_window
-from simulator.report.timeline_figures import COLOURS, THIN, devices, draw, pipeline_timeline
-from simulator.run import SPANS, simulate
 from simulator.scenario import load
+from simulator.scenario.run import SPANS, simulate
 from simulator.world import Span
 
 WORLD = [

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance import Chain, Replay
-from simulator.schema import BadInput
-from simulator.trace_statistics import FlavourNumbers, Hits, Statistics, WindowMean, independent, statistics
+from simulator.acceptance.sources import Chain, Replay
+from simulator.acceptance.statistics import FlavourNumbers, Hits, Statistics, WindowMean, independent, statistics
+from simulator.files.schema import BadInput
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.draft_tree import Beam, Passage
-from simulator.traces import UNKNOWN, Trace
-from simulator.tree_replay import (
+from simulator.acceptance.draft_tree import Beam, Passage
+from simulator.acceptance.trace import UNKNOWN, Trace
+from simulator.acceptance.tree_replay import (
     PipelineReplay,
     ResampledReplay,
     Verified,

@@ -10,18 +10,18 @@ from pydantic import ValidationError
 from test_laws import play
 from test_tree_replay import trace_of
 
-from simulator.acceptance import Cycle, Replay
-from simulator.cost import Rows
-from simulator.drafters import DraftPass
-from simulator.given import Given, GivenCost
-from simulator.model import DraftHead, ModelSpec
-from simulator.schema import Fraction, NonNegative
+from simulator.acceptance.sources import Cycle, Replay
+from simulator.acceptance.trace import Trace
+from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
+from simulator.cost.cost import Rows
+from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import Fraction, NonNegative
 from simulator.serving.requests import Requests
-from simulator.step import Kind
+from simulator.strategies.common.drafters import DraftPass
+from simulator.strategies.common.step import Kind
+from simulator.strategies.common.token_tree import TokenTree
 from simulator.strategies.tree_sd import TreeSD
-from simulator.token_tree import TokenTree
-from simulator.traces import Trace
-from simulator.tree_replay import DrawnMatches, RecordedRuns
 
 HEADS = TreeSD(
     tree=TokenTree(branching=(2, 2)),

@@ -16,17 +16,17 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from simulator.catalogue import Catalogue, shipped
-from simulator.cli import main
-from simulator.fits import Paper, Question, papers
-from simulator.law_check import law_gap
-from simulator.processes import in_turn, spread
-from simulator.published import cells, notes, paper_figures
-from simulator.report.validation import print_validation
-from simulator.run import run
+from simulator.cli.main import main
+from simulator.evidence.fits import Paper, Question, papers
+from simulator.evidence.law_check import law_gap
+from simulator.evidence.published import cells, notes, paper_figures
+from simulator.evidence.validation import Bounds, Prediction, Validated, left_over, shortfalls, summaries, validated
+from simulator.files.schema import BadInput, Fault
+from simulator.parallel import in_turn, spread
+from simulator.report.pages.validate_words import print_validation
 from simulator.scenario import load
-from simulator.schema import BadInput, Fault
-from simulator.uncertainty import Doubt, Times, interval, of_speedup, slowed
-from simulator.validation import Bounds, Prediction, Validated, left_over, shortfalls, summaries, validated
+from simulator.scenario.run import run
+from simulator.scenario.uncertainty import Doubt, Times, interval, of_speedup, slowed
 from tests.toy_paper import TERMS, written
 
 NOTES = "cell,note\nd,poems are long\n?,of the toy\n"
@@ -191,7 +191,7 @@ def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytes
     assert "round: 4 free parameters, 3 calibrated cells, 2 predicted cells" in made.stdout
     assert (tmp_path / "again.yaml").read_bytes() == (folder / "fitted.yaml").read_bytes()
     (folder / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))  # three cells leave one open
-    monkeypatch.setattr("simulator.law_check.law_gaps", lambda spread: spread(law_gap, ["vanilla_llama_2_7b_a800"]))
+    monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda spread: spread(law_gap, ["vanilla_llama_2_7b_a800"]))
     out = tmp_path / "out"
     command = ["validate", "round", *own, "--out", str(out), "--most-mape", "6", "--least-within-10", "0"]
     first = CliRunner().invoke(main, command)
@@ -212,7 +212,7 @@ def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytes
 
 def test_a_paper_that_was_not_fitted_is_told_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path)
-    monkeypatch.setattr("simulator.law_check.law_gaps", lambda spread: [])
+    monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda spread: [])
     done = CliRunner().invoke(main, ["validate", "round", "--catalogue", str(tmp_path), "--processes", "1"])
     assert done.exit_code == 2
     assert "run specsim calibrate paper round" in done.stderr

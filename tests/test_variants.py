@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.run import simulate
+from simulator.files.schema import BadInput, Infeasible
 from simulator.scenario import load
-from simulator.schema import BadInput, Infeasible
-from simulator.variants import variant
+from simulator.scenario.run import simulate
+from simulator.scenario.variants import variant
 
 CHANGES: list[tuple[str, dict[str, object]]] = [
     ("durations_only", {"strategy.gamma": 3, "seed": 4}),

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance import Rates
-from simulator.cli import main
-from simulator.report.drafts import sentences
-from simulator.report.network import broken
-from simulator.run import baseline
+from simulator.acceptance.sources import Rates
+from simulator.cli.main import main
+from simulator.report.pages.drafts import sentences
+from simulator.report.pages.network import broken
 from simulator.scenario import Loaded, load
-from simulator.sweep_draft import LONGEST, RATES, draft_study
-from simulator.sweep_network import CLOSE, breaking, latency_sweep, network_rows
+from simulator.scenario.run import baseline
+from simulator.studies.drafts import LONGEST, RATES, draft_study
+from simulator.studies.network import CLOSE, breaking, latency_sweep, network_rows
 
 SERIAL = ["strategy.drafter={name: autoregressive}", "draft.model=qwen3_0_6b", "target.tensor_parallel=4"]
 

@@ -85,7 +85,7 @@ def test_an_installed_wheel_works_anywhere_and_writes_here_only(tmp_path):
     assert "<figure data-timeline>" in (here / "reports" / "durations_only" / "report.html").read_text("utf-8")
     assert contents(installed) == environment
 
-    script = "from simulator.cli import main; main()"
+    script = "from simulator.cli.main import main; main()"
     command = [sys.executable, "-c", script, "run", "durations_only", "--json"]
     checkout = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(checkout.stdout) == numbers

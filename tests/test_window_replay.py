@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance import Replay
-from simulator.given import Given, GivenCost
+from simulator.acceptance.sources import Replay
+from simulator.acceptance.window_replay import WindowReplay
+from simulator.cost.stated import Given, GivenCost
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Request, Requests
 from simulator.serving.scheduler import Scheduler
-from simulator.step import Lanes
+from simulator.strategies.common.step import Lanes
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.window_replay import WindowReplay
 from simulator.world import World
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace

@@ -16,14 +16,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance import Cycle, Odds, Rates, accepted_prefix, overlap_bound, overlap_mass, speculative_sampling, top
-from simulator.cost import Rows
-from simulator.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
-from simulator.given import Given, GivenCost
-from simulator.hardware import TreeAllReduce
-from simulator.step import Kind, Step
+from simulator.acceptance.sources import (
+    Cycle,
+    Odds,
+    Rates,
+    accepted_prefix,
+    overlap_bound,
+    overlap_mass,
+    speculative_sampling,
+    top,
+)
+from simulator.cost.cost import Rows
+from simulator.cost.device import TreeAllReduce
+from simulator.cost.stated import Given, GivenCost
+from simulator.strategies.common.base import Law
+from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
+from simulator.strategies.common.step import Kind, Step
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.protocol import Law
 from simulator.strategies.vanilla_sd import VanillaSD
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/mirror_sd_worked_examples.csv").open()))
@@ -127,7 +136,7 @@ def msd_7(i: dict[str, Any]) -> Answers:
 
 
 def next_verdict(accepted: int, *, off_exit: bool) -> Any:
-    from simulator.acceptance import Chain
+    from simulator.acceptance.sources import Chain
 
     return Cycle((accepted,), (off_exit,)).cursor(0, None).judge(Chain(7))
 

@@ -15,17 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from simulator import run
-from simulator.acceptance import Cycle, Replay
+from simulator.acceptance.assignment import Dealer, replay_behind
+from simulator.acceptance.sources import Cycle, Replay
 from simulator.catalogue import Catalogue
-from simulator.cli import main
-from simulator.dealing import Dealer, replay_behind
-from simulator.outcome import Outcome
-from simulator.scenario import Loaded, load
-from simulator.schema import BadInput
+from simulator.cli.main import main
+from simulator.files.schema import BadInput
+from simulator.scenario import Loaded, load, run
+from simulator.scenario.outcome import Outcome
 from simulator.serving.arrivals import Deterministic, Gamma, Poisson
 from simulator.serving.requests import Request, Requests
-from simulator.traffic import Line, TrafficFile
+from simulator.serving.traffic import Line, TrafficFile
 
 DATA = Path(__file__).parents[2] / "shared/data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data files are not part of the repository")

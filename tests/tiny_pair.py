@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from simulator.cli import main
-from simulator.traces import Trace, read
+from simulator.acceptance.trace import Trace, read
+from simulator.cli.main import main
 
 torch = pytest.importorskip("torch")
 tokenizers = pytest.importorskip("tokenizers")

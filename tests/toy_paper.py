@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log
 from pathlib import Path
 
-from simulator.published import PAPERS
+from simulator.evidence.published import PAPERS
 
 SCENARIO = """
 strategy: {name: vanilla_sd, gamma: 4}

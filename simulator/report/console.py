@@ -10,10 +10,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from simulator.report import batches, memory
-from simulator.report.facts import choices, columns, conditions, doubt, fallback, gaps, headline, number, percent, share
-from simulator.run import Result
-from simulator.uncertainty import Interval
+from simulator.report import run_memory as memory
+from simulator.report import run_serving as batches
+from simulator.report.run_summary import choices, columns, conditions, doubt, fallback, gaps, headline, number, percent, share
+from simulator.scenario.run import Result
+from simulator.scenario.uncertainty import Interval
 
 WIDEST = 100
 BAR = 30

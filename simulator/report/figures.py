@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from simulator.acceptance import Odds
-from simulator.outcome import Outcome
-from simulator.sweep_window import SweepPoint
+from simulator.acceptance.sources import Odds
+from simulator.scenario.outcome import Outcome
+from simulator.studies.window import SweepPoint
 
 WIDTH_IN = 16 / 2.54
 BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6b6b6b"  # Okabe and Ito

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import yaml
 
+from simulator.files.schema import provenance
 from simulator.report.blocks import Block, Code, Listing, Paragraph, Table
 from simulator.scenario import Scenario, resolved
-from simulator.schema import provenance
 
 PROVENANCE, RESOLVED = "Where the numbers come from", "The scenario, resolved"
 CONFIDENCES = ("measured", "calibrated", "datasheet", "published", "computed", "assumed")

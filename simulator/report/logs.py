@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from simulator.atomic import whole_file
+from simulator.files.writing import whole_file
 from simulator.serving.requests import Request
 from simulator.serving.scheduler import Iteration
 

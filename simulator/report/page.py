@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from simulator import atomic
+from simulator.files import writing
 from simulator.report.blocks import Page
 from simulator.report.html import as_html
 from simulator.report.markdown import as_markdown
@@ -30,7 +30,7 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
     Raises :class:`BadInput` where that cannot be done.
     """
     for name, text in texts.items():
-        atomic.write(folder / name, text)
+        writing.write(folder / name, text)
 
 
 @contextmanager
@@ -45,8 +45,8 @@ def study_file(path: Path | None, command: str) -> Iterator[Writer | None]:
     page = path.suffix == ".md"
     picture_path = path.with_suffix(".svg") if page else path
     with ExitStack() as stack:
-        picture_file = stack.enter_context(atomic.whole_file(picture_path))
-        page_file = stack.enter_context(atomic.whole_file(path if page else None))
+        picture_file = stack.enter_context(writing.whole_file(picture_path))
+        page_file = stack.enter_context(writing.whole_file(path if page else None))
 
         def write(title: str, picture: str, blocks: Iterable[str]) -> None:
             if picture_file is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from simulator.outcome import CONFIDENCE
-from simulator.report import batches, figures, memory
+from simulator.report import figures
+from simulator.report import run_memory as memory
+from simulator.report import run_serving as batches
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -18,7 +19,9 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
-from simulator.report.facts import (
+from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
+from simulator.report.pipeline_timeline import pipeline_timeline
+from simulator.report.run_summary import (
     choices,
     columns,
     conditions,
@@ -34,12 +37,11 @@ from simulator.report.facts import (
     share,
     step_kinds,
 )
-from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.timeline import span_data, steady_window, timeline_svg
-from simulator.report.timeline_figures import pipeline_timeline
-from simulator.run import Result
-from simulator.sweep_window import SweepPoint
-from simulator.uncertainty import Interval
+from simulator.scenario.outcome import CONFIDENCE
+from simulator.scenario.run import Result
+from simulator.scenario.uncertainty import Interval
+from simulator.studies.window import SweepPoint
 
 SWEEP, ACCEPTED, TIMELINE, TRACE = "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"
 PERFETTO = "https://ui.perfetto.dev"

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from simulator.atomic import replacing
+from simulator.files.schema import BadInput, Fault
+from simulator.files.writing import replacing
 from simulator.report.page import page_files
 from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE, run_page
 from simulator.report.timeline import chrome_trace
-from simulator.run import Result
-from simulator.schema import BadInput, Fault
-from simulator.sweep_window import SweepPoint
-from simulator.uncertainty import Interval
+from simulator.scenario.run import Result
+from simulator.scenario.uncertainty import Interval
+from simulator.studies.window import SweepPoint
 
 NAME = "report"
 REPORT = f"{NAME}.md"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.cost import Placement
+from simulator.cost.cost import Placement
+from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_
 from simulator.scenario.fields import Scenario
-from simulator.schema import BadInput, Document, Fault, Infeasible, Path_
 from simulator.serving.policies import FixedBatch
-from simulator.strategies.protocol import ChainStrategy
+from simulator.strategies.common.base import ChainStrategy
 
 
 def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:

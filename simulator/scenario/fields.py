@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
-from simulator.acceptance import Exit
-from simulator.acceptance_spec import AcceptanceSpec
-from simulator.added import added
-from simulator.cost import Cost, HardwareCost, Placement
-from simulator.given import Given, GivenCost
-from simulator.hardware import Link
-from simulator.method import Method
-from simulator.schema import BadInput, Fault, Frozen, Sourced
+from simulator.acceptance.sources import Exit
+from simulator.acceptance.spec import AcceptanceSpec
+from simulator.cost.cost import Cost, HardwareCost, Placement
+from simulator.cost.device import Link
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import BadInput, Fault, Frozen, Sourced
+from simulator.numeric import added
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
 from simulator.serving.slo import Slo
-from simulator.step import UNLIMITED
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.common.method import Method
+from simulator.strategies.common.step import UNLIMITED
 
 
 def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:

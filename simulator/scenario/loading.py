@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from simulator.acceptance import Acceptance
-from simulator.acceptance_spec import Rescale
+from simulator.acceptance.rescale import rescaled
+from simulator.acceptance.sources import Acceptance
+from simulator.acceptance.spec import Rescale
+from simulator.acceptance.trace import Trace
 from simulator.catalogue import Catalogue
-from simulator.rescale import rescaled
+from simulator.files.schema import BadInput, Document, validate
 from simulator.scenario.checks import check_memory, faults_of
 from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import drawn, fitting, read_trace
-from simulator.schema import BadInput, Document, validate
-from simulator.traces import Trace
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from simulator.acceptance.trace import Trace, read_once
 from simulator.catalogue import Catalogue, shown
+from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean
 from simulator.scenario.fields import Scenario
-from simulator.schema import BadInput, Document, Fault, Path_, did_you_mean
-from simulator.traces import Trace, read_once
 
 
 def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simulator.schema import Frozen
-from simulator.traffic import TrafficFile
+from simulator.files.schema import Frozen
+from simulator.serving.traffic import TrafficFile
 
 DRAWN_AT_ONCE = 1_024
 """Gaps and lengths are drawn in blocks of this many requests, each with random numbers of its own."""

@@ -11,7 +11,7 @@ from math import inf
 
 from pydantic import Field
 
-from simulator.schema import Frozen
+from simulator.files.schema import Frozen
 from simulator.serving.requests import Request
 
 

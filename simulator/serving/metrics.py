@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
 from typing import Any
 
-from simulator.added import added
+from simulator.numeric import added
 from simulator.serving.slo import Limit
-from simulator.step import Kind, Progress
+from simulator.strategies.common.step import Kind, Progress
 
 GROWTH = log(1.01)
 

@@ -30,11 +30,11 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.schema import Frozen
+from simulator.files.schema import Frozen
 from simulator.serving.memory import Blocks, KVMemory
 from simulator.serving.requests import MOST_TOGETHER, Request
-from simulator.step import UNLIMITED
-from simulator.strategies.protocol import Strategy
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.step import UNLIMITED
 
 
 class Plan(NamedTuple):

@@ -3,7 +3,7 @@
 A closed loop has ``concurrency`` clients; each sends its next request the moment its last one ends, until
 ``count`` have been sent. With ``arrivals`` the loop is open: requests come
 when they come. Lengths are fixed, drawn or read; request number i always gets the i-th draw of its seed, whatever
-happens around it, and always replays the same piece of a trace (see :mod:`simulator.dealing`).
+happens around it, and always replays the same piece of a trace (see :mod:`simulator.acceptance.assignment`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from simulator.acceptance import Cursor
-from simulator.schema import Frozen, did_you_mean
+from simulator.acceptance.sources import Cursor
+from simulator.files.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
-from simulator.step import State
-from simulator.traffic import MOST_TOKENS, Line, TrafficFile
+from simulator.serving.traffic import MOST_TOKENS, Line, TrafficFile
+from simulator.strategies.common.step import State
 
 MOST_TOGETHER = 100_000
 """Requests that one machine may hold at a time: a hundred times what any does."""
@@ -139,7 +139,7 @@ class Requests(Frozen):
     Prompt and output lengths are the same for all requests, or drawn for each; those of a traffic file stand in the file,
     and ``count``, where it is stated, is the most requests that are taken from it. ``task_flavours`` says which
     flavours of a recording the requests of a task replay. The first ``warm_up`` and the last ``cool_down`` requests do not
-    count (:mod:`simulator.serving.account`). ``past_end``: what a step shows beyond ``output_tokens`` is cut
+    count (:mod:`simulator.serving.collector`). ``past_end``: what a step shows beyond ``output_tokens`` is cut
     off, as a server does, or counted, as programs do that divide the length of the text by the time.
     """
 

@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from simpy import Environment, Event
 
-from simulator.acceptance import Acceptance, Exit
-from simulator.cost import NO_ROWS, Cost, Rows
+from simulator.acceptance.sources import Acceptance, Exit
+from simulator.cost.cost import NO_ROWS, Cost, Rows
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
 from simulator.serving.step_times import StepTimes
-from simulator.step import BARE, Admission, Lanes, State, Step
-from simulator.strategies.protocol import Strategy
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.step import BARE, Admission, Lanes, State, Step
 from simulator.world import World, at
 
 TURNS = 64

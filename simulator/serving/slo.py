@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import field_validator
 
-from simulator.schema import Frozen
+from simulator.files.schema import Frozen
 
 Metric = Literal["ttft", "tbt", "tpot", "e2e"]
 METRICS: tuple[Metric, ...] = ("ttft", "tbt", "tpot", "e2e")

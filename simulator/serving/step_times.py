@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from simulator.cost import NO_ROWS, REMEMBERED, Cost
-from simulator.step import Kind, Step
-from simulator.strategies.protocol import Strategy
+from simulator.cost.cost import NO_ROWS, REMEMBERED, Cost
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.step import Kind, Step
 
 AHEAD = 1_024
 """Contexts for which a step of one request is worked out at once."""

@@ -7,8 +7,8 @@ import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
 
-from simulator.schema import descendants
-from simulator.strategies.protocol import Strategy
+from simulator.files.schema import descendants
+from simulator.strategies.common.base import Strategy
 
 __all__ = ["Strategy", "strategies"]
 

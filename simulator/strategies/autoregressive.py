@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.step import Kind, Lanes, Progress, State, Step, Timeline, same_kind
-from simulator.strategies.protocol import OddsOf, Strategy
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, same_kind
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
 

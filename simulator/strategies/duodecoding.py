@@ -32,16 +32,16 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.acceptance import Acceptance, Cursor, Replay
-from simulator.added import added
-from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
-from simulator.drafters import AutoregressiveDrafter, branch_rows
-from simulator.schema import NonNegative
-from simulator.sequence_laws import Written, budget, cost_coefficient, tail_shares, until_shown
-from simulator.sequences import Automaton, DrawnSequences, RecordedSequences, SequenceOdds, Split, unrecorded
-from simulator.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
-from simulator.strategies.protocol import LONGEST_WINDOW, OddsOf, Strategy
-from simulator.traces import Trace
+from simulator.acceptance.sequence_chances import Written, budget, cost_coefficient, tail_shares, until_shown
+from simulator.acceptance.sequences import Automaton, DrawnSequences, RecordedSequences, SequenceOdds, Split, unrecorded
+from simulator.acceptance.sources import Acceptance, Cursor, Replay
+from simulator.acceptance.trace import Trace
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.files.schema import NonNegative
+from simulator.numeric import added
+from simulator.strategies.common.base import LONGEST_WINDOW, OddsOf, Strategy
+from simulator.strategies.common.drafters import AutoregressiveDrafter, branch_rows
+from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
 
 
 class Durations(NamedTuple):

@@ -20,12 +20,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.added import added
-from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.longest import longest
-from simulator.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.numeric import added, longest
 from simulator.strategies.autoregressive import ONE_TOKEN
-from simulator.strategies.protocol import OddsOf, Strategy
+from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.world import Lane, at
 
 

@@ -27,17 +27,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.acceptance import Acceptance, Replay
-from simulator.added import added
-from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
-from simulator.longest import longest
-from simulator.model import ModelSpec
-from simulator.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.acceptance.sources import Acceptance, Replay
+from simulator.acceptance.trace import Trace
+from simulator.acceptance.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.cost.model import ModelSpec
+from simulator.numeric import added, longest
+from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.token_tree import Branching
 from simulator.strategies.pipeline import Pipelined
-from simulator.strategies.protocol import OddsOf, Strategy
-from simulator.token_tree import Branching
-from simulator.traces import Trace
-from simulator.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
 
 
 class Durations(NamedTuple):

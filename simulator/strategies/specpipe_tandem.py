@@ -10,10 +10,10 @@
     T_token = P M + (1 - P) L,   M = max{t_i + T_prune, T_link, T_draft},   L = T_token + T_prune + sum t_i + sum T_link
 
 With a miss noticed a step late this is Eq. (1) as printed. Every stage and every link blocks on its own
-(:mod:`simulator.flow_line`): a miss cuts short whatever is in flight, a gap lets what is behind it move up. No more than m
-levels are in flight, so that each enters knowing what it would know in step; where that is too few to cover all links, the
-law is a lower bound. Rows at a stage are those that a level has there in step; the branch that a verified token left for
-dead goes on with what it had until the level is dropped. One request at a time.
+(:mod:`simulator.strategies.common.stage_pipeline`): a miss cuts short whatever is in flight, a gap lets what is behind it
+move up. No more than m levels are in flight, so that each enters knowing what it would know in step; where that is too few
+to cover all links, the law is a lower bound. Rows at a stage are those that a level has there in step; the branch that a
+verified token left for dead goes on with what it had until the level is dropped. One request at a time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simulator.acceptance import Cursor
-from simulator.added import added
-from simulator.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.draft_tree import Passage
-from simulator.flow_line import FlowLine, Level
-from simulator.pipeline_laws import PipelineTimes, hit_shares
-from simulator.step import Kind, Lanes, State, Step, Timeline
-from simulator.strategies.protocol import OddsOf
+from simulator.acceptance.draft_tree import Passage
+from simulator.acceptance.sources import Cursor
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.numeric import added
+from simulator.strategies.common.base import OddsOf
+from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares
+from simulator.strategies.common.stage_pipeline import FlowLine, Level
+from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 
 

@@ -22,17 +22,17 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from simulator.acceptance import Acceptance, Chain, Replay
-from simulator.binomial import binomial
-from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
-from simulator.drafters import DraftPass
-from simulator.model import ModelSpec
-from simulator.schema import Fraction, NonNegative
-from simulator.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, same_progress
-from simulator.strategies.protocol import OddsOf, Strategy
-from simulator.token_tree import TokenTree
-from simulator.traces import Trace
-from simulator.tree_replay import DrawnMatches, RecordedRuns
+from simulator.acceptance.sources import Acceptance, Chain, Replay
+from simulator.acceptance.trace import Trace
+from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.cost.model import ModelSpec
+from simulator.files.schema import Fraction, NonNegative
+from simulator.numeric import binomial
+from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.drafters import DraftPass
+from simulator.strategies.common.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, same_progress
+from simulator.strategies.common.token_tree import TokenTree
 
 ID_BYTES = 8
 """A token id in a table on the device (int64, as PyTorch indexes)."""

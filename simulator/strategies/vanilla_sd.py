@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from simulator.cost import NO_ROWS, Cost, Phase, Rows, together
-from simulator.drafters import branch_rows
-from simulator.step import Kind, Lanes, State, Step, Timeline, same_kind
-from simulator.strategies.protocol import ChainStrategy, OddsOf, cut_to_grants
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.strategies.common.base import ChainStrategy, OddsOf, cut_to_grants
+from simulator.strategies.common.drafters import branch_rows
+from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, same_kind
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""

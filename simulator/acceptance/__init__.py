@@ -1,0 +1,1 @@
+"""Which tokens does the target keep?"""

@@ -1,0 +1,122 @@
+"""The family: a target, two drafts, early exits and draft heads, as modules and as one file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from simulator.acceptance.record import pair
+from simulator.acceptance.record.heads import EagleLayer, HiddenChain, MedusaHeads, Streams
+from simulator.acceptance.record.network import ExitHead, Network, Shape, parameters
+
+VOCABULARY = 2_048
+TARGET = Shape(layers=8, width=224, heads=7, hidden=512, vocabulary=VOCABULARY)
+DRAFT = Shape(layers=2, width=128, heads=4, hidden=320, vocabulary=VOCABULARY)
+EXIT_LAYERS = (2, 4, 6)
+HEADS = {"eagle": EagleLayer, "lyanna": HiddenChain, "medusa": MedusaHeads, "streams": Streams}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Length of one training stage, its peak learning rate, the seed of its weights and of its data, rows a step."""
+
+    steps: int
+    rate: float
+    seed: int
+    rows: int = 16
+
+
+SCHEDULES = {
+    "target": Schedule(steps=2_000, rate=3e-3, seed=1),
+    "draft": Schedule(steps=1_200, rate=4e-3, seed=2),
+    "plain": Schedule(steps=800, rate=4e-3, seed=5),
+    "exits": Schedule(steps=600, rate=2e-3, seed=3, rows=8),
+    "medusa": Schedule(steps=1_000, rate=2e-3, seed=13, rows=8),
+    "streams": Schedule(steps=800, rate=3e-3, seed=14, rows=8),
+    "eagle": Schedule(steps=600, rate=2e-3, seed=11, rows=8),
+    "lyanna": Schedule(steps=500, rate=2e-3, seed=12, rows=8),
+}
+"""Every member of the family, in the order of training; the target comes first."""
+
+OBJECTIVES = {
+    "target": "next token of the text",
+    "plain": "next token of the text",
+    "draft": "distilled from the target (forward KL), half of the text its own",
+    "exits": "distilled from the target's last layer (forward KL), half of the text its own",
+}
+"""Heads learn the target's next tokens by forward KL, depths weighted 0.8 to the power of the depth."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Modules by name: ``target``, the drafts ``draft`` and ``plain``, ``exits``, and the heads."""
+
+    modules: Mapping[str, nn.Module]
+    header: Mapping[str, Any]
+
+    @staticmethod
+    def blank() -> Family:
+        """Fresh weights, each module from a seed of its own."""
+        modules: dict[str, nn.Module] = {}
+        for name, schedule in SCHEDULES.items():
+            torch.manual_seed(schedule.seed)
+            modules[name] = _build(name, modules)
+        return Family(modules, {})
+
+    @staticmethod
+    def read(path: Path) -> Family:
+        """The family of a file, ready to decode."""
+        header, arrays = pair.read(path)
+        family = Family(Family.blank().modules, header)
+        for name, module in family.modules.items():
+            pair.unpack(module, name, arrays)
+        return family
+
+    @property
+    def target(self) -> Network:
+        """The model whose output counts."""
+        return cast(Network, self.modules["target"])
+
+    @property
+    def exits(self) -> nn.ModuleList:
+        """Early-exit heads, one for each of ``EXIT_LAYERS``."""
+        return cast(nn.ModuleList, self.modules["exits"])
+
+    def describe(self, loss: Mapping[str, float], tokens_per_row: int) -> dict[str, Any]:
+        """Sizes, training and loss (nats per token) of every module, for a header."""
+        return {
+            name: {
+                **({"shape": module.shape.describe()} if isinstance(module, Network) else {}),
+                "parameters": parameters(module),
+                "training_steps": SCHEDULES[name].steps,
+                "training_tokens": SCHEDULES[name].steps * SCHEDULES[name].rows * tokens_per_row,
+                "seed": SCHEDULES[name].seed,
+                "loss": loss[name],
+                "objective": OBJECTIVES.get(name, "the target's next tokens (forward KL by depth), half of the text its own"),
+            }
+            for name, module in self.modules.items()
+        }
+
+
+def _build(name: str, modules: Mapping[str, nn.Module]) -> nn.Module:
+    if name == "target":
+        return Network(TARGET)
+    if name in ("draft", "plain"):
+        return Network(DRAFT)
+    if name == "exits":
+        return nn.ModuleList(ExitHead(TARGET.width) for _ in EXIT_LAYERS)
+    return HEADS[name](modules["target"])
+
+
+def weights_hash(module: nn.Module) -> str:
+    """BLAKE2b over all parameters in order, to tell which weights a trace came from."""
+    state = hashlib.blake2b(digest_size=16)
+    for _, parameter in sorted(module.named_parameters()):
+        state.update(parameter.detach().numpy().tobytes())
+    return state.hexdigest()

@@ -1,0 +1,167 @@
+"""Draft heads on the frozen target: an EAGLE layer, Lyanna's hidden chain, Medusa heads, look-ahead streams.
+
+All of them take the target's residual states of some tokens and answer, for every one of these positions
+as a start, for several tokens ahead: ``head(target, states, tokens)`` gives the logits by depth. Row t
+stands behind token t + 1, the newest, which the target has yielded and not yet read; depth d is about
+token t + 2 + d. ``tokens`` may reach further than the states: what is behind a start is what has been
+proposed there. A head that attends sees the target's positions up to its start and its own rows.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from simulator.acceptance.record.network import Block, Keys, Network
+
+
+class MedusaHeads(nn.Module):
+    """Independent residual blocks on the last state, behind each an output head that starts as the target's."""
+
+    name = "medusa"
+
+    def __init__(self, target: Network, depths: int = 4) -> None:
+        super().__init__()
+        width = target.shape.width
+        self.blocks = nn.ModuleList(ResidualBlock(width) for _ in range(depths))
+        self.shifts = nn.ParameterList(torch.zeros(target.shape.vocabulary, width) for _ in range(depths))
+
+    def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
+        """Logits (batch, starts, vocabulary) by depth; ``tokens`` are the inputs behind ``states``."""
+        state = target.norm(states[-1])
+        heads = (target.embedding.weight + shift for shift in self.shifts)
+        return [F.linear(block(state), head) for block, head in zip(self.blocks, heads, strict=True)]
+
+
+class ResidualBlock(nn.Module):
+    """An MLP around a residual; at first it changes nothing."""
+
+    def __init__(self, width: int, widening: int = 2) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, widening * width)
+        self.down = nn.Linear(widening * width, width, bias=False)
+        nn.init.zeros_(self.down.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x``: (..., width)."""
+        return x + self.down(F.silu(self.up(x)))
+
+
+class StateAndToken(nn.Module):
+    """A layer over the target's newest state fused with the token behind it."""
+
+    def __init__(self, target: Network, depths: int) -> None:
+        super().__init__()
+        width = target.shape.width
+        self.depths = depths
+        self.norm = nn.RMSNorm(width)
+        self.fuse = nn.Linear(2 * width, width, bias=False)
+        self.block = Block(target.shape)
+
+    def fused(self, target: Network, state: Tensor, token: Tensor) -> Tensor:
+        """A state and the token behind it as one row."""
+        return self.fuse(torch.cat((self.norm(state), target.embedding(token)), -1))
+
+
+class EagleLayer(StateAndToken):
+    """One layer over (state, next token) that predicts the next state, token by token."""
+
+    name = "eagle"
+
+    def __init__(self, target: Network, depths: int = 5) -> None:
+        super().__init__(target, depths)
+
+    def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
+        """Logits by depth, each depth fed the token before it and the state predicted before it."""
+        state = self.fused(target, states[-1], following(tokens, 1, states[-1]))
+        trunk = self.block.project(state, 0)[1:]
+        own: list[Keys] = []
+        predicted = self.block(state, 0, None)
+        logits = [target.head(predicted)]
+        for depth in range(1, self.depths):
+            state = self.fused(target, predicted, following(tokens, depth + 1, predicted))
+            predicted = self.block.branch(state, depth, trunk, own)
+            logits.append(target.head(predicted))
+        return logits
+
+
+class HiddenChain(StateAndToken):
+    """Lyanna: a layer rolled forward on hidden states alone; the token's own information is added late.
+
+    h_1 = TL(h_0 fused with E(r)), h_{i+1} = TL(h_i);  l'_i = W_head h_i + RMSNorm(E(parent) W_1 W_2)
+    (LYA-1, LYA-3). The parent of depth 0 is r, which the layer has seen, so it gets no shift.
+    """
+
+    name = "lyanna"
+
+    def __init__(self, target: Network, depths: int = 3, rank: int = 96) -> None:
+        super().__init__(target, depths)
+        self.narrow = nn.Linear(target.shape.width, rank, bias=False)
+        self.wide = nn.Linear(rank, target.shape.vocabulary, bias=False)
+        self.scale = nn.Parameter(torch.zeros(()))
+
+    def chain(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
+        """Raw logits of every depth; no sampled token enters."""
+        x = self.fused(target, states[-1], following(tokens, 1, states[-1]))
+        trunk = self.block.project(x, 0)[1:]
+        own: list[Keys] = []
+        x = self.block(x, 0, None)
+        logits = [target.head(x)]
+        for depth in range(1, self.depths):
+            x = self.block.branch(x, depth, trunk, own)
+            logits.append(target.head(x))
+        return logits
+
+    def token_information(self, target: Network, parents: Tensor) -> Tensor:
+        """The shift of the logits behind each parent token."""
+        table = self.wide(self.narrow(target.embedding(parents)))
+        return self.scale * F.rms_norm(table, table.shape[-1:])
+
+    def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
+        """Logits by depth with the information of the true parent token."""
+        raw = self.chain(target, states, tokens)
+        parents = [following(tokens, depth + 1, states[-1]) for depth in range(1, self.depths)]
+        return raw[:1] + [rows + self.token_information(target, parent) for rows, parent in zip(raw[1:], parents, strict=True)]
+
+
+class Streams(nn.Module):
+    """Speculative streaming: look-ahead rows through the target's top layers, with low-rank adapters.
+
+    Stream ``g`` of a position starts as the main stream's state at layer N - N_s plus an embedding of its
+    own; it attends to the main stream up to its position and to streams before it (SS-3, lossless).
+    """
+
+    name = "streams"
+
+    def __init__(self, target: Network, depths: int = 4, layers: int = 4, rank: int = 64) -> None:
+        super().__init__()
+        width = target.shape.width
+        self.layers = layers
+        self.starts = nn.Parameter(torch.randn(depths, width) * 0.02)
+        self.down = nn.ModuleList(nn.Linear(width, rank, bias=False) for _ in range(layers))
+        self.up = nn.ModuleList(nn.Linear(rank, width, bias=False) for _ in range(layers))
+        for up in self.up:
+            nn.init.zeros_(up.weight)
+
+    def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
+        """Logits by stream."""
+        first = target.shape.layers - self.layers
+        rows = [states[first - 1] + start for start in self.starts]
+        for index in range(self.layers):
+            block, main = target.blocks[first + index], states[first + index - 1]
+            rows = self._layer(block, self.down[index], self.up[index], main, rows)
+        return [target.head(row) for row in rows]
+
+    def _layer(self, block: Block, down: nn.Module, up: nn.Module, main: Tensor, rows: list[Tensor]) -> list[Tensor]:
+        trunk = block.project(main, 0)[1:]
+        own: list[Keys] = []
+        passed = [block.branch(x, stream, trunk, own) for stream, x in enumerate(rows, start=1)]
+        return [after + up(F.silu(down(before))) for before, after in zip(rows, passed, strict=True)]
+
+
+def following(tokens: Tensor, by: int, state: Tensor) -> Tensor:
+    """``tokens[t + by]`` for every row t of ``state``; the last token repeats (no loss counts those rows)."""
+    rows = state.shape[1]
+    held = tokens[:, by : by + rows]
+    return torch.cat((held, tokens[:, -1:].expand(-1, rows - held.shape[1])), 1)

@@ -1,0 +1,266 @@
+"""Lets the target write, then asks every drafter about every token it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import Tensor, nn
+
+from simulator.acceptance.draft_tree import Beam, PipelineTree, PrunedTree
+from simulator.acceptance.record import corpus, lookup, ngram
+from simulator.acceptance.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weights_hash
+from simulator.acceptance.record.network import ExitHead, Network
+from simulator.acceptance.record.scores import rank_of
+from simulator.acceptance.record.training import Text
+from simulator.acceptance.record.tree_drafter import TreeDrafter
+from simulator.acceptance.record.trees import Starts, eagle_tree, hidden_trees, pruned_streams, roll_outs
+from simulator.acceptance.record.writing import generate
+from simulator.acceptance.trace import FORMAT, UNKNOWN, Trace
+
+PROMPT_TOKENS, OUTPUT_TOKENS = 64, 192
+CANDIDATES = 3
+"""Requests written for each one kept."""
+COMMAND = "python -m simulator.acceptance.record --work DIR --out scenarios"
+TRACES = {"six_flavours_greedy": 0.0, "six_flavours_warm": 0.6, "six_flavours_sampled": 1.0}
+"""Name and temperature of each shipped trace."""
+
+TREES = {
+    "eagle2": {"branching": 10, "passes": 5, "budget": 59},
+    "lyanna_tree": {"branching": 4, "budget": 12, "resampled_budget": 4},
+}
+"""Trees recorded as kept tokens by start; the budget counts nodes without the root."""
+LEVELS = (5, 3)
+"""Levels of each of them: what was drafted, the depths of the hidden chain."""
+PRUNED = (
+    *(PrunedTree(4, branching, 31) for branching in (3, 4)),
+    *(PrunedTree(3, branching, 31) for branching in (3, 4)),
+    *(PrunedTree(4, 3, budget) for budget in (7, 15, 63)),
+)
+"""Pruned trees of streams, recorded in the greedy trace; the first is the paper's (Speculative Streaming, App. M and N.1)."""
+ROLLOUT_TOKENS = 24
+MOST_STAGES = 16
+BEAMS = (
+    *(Beam(width, 16, 8) for width in (1, 2, 4, 8, 16, 32, 64, 128)),
+    *(Beam(64, branching, 8) for branching in (2, 4, 8, 32)),
+    *(Beam(16, branching, 8) for branching in (2, 4)),
+    Beam(64, 16, 4),
+    Beam(16, 16, 4),
+    Beam(16, 16, MOST_STAGES),
+)
+"""Dynamic trees recorded in the greedy trace."""
+SAMPLED_BEAMS = tuple(Beam(width, 16, 8) for width in (4, 16, 64))
+"""Dynamic trees recorded in sampled traces."""
+
+
+def beams(temperature: float) -> Sequence[Beam]:
+    """The dynamic trees of a trace."""
+    return SAMPLED_BEAMS if temperature else BEAMS
+
+
+Arrays = dict[str, np.ndarray]
+
+
+def prompts(text: Text, flavour: str, count: int) -> Tensor:
+    """(count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
+    windows = [
+        document[start : start + PROMPT_TOKENS]
+        for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS)
+        for document in text.held_out[flavour]
+        if len(document) >= start + PROMPT_TOKENS
+    ]
+    if len(windows) < count:
+        raise ValueError(f"{flavour}: {len(windows)} prompts of {PROMPT_TOKENS} tokens held out, {count} wanted")
+    return torch.from_numpy(np.stack(windows[:count]).astype(np.int64))
+
+
+def least_repetitive(written: Tensor, count: int) -> Tensor:
+    """Rows with the most distinct four-token sequences, in their own order: small models fall into loops."""
+    grams = written.unfold(1, 4, 1)
+    distinct = torch.tensor([len(set(map(tuple, row.tolist()))) for row in grams])
+    return distinct.argsort(descending=True, stable=True)[:count].sort().values
+
+
+def probability_of(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
+    """Probability of each token at ``temperature`` (1 stands in for greedy: the model's own confidence)."""
+    return (logits / (temperature or 1.0)).softmax(-1).gather(-1, tokens[..., None])[..., 0]
+
+
+@torch.no_grad()
+def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float, recorded: Sequence[Beam]) -> Arrays:
+    """Ranks and probabilities of every written token, each array flat over (requests, tokens); ``recorded``: dynamic trees."""
+    sequence = torch.cat((prompt, written), 1)
+    context = sequence[:, :-1]
+    states = family.target.hidden(context)
+    here = [state[:, PROMPT_TOKENS - 1 :] for state in states]
+    target = family.target.head(here[-1])
+    exits = [head(here[layer - 1], family.target) for layer, head in zip(EXIT_LAYERS, family.exits, strict=True)]
+    arrays = {
+        "token": written.numpy().astype(np.uint16).ravel(),
+        "p": _flat(probability_of(target, written, temperature), np.float16),
+        "exit_rank": np.stack([_flat(rank_of(logits, written), np.uint16) for logits in exits]),
+    }
+    for name, rank, chance in (("draft", "draft_rank", "q"), ("plain", "plain.rank", "plain.q")):
+        logits = family.modules[name](context)[:, PROMPT_TOKENS - 1 :]
+        arrays[rank] = _flat(rank_of(logits, written), np.uint16)
+        arrays[chance] = _flat(probability_of(logits, written, temperature), np.float16)
+    for name in HEADS:
+        arrays |= _ahead(name, family.modules[name], family.target, states, sequence, temperature)
+    trees = [
+        competing(family, text, [state[row : row + 1] for state in states], temperature) | passages(family, text, recorded)
+        for row, text in enumerate(sequence)
+    ]
+    arrays |= {name: np.concatenate([tree[name] for tree in trees], axis=-1) for name in trees[0]}
+    return arrays | _looked_up(prompt, written)
+
+
+def competing(family: Family, text: Tensor, states: list[Tensor], temperature: float) -> Arrays:
+    """What becomes of trees whose branches compete, for one request; roll-outs and pruned streams in greedy traces only."""
+    target, modules, starts = family.target, family.modules, Starts(text, PROMPT_TOKENS)
+    eagle, lyanna, streams = (cast(Any, modules[name]) for name in ("eagle", "lyanna", "streams"))
+    arrays = {
+        "eagle2.run": _flat(eagle_tree(eagle, target, states, starts, **TREES["eagle2"]), np.uint8),
+        "lyanna_tree.run": hidden_trees(lyanna, target, states, starts, **TREES["lyanna_tree"]).numpy().astype(np.uint8),
+    }
+    if temperature == 0:
+        gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(target.shape.layers - streams.layers)])
+        pruned = pruned_streams(streams, gate, target, states, starts, PRUNED)
+        ahead = roll_outs(cast(Network, modules["draft"]), starts, ROLLOUT_TOKENS)
+        arrays |= {
+            "streams_pruned.run": pruned.numpy().astype(np.uint8),
+            "rollout.token": ahead.token.numpy().astype(np.uint16),
+            "rollout.q": ahead.chance.numpy().astype(np.float16),
+            "rollout.sequences": ahead.sequences.numpy().astype(np.uint8),
+        }
+    return arrays
+
+
+def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
+    """How every token of one request comes out of a pipeline that is fed with each of the dynamic trees.
+
+    ``beam.steps`` and ``beam.hit``: (trees, positions); ``beam.rows``: (trees, most stages, positions), the rows at each
+    stage in the step in which a token leaves the last one, zeros behind the last stage.
+    """
+    if not recorded:
+        return {}
+    tokens = text.tolist()
+    drafter = TreeDrafter(cast(Network, family.modules["draft"]), tokens, max(beam.branching for beam in recorded))
+    written = tokens[PROMPT_TOKENS:]
+    steps = np.zeros((len(recorded), len(written)), dtype=np.uint8)
+    hit = np.zeros_like(steps)
+    rows = np.zeros((len(recorded), MOST_STAGES, len(written)), dtype=np.uint8)
+    for index, beam in sorted(enumerate(recorded), key=lambda item: -item[1].width):
+        tree = PipelineTree(written[0], PROMPT_TOKENS, drafter, beam)
+        for position, token in enumerate(written[1:], start=1):
+            passage = tree.verify(token)
+            steps[index, position], hit[index, position] = passage.steps, passage.hit
+            rows[index, : beam.stages, position] = passage.rows
+    return {"beam.steps": steps, "beam.hit": hit, "beam.rows": rows}
+
+
+def _flat(values: Tensor, dtype: type) -> np.ndarray:
+    return values.numpy().astype(dtype).ravel()
+
+
+def _ahead(name: str, head: nn.Module, target: Network, states: list[Tensor], sequence: Tensor, temperature: float) -> Arrays:
+    """``NAME.rank`` and, where it is needed, ``NAME.q``: (depths, positions), for a window starting at each position.
+
+    A window that starts at token s stands behind token s - 1, which the target has just yielded and not yet
+    read: the newest state is that of token s - 2, and depth d is about token s + d.
+    """
+    ranks, chances = [], []
+    for depth, logits in enumerate(head(target, states, sequence)):
+        known = sequence.shape[1] - PROMPT_TOKENS - depth
+        rows, tokens = logits[:, PROMPT_TOKENS - 2 :][:, :known], sequence[:, PROMPT_TOKENS + depth :]
+        behind = (0, depth)
+        ranks.append(_flat(nn.functional.pad(rank_of(rows, tokens), behind, value=UNKNOWN), np.uint16))
+        chances.append(_flat(nn.functional.pad(probability_of(rows, tokens, temperature), behind), np.float16))
+    found = {f"{name}.rank": np.stack(ranks)}
+    return found | {f"{name}.q": np.stack(chances)} if temperature else found
+
+
+def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:
+    """``NAME.proposed`` and ``NAME.run`` of what needs no model: tokens proposed here, and how many are right."""
+    arrays = Arrays()
+    for name, replayed in (("lookup", lookup.replay), ("ngram", ngram.replay)):
+        rows = [pair for p, w in zip(prompt.tolist(), written.tolist(), strict=True) for pair in replayed(p, w)]
+        proposed, right = np.array(rows, dtype=np.uint16).T
+        arrays |= {f"{name}.proposed": proposed.copy(), f"{name}.run": right.copy()}
+    return arrays
+
+
+def record(shipped: Path, prompts_by_flavour: Sequence[Tensor], temperature: float, kept: int, seed: int) -> Trace:
+    """A trace of ``kept`` requests of every flavour, the flavours side by side in processes of their own."""
+    tasks = [(shipped, prompt, temperature, kept, (seed, index)) for index, prompt in enumerate(prompts_by_flavour)]
+    with ProcessPoolExecutor(initializer=torch.set_num_threads, initargs=(1,), mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(record_flavour, *task) for task in tasks]
+        parts = [part.result() for part in track(running, f"recording at temperature {temperature:g}", transient=True)]
+    return assemble(Family.read(shipped), parts, temperature, seed, beams(temperature))
+
+
+def record_flavour(shipped: Path, prompt: Tensor, temperature: float, kept: int, seed: tuple[int, int]) -> Arrays:
+    """What is observed of one flavour, with the weights of the file ``shipped``."""
+    family = Family.read(shipped)
+    generator = torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+    written = generate(family.target, prompt, OUTPUT_TOKENS, temperature, generator)
+    best = least_repetitive(written, kept)
+    return observe(family, prompt[best], written[best], temperature, beams(temperature))
+
+
+def assemble(
+    family: Family,
+    parts: Sequence[Arrays],
+    temperature: float,
+    seed: int,
+    recorded: Sequence[Beam],
+    tokens: int = OUTPUT_TOKENS,
+) -> Trace:
+    """One trace of parts observed apart, each of one flavour, in requests of ``tokens``."""
+    arrays = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
+    counts = [len(part["token"]) // tokens for part in parts]
+    return Trace(
+        header=describe(family, temperature, seed) | {"beams": [beam._asdict() for beam in recorded]},
+        offsets=np.arange(sum(counts) + 1, dtype=np.int64) * tokens,
+        flavour=np.repeat(np.arange(len(parts), dtype=np.uint8), counts),
+        extra={name: arrays.pop(name) for name in list(arrays) if "." in name},
+        **arrays,
+    )
+
+
+def describe(family: Family, temperature: float, seed: int) -> dict[str, object]:
+    """The header: everything needed to know what was recorded and to record it again."""
+    models = {name: {**about, "hash": weights_hash(family.modules[name])} for name, about in family.header["models"].items()}
+    return {
+        "format": FORMAT,
+        "temperature": temperature,
+        "seed": seed,
+        "command": COMMAND,
+        "vocabulary": VOCABULARY,
+        "tokenizer": "byte-level BPE trained on the corpus",
+        "prompt_tokens": PROMPT_TOKENS,
+        "selection": f"the least repetitive of {CANDIDATES} times as many requests, by distinct four-token sequences",
+        "exit_layers": list(EXIT_LAYERS),
+        "flavours": [flavour.name for flavour in corpus.FLAVOURS],
+        "trees": {name: {**tree, "levels": levels} for (name, tree), levels in zip(TREES.items(), LEVELS, strict=True)}
+        | {"streams_pruned": PRUNED[0]._asdict()},
+        **({} if temperature else {"pruned_trees": [tree._asdict() for tree in PRUNED]}),
+        "lookup": {"longest_ngram": lookup.LONGEST, "proposed_tokens": lookup.PROPOSED},
+        "ngram": {"longest_ngram": ngram.LONGEST, "proposed_tokens": ngram.PROPOSED},
+        "text": family.header["text"],
+        "models": models,
+    }
+
+
+def record_all(shipped: Path, text: Text, folder: Path, per_flavour: int) -> Iterator[Path]:
+    """The shipped traces, greedy and sampled, one after the other."""
+    asked = [prompts(text, flavour.name, per_flavour * CANDIDATES) for flavour in corpus.FLAVOURS]
+    for name, temperature in TRACES.items():
+        path = folder / f"{name}.npz"
+        record(shipped, asked, temperature, per_flavour, seed=7).write(path)
+        yield path

@@ -1,0 +1,225 @@
+"""A recording made easier or harder to a published mean, with its bursts where they are.
+
+A chain whose probabilities were recorded is decided anew at every position (:func:`rescale`). What a tree, a head or
+a look-up keeps was recorded by start; there the lengths are exchanged for others in the same order
+(:func:`tilted`). Both have one parameter, both are the recording itself at one value of it, and both say in the
+header what was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.sequences import RecordedSequences
+from simulator.acceptance.sources import Acceptance, Replay
+from simulator.acceptance.trace import CONVERTED, Trace
+from simulator.acceptance.tree_replay import Ints, RecordedRuns
+from simulator.acceptance.window_replay import WindowReplay
+from simulator.files.schema import BadInput, Fault
+
+STEEPEST = 30.0
+"""Tilt per token at which all but the shortest or the longest recorded length have vanished."""
+NEIGHBOURS = 16
+"""Positions around one that share a stretch; fewer than a recorded request has, more than a window of SpS."""
+DERIVED = "derived, not recorded: its mean at one window was set, its bursts are those of the recorded pair"
+
+
+def check_length(length: float, window: int) -> None:
+    """Refuse a mean length, correction or bonus included, that windows of ``window`` tokens cannot have."""
+    if not 1.0 < length < window + 1.0:
+        message = f"a mean accepted length of {length:g} cannot be: at window {window} it lies between 1 and {window + 1}"
+        raise BadInput([Fault(("", 0, 0), "", message)])
+
+
+def rescaled(
+    acceptance: Acceptance, length: float, window: int, seed: int = 0, stretch: float = 0.0
+) -> Replay | RecordedSequences:
+    """The same requests in the same order, with ``length`` tokens a step where ``window`` is proposed.
+
+    :class:`BadInput` for a mean that cannot be, for verdicts that are no recording by position or by start, or for a
+    ``stretch`` of what was recorded by start.
+    """
+    check_length(length, window)
+    if isinstance(acceptance, RecordedSequences):
+        return RecordedSequences(rescaled_chain(acceptance.replay, length, window, seed, stretch), acceptance.split)
+    if stretch and (not isinstance(acceptance, Replay) or acceptance.trace.run is not None):
+        raise BadInput([Fault(("", 0, 0), "", "runs recorded by start cannot be stretched; leave stretch out")])
+    if isinstance(acceptance, RecordedRuns):
+        return tilted(acceptance, length, window, seed)
+    if not isinstance(acceptance, Replay):
+        raise BadInput([Fault(("", 0, 0), "", "this strategy reads more of a recording than one run of kept tokens")])
+    return rescaled_chain(acceptance, length, window, seed, stretch)
+
+
+def rescaled_chain(acceptance: Replay, length: float, window: int, seed: int = 0, stretch: float = 0.0) -> Replay:
+    """The same for the verdicts of a chain; :class:`BadInput` for a window that was not recorded."""
+    known = acceptance.trace.window
+    if known is not None and window > known:
+        message = f"cannot be re-scaled at window {window}: it knows windows of up to {known} draft tokens"
+        raise BadInput([Fault(("", 0, 0), "", message)])
+    if acceptance.trace.run is None:
+        return acceptance.over(rescale(acceptance.trace, length, window, seed, replay=acceptance, stretch=stretch))
+    run = np.minimum(acceptance.trace.run.astype(np.int64), window)
+    return tilted(RecordedRuns(acceptance, run, window), length, window, seed)
+
+
+# ---- by start
+
+
+def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> RecordedRuns:
+    """Runs by start with another mean.
+
+    Of all distributions with the mean wanted, the one that is nearest to the recorded one (least relative entropy)
+    is its exponential tilt, p(r) e^(theta r). Every start keeps its place in the order of all starts: a longer run stays
+    at least as long as a shorter one, and equal runs are put in order by a draw of their own that no other theta
+    changes. So lengths move monotonically with theta, and at 0 nothing does. Starts at which nothing is proposed stay so.
+    The draws between equals cost a part of the bursts: on the shipped recordings the correlation of one step with the
+    next, 0.36, becomes 0.24 to 0.43.
+    """
+    positions = recorded.positions()
+    if recorded.proposed is not None:
+        positions = positions[recorded.proposed[positions] > 0]
+    run = recorded.kept[positions]
+    order = np.lexsort((np.random.default_rng(seed).random(len(run)), run))
+    shares = np.bincount(run, minlength=window + 1) / len(run)
+
+    def at(theta: float) -> RecordedRuns:
+        changed = recorded.kept.copy()
+        changed[positions[order]] = lengths(shares, theta, len(run))
+        return RecordedRuns(recorded, changed, window, recorded.proposed)
+
+    def surplus(theta: float) -> float:
+        return WindowReplay.of(at(theta)).mean(window) + 1.0 - length
+
+    ends = surplus(-STEEPEST), surplus(STEEPEST)
+    if ends[0] > 0.0 or ends[1] < 0.0:
+        reach = f"{ends[0] + length:.3g} to {ends[1] + length:.3g} tokens a step"
+        raise BadInput([Fault(("", 0, 0), "", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}")])
+    theta = _root(surplus, -STEEPEST, STEEPEST, 1e-5)
+    found, before = at(theta), WindowReplay.of(recorded).mean(window) + 1.0
+    derived = {
+        "how": "runs by start, exponentially tilted in their recorded order",
+        "tilt": round(theta, 5),
+        "window": window,
+        "mean_length_asked_tokens": length,
+        "mean_length_tokens": round(WindowReplay.of(found).mean(window) + 1.0, 4),
+        "seed": seed,
+        "mean_length_recorded_tokens": round(before, 4),
+    }
+    found.trace = _labelled(found.trace, derived)
+    return found
+
+
+def lengths(shares: NDArray[np.float64], theta: float, count: int) -> Ints:
+    """``count`` lengths in ascending order, their shares those of ``shares`` tilted by ``theta`` (to the nearest start)."""
+    tilt = theta * np.arange(len(shares))
+    weights = shares * np.exp(tilt - tilt[shares > 0.0].max())
+    ends = np.rint(np.cumsum(weights) / weights.sum() * count).astype(np.int64)
+    return np.searchsorted(ends, np.arange(count), side="right")
+
+
+def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
+    return replace(trace, header={**trace.header, "derived_from": derived, "replay": DERIVED})
+
+
+# ---- by position
+
+
+def rescale(
+    trace: Trace,
+    length: float,
+    window: int,
+    seed: int = 0,
+    name: str = "",
+    replay: Replay | None = None,
+    stretch: float = 0.0,
+) -> Trace:
+    """A recorded trace with acceptance easier or harder, so that ``window`` yields ``length`` tokens a step.
+
+    ``length`` counts correction or bonus. Every position has a score, and the positions above one threshold
+    are accepted, so that what was easy stays easy and bursts stay where they are. Sampled: q/p over the
+    position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
+    draft's probability of the emitted token, first choices before all others, so that the threshold at which
+    those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair,
+    not those of the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was
+    kept and is rejected now has the rank of a recorded rejection, drawn with ``seed``. ``name`` says in the header what
+    was re-scaled; the mean is that of the requests which ``replay`` deals out, by default all.
+
+    A trace with ``run`` is re-scaled as :func:`tilted` says; :class:`BadInput` for one that tells neither.
+    """
+    check_length(length, window)
+    replay = replay or Replay(trace, seed=seed)
+    if trace.run is not None:
+        found = rescaled_chain(replay, length, window, seed).trace
+        return replace(found, header={**found.header, "derived_from": {"trace": name, **found.header["derived_from"]}})
+    if not len(trace.q):
+        raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
+    score = stretched(scores(trace, seed), trace.offsets, stretch)
+    ordered = np.sort(score)
+
+    def at(share: float) -> Trace:
+        threshold = ordered[min(int((1.0 - share) * len(ordered)), len(ordered) - 1)]
+        return _decided(trace, score >= threshold if share > 0.0 else np.zeros(len(score), dtype=bool), seed)
+
+    def surplus(share: float) -> float:
+        return WindowReplay.of(replay.over(at(share))).mean(window) + 1.0 - length
+
+    found = at(_root(surplus, 0.0, 1.0, 0.1 / len(score)))
+    reached = WindowReplay.of(replay.over(found)).mean(window) + 1.0
+    kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
+    derived = {
+        "trace": name,
+        "how": f"accepted where {kind} exceeds a threshold",
+        "window": window,
+        "stretch": stretch,
+        "mean_length_asked_tokens": length,
+        "mean_length_tokens": round(reached, 4),
+        "seed": seed,
+        "mean_length_recorded_tokens": round(WindowReplay.of(replay).mean(window) + 1.0, 4),
+    }
+    return _labelled(found, derived)
+
+
+def scores(trace: Trace, seed: int) -> NDArray[np.float64]:
+    """How easily each position is accepted, see :func:`rescale`."""
+    q = trace.q.astype(np.float64)
+    if not trace.temperature:
+        return q + np.equal(trace.draft_rank, 0)
+    uniform = np.random.default_rng(seed).random(len(q))
+    return q / np.maximum(trace.p.astype(np.float64), 1e-12) / np.maximum(uniform, 1e-12)
+
+
+def stretched(score: NDArray[np.float64], offsets: Ints, stretch: float) -> NDArray[np.float64]:
+    """Scores of which the share ``stretch`` is the mean over the ``NEIGHBOURS`` around, within each request.
+
+    Text that repeats itself is easy for a long stretch; 0 leaves the recording's own bursts.
+    """
+    if not stretch:
+        return score
+    here = np.arange(len(score))
+    request = np.searchsorted(offsets, here, side="right") - 1
+    first = np.maximum(here - NEIGHBOURS // 2, offsets[request])
+    last = np.minimum(here + NEIGHBOURS // 2, offsets[request + 1])
+    total = np.concatenate(([0.0], np.cumsum(score)))
+    means: NDArray[np.float64] = (total[last] - total[first]) / (last - first)
+    return np.asarray((1.0 - stretch) * score + stretch * means, dtype=np.float64)
+
+
+def _decided(trace: Trace, accepted: NDArray[np.bool_], seed: int) -> Trace:
+    """The trace with its decisions replaced; p and q no longer tell them and are left out."""
+    missed = trace.draft_rank[trace.draft_rank > 0]
+    drawn = np.random.default_rng(seed).choice(missed if len(missed) else [1], len(accepted))
+    ranks = np.where(accepted, 0, np.where(trace.draft_rank > 0, trace.draft_rank, drawn)).astype(np.uint16)
+    empty = np.empty(0, dtype=np.float16)
+    return replace(trace, header={**trace.header, "format": CONVERTED}, draft_rank=ranks, p=empty, q=empty)
+
+
+def _root(function: Callable[[float], float], low: float, high: float, within: float) -> float:
+    from scipy.optimize import brentq  # noqa: PLC0415 - slow to load, and few runs re-scale
+
+    return float(brentq(function, low, high, xtol=within))

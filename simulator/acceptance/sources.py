@@ -1,0 +1,365 @@
+"""Acceptance: how many draft tokens a verification keeps, drawn, stated or replayed from a trace.
+
+Every source answers two questions. ``cursor`` follows one request and judges its windows one by one;
+``odds`` gives the distribution that a law needs. A window of ``gamma`` tokens keeps its first ``A``;
+the token after them, correction or bonus, is the target's own.
+
+Where a strategy has an early exit, a verdict also says whether that next token was among the exit's
+top kappa (MSD-7): ``off_exit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from itertools import accumulate
+from operator import mul
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.trace import Bools, Trace
+from simulator.numeric import added
+
+
+@dataclass(frozen=True)
+class Exit:
+    """An early exit at ``fraction`` of the target's depth that sends its ``kappa`` likeliest tokens."""
+
+    fraction: float
+    kappa: int
+
+
+class Chain(NamedTuple):
+    """A proposal of ``tokens`` draft tokens in a row; ``bonus``: a full window earns one more token."""
+
+    tokens: int
+    bonus: bool = True
+
+
+class Verdict(NamedTuple):
+    """What verification made of a proposal."""
+
+    accepted: int
+    committed: int
+    off_exit: bool
+    """The token after the accepted ones is outside the exit's top kappa."""
+    off_path: bool
+    """The first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
+
+
+verdict = lru_cache(4_096)(Verdict)
+"""The same as ``Verdict``: one object for each of the few that there are, quicker than making one."""
+
+
+class Cursor(Protocol):
+    """Follows one request through its output."""
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify a proposal and move behind what was committed."""
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Joint distribution of one verification of ``gamma`` tokens, index 0..gamma = accepted tokens.
+
+    Further axes are those of a grid over which a law is evaluated; what has none is a number.
+
+    ``accepted[r] = P(A = r)``; ``off_exit[r] = P(A = r and the next token is off the exit)``;
+    ``off_path = P(A = gamma and the verdict is off the path)``. ``source`` says where they come from.
+    ``unmatched`` is the share of steps in which look-up finds nothing to propose; the rest is about the others.
+    """
+
+    accepted: NDArray[np.float64]
+    off_exit: NDArray[np.float64]
+    off_path: Any
+    source: str
+    unmatched: float = 0.0
+
+    @property
+    def mean_accepted(self) -> Any:
+        """E[A], correction and bonus not counted."""
+        return added(kept * share for kept, share in enumerate(self.accepted))
+
+    def committed(self, bonus: bool = True) -> Any:
+        """Expected tokens per step, correction or bonus included."""
+        return self.mean_accepted + 1.0 - (0.0 if bonus else self.accepted[-1])
+
+
+class Acceptance(Protocol):
+    """A source of verdicts."""
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor for request number ``request``; the same number gives the same verdicts."""
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """The distribution of one verification, from marginal rates."""
+
+
+def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
+    """The odds of every window that is asked for, each worked out once: a law asks for every kind of step."""
+    return cache(partial(source.odds, exit=exit))
+
+
+def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str) -> Odds:
+    """Odds of independent positions: ``rates[r]`` is the chance of position r+1 given the ones before.
+
+    ``rejected_off[r]`` is the chance that position r+1 is rejected *and* its token is off the exit. All of them may be
+    arrays that fit each other.
+    """
+    reach = list(accumulate(rates, mul, initial=1.0))
+    stops, offs = (*(1.0 - rate for rate in rates), 1.0), (*rejected_off, next_off)
+    accepted, off_exit = (_stacked(map(mul, reach, each)) for each in (stops, offs))
+    return Odds(accepted, off_exit, reach[-1] * path_off, source)
+
+
+def _stacked(rows: Iterable[Any]) -> NDArray[np.float64]:
+    return np.array(np.broadcast_arrays(*rows), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Independent positions with acceptance ``rates`` (the last one repeats) and exit overlap Omega.
+
+    An accepted token is taken to be inside the exit's top kappa, as in MSD-8, so that a rejected one
+    is outside with chance (1 - Omega) / (1 - rate). Only ``odds`` takes arrays of rates and overlaps.
+    """
+
+    rates: tuple[Any, ...]
+    overlap: Any = 1.0
+    seed: int = 0
+
+    def rate(self, position: int) -> Any:
+        """Chance that the draft token at ``position`` (from 0) of a window is kept, given those before."""
+        return self.rates[min(position, len(self.rates) - 1)]
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor with its own random numbers."""
+        return _RateCursor(self, Random(f"{self.seed}/{request}"))  # noqa: S311 (a simulation, not a secret)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Exact odds of this source."""
+        rates = [self.rate(position) for position in range(gamma)]
+        off = 1.0 - self.overlap
+        return chain_odds(rates, [off * (rate < 1.0) for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
+
+
+class _RateCursor:
+    """As many draws for every window, so that runs whose rates are close meet the same luck."""
+
+    def __init__(self, source: Rates, random: Random) -> None:
+        self.source, self.random, self.off = source, random.random, 1.0 - source.overlap
+        self.rates = [source.rate(0)]
+        """By place in a window: the chance to be kept there."""
+        self.reach = [source.rate(0)]
+        """By place in a window: the chance to get there and beyond."""
+
+    def judge(self, proposal: Chain) -> Verdict:
+        random, rates, reach = self.random, self.rates, self.reach
+        luck, exit_luck, path_luck = random(), random(), random()
+        tokens, bonus = proposal
+        while len(rates) <= tokens:
+            rates.append(self.source.rate(len(rates)))
+            reach.append(reach[-1] * rates[-1])
+        accepted = 0
+        while accepted < tokens and luck < reach[accepted]:
+            accepted += 1
+        rate = rates[accepted]
+        if accepted == tokens:
+            return verdict(accepted, accepted + bonus, exit_luck < self.off, path_luck >= rate)
+        return verdict(accepted, accepted + 1, exit_luck * (1.0 - rate) < self.off, False)
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """The same verdicts over and over: deterministic acceptance, for tests and for what-ifs.
+
+    ``accepted`` is cut to the window; ``off_exit`` runs beside it and repeats likewise.
+    """
+
+    accepted: tuple[int, ...]
+    off_exit: tuple[bool, ...] = (False,)
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor at the start of the cycle."""
+        return _CycleCursor(self)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Shares over one whole cycle of both sequences."""
+        length = int(np.lcm(len(self.accepted), len(self.off_exit)))
+        kept = np.minimum(np.resize(self.accepted, length), gamma)
+        off = np.resize(self.off_exit, length)
+        accepted = np.bincount(kept, minlength=gamma + 1) / length
+        return Odds(
+            accepted,
+            np.bincount(kept, weights=off, minlength=gamma + 1) / length,
+            float(np.mean(off & (kept == gamma))),
+            "stated cycle",
+        )
+
+
+class _CycleCursor:
+    def __init__(self, source: Cycle) -> None:
+        self.source, self.turn = source, 0
+
+    def judge(self, proposal: Chain) -> Verdict:
+        kept = self.source.accepted[self.turn % len(self.source.accepted)]
+        off = self.source.off_exit[self.turn % len(self.source.off_exit)]
+        self.turn += 1
+        accepted = min(kept, proposal.tokens)
+        full = accepted == proposal.tokens
+        return verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off, off)
+
+
+class Replay:
+    """Verdicts as recorded: a request replays one request of the trace, from its position 1 on.
+
+    Requests of the chosen flavours are dealt out in an order set by ``seed``, then again from the first.
+    A request that wants more output than was recorded goes on at position 1 of its own recording.
+    """
+
+    def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
+        self.trace = trace
+        chosen = flavours or trace.flavours
+        self.accepted = trace.accepted(seed)
+        pool = [request for name in chosen for request in trace.requests_by_flavour[name]]
+        self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
+        self._lanes: dict[tuple[int, Exit | None], _Lane] = {}
+
+    def over(self, trace: Trace, seed: int = 0) -> Replay:
+        """The same requests in the same order from another trace of the same text."""
+        found = copy(self)
+        found.trace, found.accepted, found._lanes = trace, trace.accepted(seed), {}
+        return found
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor over the recording dealt to this request."""
+        recording = self.order[request % len(self.order)]
+        key = (recording, exit)
+        if key not in self._lanes:
+            start, end = self._span(recording)
+            self._lanes[key] = _Lane(self.runs(recording).tolist(), self._off(exit)[start:end].tolist())
+        return _ReplayCursor(self._lanes[key])
+
+    def runs(self, recording: int) -> NDArray[np.int64]:
+        """By position of one recorded request from 1 on: draft tokens kept by an endless window that starts there.
+
+        As recorded where the trace holds ``run``, else counted from agreement, going round at the end.
+        """
+        start, end = self._span(recording)
+        if self.trace.run is not None:
+            return self.trace.run[start:end].astype(np.int64)
+        accepted = self.accepted[start:end]
+        stops = np.flatnonzero(~np.concatenate((accepted, accepted)))
+        if not len(stops):
+            return np.full(len(accepted), np.iinfo(np.int64).max)
+        here = np.arange(len(accepted))
+        return np.asarray(stops[np.searchsorted(stops, here)] - here, dtype=np.int64)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Odds as if every position were independent, from the rates over *all* recorded positions.
+
+        What a formula knows that is fed with marginal rates. The replay visits positions unevenly, since
+        acceptance comes in bursts; the difference between the two is the first gap in a report.
+        A trace with ``run`` is not broken up into positions: its windows start at any position alike.
+        """
+        if self.trace.run is not None:
+            return self._run_odds(gamma, exit)
+        positions = self.positions()
+        kept, off = self.accepted[positions], self._off(exit)[positions]
+        rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
+        on_path = rate * (1.0 - float((kept & off).mean()) / rate) if rate else 0.0
+        return chain_odds(
+            [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, "marginal rates of the trace"
+        )
+
+    def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
+        outside = self._off(exit)
+        kept, next_off, path_off = [], [], 0
+        for recording in self.order:
+            start, end = self._span(recording)
+            run, off = self.runs(recording), outside[start:end]
+            kept.append(np.minimum(run, gamma))
+            next_off.append(off[(np.arange(len(run)) + kept[-1]) % len(run)])
+            path_off += int(((run == gamma) | (off & (run > gamma))).sum())
+        lengths, count = np.concatenate(kept), sum(map(len, kept))
+        accepted, off_exit = (
+            np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, np.concatenate(next_off))
+        )
+        return Odds(accepted, off_exit, path_off / count, "marginal run lengths of the trace")
+
+    def positions(self) -> NDArray[np.int64]:
+        """All positions of the requests dealt out, those emitted by a prefill left out."""
+        return np.concatenate([np.arange(start, end) for start, end in map(self._span, self.order)])
+
+    def length(self, request: int) -> int:
+        """Recorded positions that request number ``request`` can replay before it goes round."""
+        start, end = self._span(self.order[request % len(self.order)])
+        return end - start
+
+    def _span(self, recording: int) -> tuple[int, int]:
+        return int(self.trace.offsets[recording]) + 1, int(self.trace.offsets[recording + 1])
+
+    def _off(self, exit: Exit | None) -> Bools:
+        if exit is None:
+            return np.zeros(len(self.accepted), dtype=bool)
+        return ~self.trace.on_exit(exit.fraction, exit.kappa)
+
+
+class _Lane(NamedTuple):
+    """One recording, prepared so that judging a window takes one look-up."""
+
+    run: list[int]
+    off_exit: list[bool]
+
+
+class _ReplayCursor:
+    def __init__(self, lane: _Lane) -> None:
+        self.lane, self.position = lane, 0
+
+    def judge(self, proposal: Chain) -> Verdict:
+        (runs, off_exit), first = self.lane, self.position
+        length, run, (tokens, bonus) = len(runs), runs[first], proposal
+        if run < tokens:
+            accepted, committed, off_path = run, run + 1, False
+        else:
+            accepted, committed, off_path = tokens, tokens + bonus, off_exit[first] or run == tokens
+        self.position = (first + committed) % length
+        return verdict(accepted, committed, off_exit[(first + accepted) % length], off_path)
+
+
+def accepted_prefix(draft: Sequence[object], target: Sequence[object]) -> int:
+    """A_t: how many drafted tokens agree before the first that does not (MSD-1)."""
+    return next(
+        (i for i, (mine, wanted) in enumerate(zip(draft, target, strict=False)) if mine != wanted), min(len(draft), len(target))
+    )
+
+
+def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[float, NDArray[np.float64] | None]:
+    """(chance to accept a token drawn from q, distribution of its replacement) so that the output is p (X-2).
+
+    The replacement is None where p = q, since nothing is ever rejected.
+    """
+    rest = np.maximum(p - q, 0.0)
+    left = float(rest.sum())
+    return float(np.minimum(p, q).sum()), rest / left if left > 0.0 else None
+
+
+def top(probabilities: NDArray[np.float64], kappa: int) -> NDArray[np.int64]:
+    """Ids of the kappa most probable tokens, ties to the lower id, so that the sets are nested (MSD-6)."""
+    return np.argsort(-probabilities, kind="stable")[:kappa]
+
+
+def overlap_mass(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
+    """Omega: what the final distribution q puts on the top kappa of the early exit (Mirror-SD Eq. 9, MSD-6)."""
+    return float(q[top(exit_probabilities, kappa)].sum())
+
+
+def overlap_bound(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
+    """q(S*) - 2 kappa eps, below which Omega cannot fall (Proposition 2, MSD-9)."""
+    error = float(np.abs(exit_probabilities - q).max())
+    return float(q[top(q, kappa)].sum()) - 2.0 * kappa * error

@@ -1,0 +1,298 @@
+"""The trace file: what a draft and the early exits of a target said about tokens the target really emitted.
+
+A compressed ``.npz`` without pickles. ``header`` is JSON as bytes; every other array is flat over all
+positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``i``:
+
+==================  =========  ======================================================================
+array               type       meaning
+==================  =========  ======================================================================
+``offsets``         int64      start of each request, and the end of the last
+``flavour``         uint8      per request, an index into the header's ``flavours``
+``token``           uint16/32  the emitted token
+``draft_rank``      uint16     rank of that token in the draft's distribution (0: its first choice)
+``p``               float16    probability of the token under the target, at the trace's temperature
+``q``               float16    probability of the token under the draft, likewise
+``exit_rank``       uint16     (exits, positions): rank under each early exit of the target
+``run``             uint16     format 2 only, may be missing: draft tokens kept if a window starts here
+==================  =========  ======================================================================
+
+Further drafters stand beside the first one, under names with a dot (``Trace.extra``):
+
+====================  ==========================================================================================
+``NAME.rank``         of a second draft, like ``draft_rank``; of a head (depths, positions): rank at depth d of
+                      token s + d for a window that starts at position s; 65,535 behind the end
+``NAME.q``            the probabilities that go with it; a head has them in sampled traces only
+``NAME.run``          of a tree or of look-up: tokens kept of what is proposed for a window that starts here; where it
+                      is (trees, positions), row 0 is what is drafted
+                      (:class:`~simulator.acceptance.tree_replay.ResampledReplay`), or the first of the header's
+                      ``pruned_trees`` (``streams_pruned``);
+                      at any temperature a tree keeps a token that the target drew if it holds it, without rejection
+                      sampling over its branches
+``NAME.proposed``     tokens that ``lookup`` or ``ngram`` would propose here; 0: no match, a step without a window
+``rollout.token``     (depths, positions): what the draft would write from here on, greedily
+``rollout.q``         its probability given the tokens before
+``rollout.sequences`` first tokens at that depth that are worth a sequence of their own (DUO-3)
+``beam.steps``        (trees, positions): pipeline steps from the token before to this one, for each of the dynamic
+                      trees of the header's ``beams`` (:class:`~simulator.acceptance.draft_tree.PipelineTree`)
+``beam.hit``          (trees, positions): whether the token was in the tree
+``beam.rows``         (trees, most stages, positions): rows at each stage in the last of these steps, after pruning; in
+                      the steps before they are one stage further back each (:class:`~simulator.acceptance.draft_tree.Passage`)
+====================  ==========================================================================================
+
+Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.
+
+Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are the
+target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
+behind accepted tokens only. Position 0 of a request is emitted by its prefill.
+
+Format 2 holds what was converted from other people's records (:mod:`simulator.acceptance.converters`), where less is
+known. ``run`` is for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement
+per position does not determine it. ``token``, ``draft_rank``, ``p`` and ``q`` may be empty, ``exit_rank`` may
+have no exits; in the header ``models`` may lack ``shape`` and ``parameters``, and ``vocabulary`` and
+``temperature`` may be null. ``window`` in the header is the largest window that the record can answer for;
+``replay`` says how exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.header import check_arrays, check_header
+from simulator.files.reading import from_json
+from simulator.files.schema import BadInput, Fault
+from simulator.files.writing import replacing
+
+FORMAT = 1
+"""What the recorder writes: every array in full."""
+CONVERTED = 2
+"""The same with parts missing, and perhaps ``run``."""
+UNKNOWN = 65_535
+"""Rank of what lies behind the end of a request."""
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Recorded acceptance of one model pair at one temperature."""
+
+    header: Mapping[str, Any]
+    offsets: NDArray[np.int64]
+    flavour: NDArray[np.uint8]
+    token: NDArray[Any]
+    draft_rank: NDArray[np.uint16]
+    p: NDArray[np.float16]
+    q: NDArray[np.float16]
+    exit_rank: NDArray[np.uint16]
+    run: NDArray[np.uint16] | None = None
+    extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def drafters(self) -> Sequence[str]:
+        """Every drafter that was asked; the first is the one of ``draft_rank``."""
+        return ("draft", *sorted({name.partition(".")[0] for name in self.extra if name.endswith((".rank", ".run"))}))
+
+    def drafted_by(self, name: str, seed: int = 0) -> Trace:
+        """The same text as another of its ``drafters`` proposed it."""
+        if name == "draft":
+            return self
+        models = self.header["models"]
+        header = {**self.header, "models": {"target": models.get("target", {}), "draft": models.get(name, {})}}
+        if f"{name}.run" in self.extra:
+            run, tree = self.extra[f"{name}.run"], self.header.get("trees", {}).get(name)
+            header |= {"window": tree["levels"]} if tree else {}
+            return self._by_run(header, run[0] if run.ndim == 2 else run)
+        rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
+        if rank.ndim == 1:
+            return replace(self, header=header, draft_rank=rank, q=self.q if q is None else q, extra={})
+        kept = rank == 0 if self.temperature == 0 or q is None else self._coupled(q, rank, seed)
+        run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
+        return self._by_run({**header, "window": len(rank)}, run)
+
+    def _by_run(self, header: Mapping[str, Any], run: NDArray[np.uint16]) -> Trace:
+        """The same text with what was kept by start; the first draft's ranks are none of this drafter's business."""
+        return replace(self, header=header, run=run, draft_rank=self.draft_rank[:0], q=self.q[:0], extra={})
+
+    def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
+        """Draws by min(1, q/p) for every depth and start; what lies behind the end of the recording is not kept."""
+        positions = np.minimum(np.arange(q.shape[1]) + np.arange(len(q))[:, None], q.shape[1] - 1)
+        ratio = q.astype(np.float64) / np.maximum(self.p.astype(np.float64)[positions], 1e-12)
+        drawn = np.random.default_rng(seed).random(q.shape) < ratio
+        return np.asarray(drawn & (rank != UNKNOWN), dtype=bool)
+
+    @property
+    def positions(self) -> int:
+        """Tokens recorded, those emitted by a prefill included."""
+        return int(self.offsets[-1])
+
+    @property
+    def window(self) -> int | None:
+        """The largest window, in draft tokens, that the trace can answer for; None: any."""
+        held: int | None = self.header.get("window")
+        return held
+
+    @property
+    def pair(self) -> str:
+        """The recorded models, in words."""
+        models = self.header["models"]
+        return " and ".join(_words(role, models[role]) for role in ("target", "draft") if role in models)
+
+    @property
+    def flavours(self) -> Sequence[str]:
+        """Names of the kinds of text recorded."""
+        return tuple(self.header["flavours"])
+
+    @cached_property
+    def exit_fractions(self) -> Sequence[float]:
+        """Depth of each recorded early exit as a share of the target's layers; none where these are not known."""
+        layers = ((self.header["models"].get("target") or {}).get("shape") or {}).get("layers")
+        return tuple(layer / layers for layer in self.header["exit_layers"]) if layers else ()
+
+    @property
+    def vocabulary(self) -> int | None:
+        """Number of tokens of the recorded pair's tokenizer; None where it is not known."""
+        size: int | None = self.header["vocabulary"]
+        return size
+
+    @property
+    def temperature(self) -> float | None:
+        """0 for greedy decoding; None where a converted record does not say."""
+        held: float | None = self.header["temperature"]
+        return held
+
+    def accepted(self, seed: int) -> Bools:
+        """Per position, whether a draft token judged there is accepted.
+
+        Greedy: whether the draft's first choice is the emitted token. Sampled: drawn once per seed with
+        probability min(1, q/p), the chance that a draft token coupled to the emitted one equals it (X-2).
+        With ``run``: whether a window that starts there keeps its first token. A derived trace has no p and q;
+        its ranks hold what was decided when it was made.
+        """
+        if self.run is not None:
+            return np.greater(self.run, 0)
+        if self.temperature == 0 or not len(self.p):
+            return np.equal(self.draft_rank, 0)
+        ratio = self.q.astype(np.float64) / np.maximum(self.p.astype(np.float64), 1e-12)
+        return np.less(np.random.default_rng(seed).random(len(ratio)), ratio)
+
+    def on_exit(self, fraction: float, kappa: int) -> Bools:
+        """Per position, whether the emitted token is in the top kappa of the early exit at ``fraction``."""
+        ranks = self.exit_rank[self.nearest_exit(fraction)]
+        return np.asarray(ranks < kappa, dtype=bool)
+
+    def nearest_exit(self, fraction: float) -> int:
+        """Index of the recorded exit closest in depth."""
+        return int(np.argmin([abs(fraction - recorded) for recorded in self.exit_fractions]))
+
+    @cached_property
+    def requests_by_flavour(self) -> dict[str, list[int]]:
+        """Request numbers of each flavour, in file order."""
+        return {name: [int(i) for i in np.flatnonzero(self.flavour == code)] for code, name in enumerate(self.flavours)}
+
+    def repetition(self, requests: Sequence[int] | None = None) -> float:
+        """Share of four-token sequences that stand earlier in the same request: loops show here."""
+        repeated = total = 0
+        for request in range(len(self.flavour)) if requests is None else requests:
+            start, end = self.offsets[request : request + 2]
+            grams = list(zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True))
+            repeated, total = repeated + len(grams) - len(set(grams)), total + len(grams)
+        return repeated / total if total else 0.0
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all; the same content gives the same bytes. Raises :class:`BadInput`."""
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
+        header = np.frombuffer(json.dumps(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
+        with replacing(path) as new:
+            np.savez_compressed(new, header=header, **arrays | dict(self.extra))
+
+
+def _words(role: str, model: Mapping[str, Any]) -> str:
+    if model.get("parameters"):
+        return f"a {role} of {model['parameters']:,} parameters"
+    return f"the {role} {model['name']}" if model.get("name") else f"an unknown {role}"
+
+
+MOST_BYTES = 1_000_000_000
+"""Of all arrays of a file together; eighty times those of the largest that is shipped."""
+ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
+
+
+def read(path: Path) -> Trace:
+    """Read and check a trace file; raises :class:`BadInput` naming the file and what is wrong with it."""
+    try:
+        with path.open("rb") as content:
+            if not zipfile.is_zipfile(content):
+                raise _bad(path, "is not a trace: it is no .npz archive")
+            size = sum(member.file_size for member in zipfile.ZipFile(content).infolist())
+        if size > MOST_BYTES:
+            raise _bad(path, f"holds {size / 1e6:,.0f} MB of arrays; expected at most {MOST_BYTES / 1e6:,.0f} MB")
+        with np.load(path, allow_pickle=False) as file:
+            header = from_json(bytes(file["header"]).decode())
+            extra = {name: file[name] for name in file.files if "." in name}
+            trace = Trace(header, **{name: file[name] for name in ARRAYS}, run=file.get("run"), extra=extra)
+    except KeyError as error:
+        raise _bad(path, f"is not a trace: array {error} is missing") from error
+    except OSError as error:
+        raise _bad(path, f"cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise _bad(path, f"is not a trace: {error}") from error
+    _check(path, trace)
+    return trace
+
+
+def read_once(path: Path) -> Trace:
+    """The same, kept as long as the file stays as it is."""
+    facts = path.stat()
+    return _kept(path, (facts.st_mtime_ns, facts.st_size))
+
+
+@lru_cache(maxsize=4)
+def _kept(path: Path, _: tuple[int, int]) -> Trace:
+    return read(path)
+
+
+def _check(path: Path, trace: Trace) -> None:
+    if not isinstance(trace.header, dict):
+        raise _bad(path, "expected a header that is a JSON object")
+    if trace.header.get("format") not in (FORMAT, CONVERTED):
+        raise _bad(path, f"has format {trace.header.get('format')}; this version reads formats {FORMAT} and {CONVERTED}")
+    check_header(path, trace.header)
+    check_arrays(path, trace.header, {name: getattr(trace, name) for name in (*ARRAYS, "run")} | dict(trace.extra))
+    known = {role: model["shape"] for role, model in sorted(trace.header["models"].items(), reverse=True) if model.get("shape")}
+    sizes = {role: shape["vocabulary"] for role, shape in known.items()}
+    if set(sizes.values()) - {trace.vocabulary}:
+        held = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
+        own = "none" if trace.vocabulary is None else f"{trace.vocabulary:,}"
+        raise _bad(path, f"mixes vocabularies ({held}; header {own}): target and draft must share one tokenizer")
+    if trace.vocabulary and len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
+        raise _bad(path, f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}")
+    _check_lengths(path, trace)
+
+
+def _check_lengths(path: Path, trace: Trace) -> None:
+    lengths = {len(array) for array in (trace.token, trace.draft_rank, trace.p, trace.q)}
+    if trace.header["format"] == CONVERTED:
+        lengths -= {0}
+    lengths |= {array.shape[-1] for array in trace.extra.values()}
+    if trace.run is not None:
+        lengths.add(len(trace.run))
+    elif not len(trace.draft_rank):
+        raise _bad(path, "does not say what is accepted: it holds neither run nor draft_rank")
+    if (
+        lengths | {trace.exit_rank.shape[-1], trace.positions} != {trace.positions}
+        or len(trace.offsets) != len(trace.flavour) + 1
+    ):
+        raise _bad(path, "holds arrays of different lengths")
+
+
+def _bad(path: Path, message: str) -> BadInput:
+    return BadInput([Fault((str(path), 0, 0), "trace", message)])

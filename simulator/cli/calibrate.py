@@ -1,0 +1,269 @@
+"""The commands ``specsim calibrate``: profiles from measured times of operations, free parameters from published values."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulator.cli.options import catalogue_option, faults_as_lines
+
+if TYPE_CHECKING:
+    from simulator.evidence.calibrate.profile import Fitted
+    from simulator.files.schema import Document
+
+FORMATS = ("vidur", "llmservingsim")
+"""Keys of ``calibrate.importers.IMPORTERS``, written out because those load pandas; a test compares them."""
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+OUT = click.Path(dir_okay=False, path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+
+
+class Tiles(click.ParamType[tuple[int, ...]]):
+    """``16,64,128``: ascending token counts."""
+
+    name = "tiles"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Token counts that products are rounded up to."""
+        if isinstance(value, tuple):
+            return value
+        words = str(value).split(",")
+        tiles = tuple(int(word) for word in words if word.strip().isdigit())
+        if len(tiles) != len(words) or list(tiles) != sorted(set(tiles)) or not tiles[0]:
+            self.fail(f"expected ascending token counts like 16,64,128, got '{value}'", param, ctx)
+        return tiles
+
+
+@click.group()
+def calibrate() -> None:
+    """Profiles from measured times of operations; `paper`: what a paper leaves open, from its published values.
+
+    One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
+    layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it of other people's files.
+    """
+
+
+@calibrate.command("import")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="Whose files.")
+@click.option("--model", help="Model whose shapes were measured, where the file does not hold them.")
+@click.option("--source", required=True, help="Where the rows come from: repository, commit, licence.")
+@click.option("--out", type=OUT, required=True, help="CSV file to write (.csv, .csv.gz).")
+@json_option
+@catalogue_option
+def import_(
+    files: tuple[Path, ...], form: str, model: str | None, source: str, out: Path, as_json: bool, own: tuple[Path, ...]
+) -> None:
+    """Measurements of microsoft/vidur or casys-kaist/LLMServingSim as one table."""
+    import pandas as pd
+
+    from simulator.catalogue import Catalogue
+    from simulator.cost.model import ModelSpec
+    from simulator.evidence.calibrate.importers import imported
+    from simulator.evidence.calibrate.measurements import write
+
+    with faults_as_lines():
+        shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
+        rows = pd.concat([imported(form, file, shapes) for file in files], ignore_index=True).assign(source=source)
+        write(rows, out)
+    counts = {str(name): len(part) for name, part in rows.groupby("operation")}
+    click.echo(json.dumps({"written": str(out), "rows": counts}, indent=2) if as_json else f"{out}: {counts}")
+
+
+def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What every fit takes; ``report``: it also writes a page."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = catalogue_option(json_option(command))
+        if report:
+            folder = click.Path(file_okay=False, path_type=Path)
+            command = click.option("--report", type=folder, help="Folder for a page and its figure.")(command)
+        command = click.option("--out", type=OUT, help="Profile (.yaml) to write.")(command)
+        text = "Profile whose other numbers hold, with the datasheet's rates."
+        command = click.option("--like", required=True, metavar="NAME", help=text)(command)
+        return click.argument("tables", nargs=-1, required=True, type=FILE)(command)
+
+    return decorate
+
+
+@calibrate.command()
+@fit_options(report=True)
+@click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
+@click.option("--at", type=Tiles(), help="Token counts of that table [default: 11, on both sides of each step].")
+@click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of nine sets; 64 with a table].")
+@click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
+def device(
+    tables: tuple[Path, ...],
+    like: str,
+    out: Path | None,
+    report: Path | None,
+    as_json: bool,
+    own: tuple[Path, ...],
+    table: bool,
+    at: tuple[int, ...] | None,
+    tiles: tuple[int, ...] | None,
+    quick: bool,
+) -> None:
+    """Products, attention and small operations of a device: fit, errors, errors of what was left out."""
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.cost.device import Device
+    from simulator.evidence.calibrate import profile
+    from simulator.evidence.calibrate.fit import TABLE, Form
+    from simulator.evidence.calibrate.measurements import read
+
+    with faults_as_lines(), Console(stderr=True).status("fitting"):
+        document = _document("device", like, Catalogue(own))
+        form = Form(tiles or TABLE.tiles, at or TABLE.at) if table or at else Form(tiles) if tiles else None
+        rows = read(tables)
+        found = profile.device(rows, document, _validated(Device, document), form, left_out=not quick)
+        options = ["--table"] if table else []
+        options += [
+            word for name, some in (("--at", at), ("--tiles", tiles)) if some for word in (name, ",".join(map(str, some)))
+        ]
+        name = f"{Path(like).stem}{'_table' if table or at else ''}"
+        written = _results(name, found, out, report, _command("device", tables, like, options))
+    _told(found, written, as_json)
+
+
+@calibrate.command()
+@fit_options(report=True)
+def link(
+    tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
+) -> None:
+    """All-reduce and transfer of a link, in every form that a profile knows."""
+    from simulator.catalogue import Catalogue
+    from simulator.cost.device import Link
+    from simulator.evidence.calibrate import profile
+    from simulator.evidence.calibrate.measurements import read
+
+    with faults_as_lines():
+        document = _document("link", like, Catalogue(own))
+        found = profile.link(read(tables), document, _validated(Link, document))
+        written = _results(Path(like).stem, found, out, report, _command("link", tables, like, []))
+    _told(found, written, as_json)
+
+
+@calibrate.command()
+@fit_options(report=False)
+def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """A device from whole passes, as llama-bench tells them: a constant per layer, efficiency and widths by weight format."""
+    from simulator.catalogue import Catalogue
+    from simulator.cost.device import Device
+    from simulator.evidence.calibrate import profile
+    from simulator.evidence.calibrate.measurements import read
+    from simulator.evidence.calibrate.passes import fit, written
+    from simulator.files import writing
+
+    with faults_as_lines():
+        document = _document("device", like, Catalogue(own))
+        found = fit(_validated(Device, document), read(tables))
+        if out:
+            writing.write(out, profile.text(written(found, document)))
+    if as_json:
+        formats = {name: one._asdict() for name, one in found.formats.items()}
+        click.echo(
+            json.dumps({"us_per_layer": found.us_per_layer, "formats": formats, "written": [str(out)] if out else []}, indent=2)
+        )
+        return
+    click.echo(f"{found.us_per_layer:g} us per layer, all but its weights")
+    for name, one in found.formats.items():
+        ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in one.width)
+        click.echo(f"{name}: memory efficiency {one.memory_efficiency:g}; memory time by tokens {ratios}")
+    click.echo(f"written: {out}\n" if out else "", nl=False)
+
+
+@calibrate.command()
+@click.argument("name")
+@click.option("--out", type=OUT, help="File for the fit [default: fitted.yaml beside the paper's parameters.yaml].")
+@click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
+@json_option
+@catalogue_option
+def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Free parameters of the paper NAME, fitted to its calibrated cells and to nothing else.
+
+    Prints what is free and what decides it, the fit, and what it leaves of every calibrated cell.
+    """
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.evidence.fits import Question, papers
+    from simulator.evidence.fitting import calibrate
+    from simulator.files.writing import whole_file
+    from simulator.parallel import CORES, spread
+    from simulator.report.pages.fits import as_yaml, parameters, residuals
+
+    console = Console(stderr=as_json)
+    with faults_as_lines(), Console(stderr=True).status("starting") as status:
+        (asked,) = papers(Catalogue(own), (name,))
+        path = out or asked.folder / "fitted.yaml"
+        parameters(asked, console)
+        with whole_file(path) as file, spread(processes or CORES) as everywhere:
+
+            def told(error: float) -> None:
+                status.update(f"fitting: residual {100 * error:.2f} % (root mean square)")
+
+            found = calibrate(asked, lambda questions: everywhere(Question.answer, questions), told)
+            if file:
+                file.write(as_yaml(found.fitted(name)))
+    residuals(asked, found, console)
+    if as_json:
+        data = {"paper": name, "terms": found.terms, "residuals": found.residuals, "runs": found.runs, "written": str(path)}
+        click.echo(json.dumps(data, indent=2))
+    else:
+        click.echo(f"written: {path}")
+
+
+def _document(kind: str, name: str, catalogue: Any) -> Document:
+    from simulator.files.schema import Document, read
+
+    mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
+    path = catalogue.path(kind, name, mention, (kind,))
+    document = read(path)
+    if kind == "model":
+        document.data.setdefault("name", path.stem)
+    return document
+
+
+def _validated(kind: Any, document: Document) -> Any:
+    from simulator.files.schema import validate
+
+    return validate(kind, document)
+
+
+def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str]) -> str:
+    return shlex.join(["specsim", "calibrate", verb, *(path.name for path in tables), "--like", like, *options])
+
+
+def _results(name: str, found: Fitted, out: Path | None, report: Path | None, command: str) -> list[str]:
+    """Write the profile and the page that were asked for."""
+    from simulator.evidence.calibrate import profile
+    from simulator.files import writing
+    from simulator.report.pages.calibrate import page
+    from simulator.report.pages.calibrate_figures import figure
+
+    texts = {out: profile.text(found.data)} if out else {}
+    if report:
+        texts[report / f"{name}.md"] = page(name, found, command)
+        texts |= {} if found.layers is None else {report / f"{name}.svg": figure(found.layers)}
+    for path, text in texts.items():
+        writing.write(path, text)
+    return [str(path) for path in texts]
+
+
+def _told(found: Fitted, written: list[str], as_json: bool) -> None:
+    from rich.console import Console
+
+    from simulator.report.pages.calibrate import as_data, print_fit
+
+    if as_json:
+        click.echo(json.dumps({**as_data(found), "written": written}, indent=2))
+        return
+    print_fit(found, Console())
+    click.echo("".join(f"written: {path}\n" for path in written), nl=False)

@@ -1,0 +1,192 @@
+"""``specsim measure``. Imports torch when it runs, so that its ``--help`` does not need it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from simulator.cli.options import Sizes, faults_as_lines
+from simulator.cli.record import EXTRA, INSTALL
+from simulator.files.document import BadInput, Fault
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from simulator.evidence.live.validation import Live
+
+COUNT = click.IntRange(min=1)
+REQUESTS = click.IntRange(1, 120)
+HEAD = " gamma  tokens/s  slowest  fastest  tokens  iteration  target   draft  beyond both (ms)"
+LIVE_HEAD = ("ms/token", "predicted", "error", "spread", "bound", "90 % interval", "rounds in it", "same steps")
+LIVE_ROW = "{:<18}{:>9}{:>11}{:>10}{:>8}{:>8}{:>19}{:>14}{:>13}"
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+
+
+@contextmanager
+def torch_needed(doing: str) -> Iterator[Status]:
+    """Bad input as lines, also a missing torch; a spinner meanwhile."""
+    from rich.console import Console
+
+    with faults_as_lines(), Console(stderr=True).status(doing) as status:
+        try:
+            yield status
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRA:
+                raise
+            raise BadInput([Fault(("measure", 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
+
+
+@click.group()
+def measure() -> None:
+    """The machine that it runs on: its profile, and decoding live with the shipped small pair."""
+
+
+@measure.command()
+@click.option("--budgets", type=Sizes(), help="Budgets to try [default: 1, 2, those around c, and twice c].")
+@click.option("--tokens", type=click.IntRange(min=2), default=64, show_default=True, help="Tokens that each request writes.")
+@click.option("--requests", type=REQUESTS, default=6, show_default=True, help="Requests in a round, flavours in turn.")
+@click.option(
+    "--rounds", type=COUNT, default=5, show_default=True, help="Every budget once a round; the spread is over rounds."
+)
+@click.option("--sequences", type=COUNT, help="A fixed number of sequences [default: dynamic].")
+@json_option
+def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, sequences: int | None, as_json: bool) -> None:
+    """DuoDecoding's c on this machine, and gamma = c tried live against its neighbours.
+
+    The shipped small target decodes on one core, its draft writes on another.
+    """
+    from dataclasses import asdict
+
+    with torch_needed("decoding"):
+        from simulator.evidence.live.budget import measure as measured
+
+        found = measured(budgets or (), tokens, rounds, requests, sequences)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2))
+        return
+    click.echo(
+        f"c = T_target / T_draft = {found.target_ms:.2f} ms / {found.draft_ms:.2f} ms = {found.cost_coefficient:.2f}, "
+        f"gamma = {found.budget}; most tokens per second at gamma = {found.best}"
+    )
+    click.echo(
+        f"verified tokens per second, median of {found.rounds} rounds and their spread, {found.requests} requests a round"
+    )
+    click.echo(HEAD)
+    for one in found.budgets:
+        rates = f"{one.tokens_per_s:>9.1f} {one.slowest_per_s:>8.1f} {one.fastest_per_s:>8.1f} {one.tokens_per_iteration:>7.2f}"
+        times = f"{one.iteration_ms:>10.2f} {one.target_ms:>7.2f} {one.draft_ms:>7.2f} {one.overhead_ms:>7.2f}"
+        click.echo(f"{one.budget:>6} {rates} {times}")
+    click.echo(f" alone {found.autoregressive_per_s:>9.1f}")
+
+
+@measure.command()
+@click.option(
+    "--gammas", type=Sizes(), default="1,2,3,4,6,8", show_default=True, help="Windows of serial and parallel decoding."
+)
+@click.option("--tokens", type=click.IntRange(8, 128), default=48, show_default=True, help="Tokens that each request writes.")
+@click.option("--requests", type=REQUESTS, default=6, show_default=True, help="Requests in a round, flavours in turn.")
+@click.option("--rounds", type=click.IntRange(min=2), default=5, show_default=True, help="The spread is over rounds.")
+@click.option(
+    "--clock",
+    type=click.Choice(("wall", "processor")),
+    default="wall",
+    show_default=True,
+    help="Of what one core does alone; processor time leaves out other programs' turns.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for a page and every round as CSV; in it `scenarios`, the trace and the last predictions.",
+)
+@json_option
+def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: str, out: Path | None, as_json: bool) -> None:
+    """Live decoding against its prediction, passes timed between its blocks.
+
+    Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of two stages with a tree.
+    Exit code 1 if a step was not as simulated, 3 if an error is beyond its bound.
+    """
+    with torch_needed("recording") as status:
+        from simulator.evidence.live.validation import validate
+
+        blocks = iter(range(1, rounds * requests + 1))
+        told = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
+        found = validate(gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=told)
+        if out:
+            asked = ["--gammas", ",".join(map(str, gammas)), "--tokens", tokens, "--requests", requests, "--rounds", rounds]
+            _kept(found, out, shlex.join(["specsim", "measure", "decoding", *map(str, asked), "--clock", clock]))
+    if as_json:
+        click.echo(json.dumps(found.data(), indent=2))
+    else:
+        _told(found)
+    raise SystemExit(found.exit_code)
+
+
+def _kept(found: Live, out: Path, command: str) -> None:
+    from datetime import UTC, datetime
+
+    from simulator.evidence.live.machine import described
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.measure import ROUNDS, live_page, rounds_csv
+
+    data = found.data()
+    page = live_page(data, described(), f"{datetime.now(UTC):%Y-%m-%d}", command)
+    write_files(out, page_files(page, "live") | {ROUNDS: rounds_csv(data)})
+
+
+def _told(found: Live) -> None:
+    load = " before, ".join(f"{one:.1f}" for one in found.load)
+    click.echo(f"one core by its {found.clock} time, two by the wall; programs that wanted a core: {load} after")
+    click.echo(LIVE_ROW.format("", *LIVE_HEAD))
+    for one in found.points:
+        times, interval = (f"{some:.2f}" for some in one.medians_ms), " to ".join(f"{some:.2f}" for some in one.interval_ms)
+        error = f"{one.error:+.1%}{'' if one.held else ' !'}"
+        counts = f"{one.covered} of {len(one.measured_ms)}", f"{one.identical} of {one.requests}"
+        name = f"{one.setting.strategy} {one.setting.gamma or ''}"
+        click.echo(LIVE_ROW.format(name, *times, error, f"{one.spread:.1%}", f"{one.bound:.1%}", interval, *counts))
+    for strategy, (measured_at, predicted_at) in found.windows().items():
+        click.echo(f"{strategy}: best window {measured_at}, predicted {predicted_at}")
+    click.echo(f"measured rounds within their intervals: {found.coverage:.0%}; errors beyond their bounds: {found.missed} (!)")
+
+
+@measure.command()
+@click.argument("name")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Catalogue folder [default: here]."
+)
+@click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
+@json_option
+def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
+    """The machine that it runs on as a device, an engine and a link, all called NAME.
+
+    Written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all times as OUT/NAME.csv, which
+    `specsim calibrate device` reads.
+    """
+    with torch_needed("timing") as status:
+        import torch
+
+        from simulator.evidence.calibrate.measurements import write
+        from simulator.evidence.calibrate.profile import text
+        from simulator.evidence.live.machine import measured
+        from simulator.files import writing
+
+        chip = ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else kind
+        if chip == "cuda" and not torch.cuda.is_available():
+            raise BadInput([Fault(("--kind cuda", 0, 0), "", "torch finds no CUDA device here; expected cpu or auto")])
+        found = measured(chip, lambda what: status.update(f"timing {what}"))
+        contents = {"devices": found.device, "engines": found.engine, "links": found.link}
+        paths = {folder: out / "hardware_profiles" / folder / f"{name}.yaml" for folder in contents}
+        for folder, path in paths.items():
+            writing.write(path, text(contents[folder]))
+        write(found.times, out / f"{name}.csv")
+    if as_json:
+        click.echo(json.dumps({"written": [*map(str, paths.values())], "pass_mape_percent": found.pass_percent}, indent=2))
+        return
+    for model, percent in found.pass_percent.items():
+        click.echo(f"passes of the {model} model: mean error of the profiles {percent:.1f} %")
+    click.echo("".join(f"written: {path}\n" for path in (*paths.values(), out / f"{name}.csv")), nl=False)

@@ -1,0 +1,88 @@
+"""``specsim trace record``. Imports torch and transformers when it runs, so that its ``--help`` needs neither."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simulator.cli.options import faults_as_lines
+from simulator.files.document import BadInput, Fault
+
+EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
+INSTALL = "pip install 'specsim[record]'"
+INTERRUPTED = 130
+
+
+def shares(text: str) -> tuple[float, ...]:
+    """Comma-separated numbers between 0 and 1; none in an empty text."""
+    try:
+        found = tuple(float(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        found = (0.0,)
+    if not all(0.0 < share < 1.0 for share in found):
+        raise BadInput([Fault((f"--exits {text}", 0, 0), "", "expected shares between 0 and 1, as in 0.25,0.5,0.75")])
+    return found
+
+
+FOLDER, FILE = click.Path(path_type=Path), click.Path(path_type=Path, dir_okay=False)
+COUNT, SHARE = click.IntRange(min=1), click.FloatRange(0.0, 1.0, min_open=True)
+
+
+@click.command()
+@click.option("--target", type=FOLDER, required=True, help="Folder of the target: config.json, tokenizer, safetensors.")
+@click.option("--draft", type=FOLDER, required=True, help="Folder of the draft; the same vocabulary.")
+@click.option(
+    "--prompts",
+    type=FILE,
+    required=True,
+    help="JSON lines (prompt, flavour), Spec-Bench's question.jsonl, or plain lines.",
+)
+@click.option("--out", type=FILE, required=True, help="The trace, a .npz file.")
+@click.option("--temperature", type=click.FloatRange(min=0.0), default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--top-k", type=click.IntRange(min=0), default=0, help="Sample from the likeliest K tokens only [default: all].")
+@click.option("--top-p", type=SHARE, default=1.0, help="Sample from the fewest that reach P [default: 1].")
+@click.option("--output-tokens", type=COUNT, default=256, show_default=True, help="Most tokens that a request writes.")
+@click.option("--limit", type=COUNT, help="Take this many prompts, spread evenly over the file.")
+@click.option("--exits", metavar="SHARES", default="", help="Early exits by logit lens, as shares of the depth: 0.25,0.5,0.75.")
+@click.option("--chat", is_flag=True, help="Put each prompt into the tokenizer's chat template.")
+@click.option("--batch", type=COUNT, default=8, show_default=True, help="Requests at a time; bounds the memory.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of sampling; each request has its own.")
+@click.option("--device", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
+@click.option("--dtype", type=click.Choice(("auto", "float32", "bfloat16", "float16")), default="auto", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: str, **asked: Any) -> None:
+    """Record a trace from two Hugging Face models on this machine.
+
+    The target writes, then the draft is asked about every token. Finished batches wait in OUT.part: the same
+    command goes on where an interrupted one stopped. Nothing is downloaded and no code of a model folder is run.
+    """
+    with faults_as_lines():
+        try:
+            from simulator.acceptance.record.pair_recorder import Job, record_pair
+            from simulator.acceptance.record.scores import Sampling
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRA:
+                raise
+            raise BadInput([Fault(("trace record", 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
+        if temperature == 0.0 and (top_k or top_p < 1.0):
+            raise BadInput([Fault(("--top-k, --top-p", 0, 0), "", "cut a distribution to sample from; give a --temperature")])
+        job = Job(sampling=Sampling(temperature, top_k, top_p), exits=shares(exits), **asked)
+        try:
+            trace = record_pair(job)
+        except KeyboardInterrupt:
+            click.echo("interrupted; the same command goes on from the last finished batch", err=True)
+            sys.exit(INTERRUPTED)
+    facts = {
+        "file": str(job.out),
+        "bytes": job.out.stat().st_size,
+        "requests": len(trace.flavour),
+        "tokens": len(trace.token),
+        "bytes_per_token": round(job.out.stat().st_size / len(trace.token), 2),
+        "repeated_four_grams": round(trace.repetition(), 4),
+    }
+    line = "{file}: {bytes:,} bytes, {requests:,} requests, {tokens:,} tokens, {bytes_per_token} bytes a token"
+    click.echo(json.dumps(facts, indent=2) if as_json else line.format(**facts))

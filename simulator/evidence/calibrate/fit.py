@@ -1,0 +1,238 @@
+"""Rooflines and links with the least error on measured times; bounded, so that every number stays physical.
+
+What is fitted is what the simulator uses: ``fixed + ||(bytes / bandwidth, flops / peak)||_p`` with flops rounded up to
+tiles (:class:`~simulator.cost.device.Roofline`). A ``table`` beside the formula multiplies memory time and constant by ratios
+that depend on the token count alone; it follows a curve that steps, or is not monotone, where tiles do not. Fits minimise
+a robust (soft L1) loss of log(predicted / measured); numbers are rounded to three digits before any error is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from simulator.cost.device import Device, RingAllReduce, Roofline, TreeAllReduce
+from simulator.evidence.calibrate.measurements import LM_HEAD, Table
+
+Seconds: TypeAlias = NDArray[np.float64]
+Bounds: TypeAlias = tuple[Sequence[float], Sequence[float]]
+DIGITS = 3
+LAYER = ["model", "tensor_parallel", "tokens"]
+SAMPLE = (1, 2, 4, 8, 16, 32, 48, 64, 65, 72, 96, 128, 129, 136, 160, 192, 200, 256, 257, 264, 320, 384, 385, 392, 448, 512,
+          513, 520, 640, 768, 1024, 1536, 2048)  # fmt: skip
+"""Token counts that weigh in a fit, dense where kernels step; others only in the errors."""
+FEW = 171
+"""Rows of attention that weigh in a fit, by part and shape, so that no large set outweighs a small one."""
+PRODUCTS_BESIDE_LAYERS = 0.3
+"""Weight of single products where a table is fitted to layers, which is what it is for."""
+
+
+class Form(NamedTuple):
+    """What is free: kernel tiles, and the token counts of a table (none: the formula alone)."""
+
+    tiles: tuple[int, ...] = (1,)
+    at: tuple[int, ...] = ()
+
+    @property
+    def plateaus(self) -> list[int]:
+        """Which plateau each point of the table is on; a new one begins between two neighbouring token counts."""
+        return [0, *accumulate(int(after == before + 1) for before, after in pairwise(self.at))] if self.at else []
+
+
+TILES = tuple(
+    Form(tiles)
+    for tiles in ((1,), (64,), (128,), (64, 128), (64, 128, 256), (64, 128, 192, 256), (16, 64), (16, 64, 128), (32, 64, 128))
+)
+"""Candidates for the formula."""
+TABLE = Form((64,), (1, 64, 65, 128, 129, 192, 256, 257, 384, 385, 512))
+"""The table: a point on each side of a step; steps beyond one tile of 64 stand in it."""
+START, BOUNDS = (5.0, 0.8, 0.7, 3.0), ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))
+"""Of fixed_us, memory_efficiency, compute_efficiency, p_norm."""
+ATTENTION_START = (10.0, 0.8, 0.5, 5.0)
+RATIOS = ((1.0, 30.0), (0.5, 30.0))
+"""Bounds of those of the memory time and of the constant."""
+
+
+def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
+    """A roofline of bare numbers: the four of ``BOUNDS``, then what a table adds.
+
+    That is a ratio of the memory time for each but its first point, and one of the constant for each but its first plateau.
+    """
+    fixed, memory, compute, p, *ratios = numbers
+    further = len(form.at[1:])
+    slower, constants = (1.0, *ratios[:further]), (1.0, *ratios[further:])
+    points = [
+        {"tokens": tokens, "ratio": ratio, "fixed_ratio": constants[plateau]}
+        for tokens, ratio, plateau in zip(form.at, slower, form.plateaus, strict=False)
+    ]
+    named = {"fixed_us": fixed, "memory_efficiency": memory, "compute_efficiency": compute, "p_norm": p}
+    return Roofline.model_validate({**named, "tile_tokens": form.tiles, "width": points, "width_source": "a fit"})
+
+
+DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))
+"""A hard maximum of the datasheet's rates, to compare with."""
+
+
+def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
+    """``Device.seconds`` of every row at once."""
+    tokens = rows.tokens.to_numpy(float)
+    distinct, place = np.unique(tokens, return_inverse=True)
+    tiled = np.array([operation.tiled(one) / one for one in distinct])[place]
+    ratio, fixed_ratio = np.array([operation.width_ratios(one) for one in distinct])[place].T
+    memory = rows.size_bytes.to_numpy() * ratio / (operation.memory_efficiency.value * device.memory_bandwidth_gb_s.value * 1e9)
+    compute = rows.flops.to_numpy() * tiled / (operation.compute_efficiency.value * device.peak_tflops.value * 1e12)
+    largest, p = np.maximum(memory, compute), operation.p_norm.value
+    norm = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
+    return np.asarray(operation.fixed_us.value * 1e-6 * fixed_ratio + norm)
+
+
+def measured(rows: Table) -> Seconds:
+    """Seconds as measured."""
+    return np.asarray(rows.time_us.to_numpy() * 1e-6)
+
+
+def sample(rows: Table, at: Sequence[int] = ()) -> Table:
+    """Rows at the measured token count nearest to each of ``SAMPLE`` and to the points of a table."""
+    counts = np.unique(rows.tokens)
+    near = {counts[np.abs(counts - wanted).argmin()] for wanted in (*SAMPLE, *at) if wanted <= counts[-1]}
+    return rows[rows.tokens.isin(near)]
+
+
+def evenly(rows: Table) -> Table:
+    """At most ``FEW`` rows of each part and shape, evenly spaced in the table."""
+    kept = [part.iloc[:: -(-len(part) // FEW)] for _, part in rows.groupby(["part", "shape"])]
+    return rows.loc[np.concatenate([part.index for part in kept])]
+
+
+def by_layer(rows: Table, times: Seconds) -> Table:
+    """Times of products summed into layers, the LM head left out; column ``seconds``."""
+    body = (rows.part != LM_HEAD).to_numpy()
+    layers: Table = rows[body].assign(seconds=times[body]).groupby(LAYER, as_index=False).seconds.sum()
+    return layers
+
+
+def products(device: Device, rows: Table, form: Form, start: Roofline | None = None) -> Roofline:
+    """Matrix products: the formula fitted to each of them, a table to layers and products together."""
+    rows = sample(rows, form.at)
+    truth = measured(rows)
+    layer = np.where(rows.part == LM_HEAD, -1, rows.groupby(LAYER).ngroup())
+    body = layer >= 0
+    measured_layers = np.bincount(layer[body], truth[body])
+    whole = measured_layers > 0.0  # an LM head may be all that was measured of a layer
+
+    def error(numbers: Sequence[float]) -> Seconds:
+        times = seconds(device, roofline(numbers, form), rows)
+        each = np.log(times / truth)
+        if not form.at:
+            return np.asarray(each)
+        layers = np.bincount(layer[body], times[body])
+        return np.concatenate([PRODUCTS_BESIDE_LAYERS * each, np.log(layers[whole] / measured_layers[whole])])
+
+    points, plateaus = len(form.at[1:]), len(set(form.plateaus[1:]) - {0})
+    first = (*START, *[1.2] * (points + plateaus)) if start is None else _numbers(start)
+    low, high = ((*four, *[memory] * points, *[fixed] * plateaus) for four, memory, fixed in zip(BOUNDS, *RATIOS, strict=True))
+    return roofline(_least(error, first, (low, high)), form)
+
+
+def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
+    """Layer error in per cent, up to 512 tokens, of each candidate at its own best numbers."""
+    few = rows[rows.tokens <= 512]
+    truth = by_layer(few, measured(few)).seconds
+    found = {}
+    for form in TILES:
+        times = seconds(device, products(device, rows, form), few)
+        found[form] = float(100.0 * (by_layer(few, times).seconds / truth - 1.0).abs().mean())
+    return found
+
+
+def attention(device: Device, rows: Table, like: Roofline) -> Roofline:
+    """Decode and prefill attention in one formula, each part and shape weighing the same.
+
+    Where keys and values never took a share of the time worth fitting to (:func:`bound_by_memory`), the memory side and
+    the knee stay those of ``like``.
+    """
+    bound = bound_by_memory(device, rows)
+    rows = evenly(rows) if bound else sample(rows)
+    truth = measured(rows)
+    if bound:
+        return roofline(_least(lambda x: np.log(seconds(device, roofline(x), rows) / truth), ATTENTION_START, BOUNDS))
+    memory, p = like.memory_efficiency.value, like.p_norm.value
+    bounds = ((0.0, 0.02), (60.0, 1.0))
+    found = _least(lambda x: np.log(seconds(device, roofline((x[0], memory, x[1], p)), rows) / truth), (6.0, 0.5), bounds)
+    return roofline((found[0], memory, found[1], p))
+
+
+def bound_by_memory(device: Device, rows: Table) -> bool:
+    """Whether in any row reading keys and values at the datasheet's bandwidth takes a fifth of the measured time or more."""
+    return bool((rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) >= 0.2 * measured(rows)).any())
+
+
+def small_operations(device: Device, rows: Table) -> Roofline:
+    """Constant and memory efficiency, on up to 512 tokens; small operations count no flops."""
+    rows = sample(rows[rows.tokens <= 512])
+    truth = measured(rows)
+    bounds = ((0.0, 0.02), (300.0, 1.0))
+    found = _least(lambda x: np.log(seconds(device, roofline((*x, 1.0, 1.0)), rows) / truth), (20.0, 0.5), bounds)
+    return roofline((*found, 1.0, 1.0))
+
+
+Reduce: TypeAlias = RingAllReduce | TreeAllReduce
+
+
+def all_reduce(kind: type[Reduce], rows: Table) -> Reduce:
+    """A form of all-reduce: its constant in microseconds and its bandwidth."""
+    rows, constant = spread(rows), "fixed_us" if kind is RingAllReduce else "alpha_us"
+    truth = measured(rows)
+
+    def made(x: Sequence[float]) -> Reduce:
+        return kind.model_validate({constant: x[0], "bandwidth_gb_s": x[1]})
+
+    error: Callable[[Sequence[float]], Seconds] = lambda x: np.log(reduced(made(x), rows) / truth)  # noqa: E731
+    return made(_least(error, (30.0, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
+
+
+def reduced(form: Reduce, rows: Table) -> Seconds:
+    """Seconds of every row."""
+    return np.array([form.seconds(size, int(ranks)) for size, ranks in zip(rows.size_bytes, rows.ranks, strict=True)])
+
+
+def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:
+    """The latency of a link at its datasheet's bandwidth, into which a free one runs."""
+    rows = spread(rows)
+    carried, truth = rows.size_bytes.to_numpy() / (bandwidth_gb_s * 1e9), measured(rows)
+    return _least(lambda x: np.log((x[0] * 1e-6 + carried) / truth), (15.0,), ((0.0,), (200.0,)))[0]
+
+
+def spread(rows: Table, sizes: int = 60) -> Table:
+    """Rows at sizes evenly spaced in their logarithm, by ranks: small messages weigh as much as large ones."""
+    grid = np.geomspace(rows.size_bytes.min(), rows.size_bytes.max(), sizes)
+    near = [np.unique([part.size_bytes.sub(size).abs().idxmin() for size in grid]) for _, part in rows.groupby("ranks")]
+    return rows.loc[np.concatenate(near)]
+
+
+def _numbers(operation: Roofline) -> list[float]:
+    four = (operation.fixed_us, operation.memory_efficiency, operation.compute_efficiency, operation.p_norm)
+    plateaus = Form(at=tuple(point.tokens for point in operation.width)).plateaus
+    constants = dict(zip(plateaus, (point.fixed_ratio for point in operation.width), strict=True))
+    ratios = [point.ratio for point in operation.width[1:]] + [ratio for plateau, ratio in constants.items() if plateau]
+    return [number.value for number in four] + ratios
+
+
+def _least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:
+    """Numbers with the least soft-L1 loss, rounded."""
+    inside = np.clip(start, *bounds)
+    found = least_squares(
+        error,
+        inside,
+        bounds=bounds,
+        loss="soft_l1",
+        f_scale=0.05,
+        x_scale=np.maximum(inside, 1e-3),
+        diff_step=np.full(len(inside), 1e-4),
+    )
+    return [float(f"{value:.{DIGITS}g}") for value in found.x]

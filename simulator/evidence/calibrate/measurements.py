@@ -1,0 +1,132 @@
+"""The table of measured operation times: one CSV, a row for each time.
+
+====================  ==========================================================================================
+column                meaning
+====================  ==========================================================================================
+``operation``         ``matmul``, ``attention``, ``small_operations``, ``all_reduce``, ``transfer``, or ``pass``: all
+                      layers of a model
+``part``              optional: which of them; errors are told by part. ``matmul`` parts of one model, tensor-parallel
+                      degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
+``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
+``tensor_parallel``   optional, 1: its degree, likewise
+``shape``             optional: a name for the weights, as ``4096x12288``; likewise
+``tokens``            rows of a product, query rows of attention, rows of small operations
+``size_bytes``        bytes that must move: weights and activations ``2 (k m + n (k + m))`` of n rows and k x m fp16
+                      weights; keys and values of attention; what is sent, or the whole activation that is reduced
+``flops``             ``2 n k m``; attention: 4 x query-key pairs x query heads x head width; else 0
+``ranks``             of a collective
+``layers``            of a pass
+``time_us``           kernel time, microseconds
+``source``            where the row comes from
+====================  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from simulator.catalogue import shown
+from simulator.files import reading
+from simulator.files.schema import BadInput, Fault, did_you_mean
+from simulator.files.writing import replacing
+
+Table: TypeAlias = pd.DataFrame
+OPERATIONS = ("matmul", "attention", "small_operations", "pass", "all_reduce", "transfer")
+LINK_OPERATIONS = OPERATIONS[4:]
+WORDS = {"operation": None, "part": "", "model": "", "shape": "", "source": "not stated"}
+"""Columns of text and what an empty or missing one means; None: it must be there."""
+NUMBERS = {
+    "tensor_parallel": 1.0,
+    "tokens": 0.0,
+    "size_bytes": None,
+    "flops": 0.0,
+    "ranks": 1.0,
+    "layers": 1.0,
+    "time_us": None,
+}
+"""Columns of numbers, likewise."""
+COLUMNS = ("operation", "part", "model", "tensor_parallel", "shape", "tokens", "size_bytes", "flops", "ranks", "layers",
+           "time_us", "source")  # fmt: skip
+MOST_FAULTS = 10
+LM_HEAD = "lm_head"
+
+
+def table(rows: Iterable[dict[str, object]] | Table) -> Table:
+    """Rows as a table with every column."""
+    frame = pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype(dict.fromkeys(WORDS, object))
+    return frame.fillna({name: value for name, value in (WORDS | NUMBERS).items() if value is not None})
+
+
+def read(paths: Sequence[Path]) -> Table:
+    """All rows of CSV files, packed or not; raises :class:`BadInput` with a fault for each wrong line, the first ten."""
+    return pd.concat([_read(path) for path in paths], ignore_index=True)
+
+
+def write(rows: Table, path: Path) -> None:
+    """Write a table, whole or not at all, packed if the name ends in ``.gz``; numbers with six digits."""
+    with replacing(path) as new:
+        rows.to_csv(new, index=False, float_format="%.6g")
+
+
+def _read(path: Path) -> Table:
+    name = shown(path)
+    try:
+        frame = pd.read_csv(StringIO(_text(path)), dtype=str, keep_default_na=False).fillna("")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
+    except (EOFError, zlib.error, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {' '.join(str(error).split())}")]) from error
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise BadInput([Fault((name, 2, 1), "", "holds more cells in a row than the header names")])
+    faults = list(_columns(name, frame)) or list(_values(name, frame))
+    if faults:
+        raise BadInput(faults[:MOST_FAULTS])
+    for column, default in NUMBERS.items():
+        if column in frame:
+            frame[column] = pd.to_numeric(frame[column].replace("", str(default)))
+    return table(frame)
+
+
+def _text(path: Path) -> str:
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig") as file:
+        return "".join(reading.lines(file))
+
+
+def _columns(name: str, frame: Table) -> Iterator[Fault]:
+    known = WORDS | NUMBERS
+    for column in frame.columns:
+        if column not in known:
+            yield Fault((name, 1, 1), column, f"unknown column{did_you_mean(column, known)}")
+    for column, default in known.items():
+        if default is None and column not in frame:
+            yield Fault((name, 1, 1), column, "is required and missing")
+    if frame.empty:
+        yield Fault((name, 1, 1), "", "holds no rows")
+
+
+def _values(name: str, frame: Table) -> Iterator[Fault]:
+    for line, operation in enumerate(frame.operation, 2):
+        if operation not in OPERATIONS:
+            yield Fault((name, line, 1), "operation", f"there is no '{operation}'{did_you_mean(operation, OPERATIONS)}")
+    for column, default in NUMBERS.items():
+        if column not in frame:
+            continue
+        text = frame[column]
+        values = pd.to_numeric(text.replace("", None if default is None else str(default)), errors="coerce")
+        least = np.nextafter(0.0, 1.0) if default is None or column in ("ranks", "layers", "tensor_parallel") else 0.0
+        for row in np.flatnonzero(~((values >= least) & np.isfinite(values))):
+            expected = "a number of 0 or more" if least == 0.0 else "a number above 0"
+            yield Fault((name, int(row) + 2, 1), column, f"expected {expected}, got '{text[row]}'")
+    if "tokens" not in frame:
+        return
+    for row in np.flatnonzero((pd.to_numeric(frame.tokens, errors="coerce") == 0) & ~frame.operation.isin(LINK_OPERATIONS)):
+        yield Fault((name, int(row) + 2, 1), "tokens", "expected a number above 0, got '0'")

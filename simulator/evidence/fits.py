@@ -1,0 +1,221 @@
+"""Fits: what is free in the scenarios of a paper, which published values decide it, and what came out.
+
+``scenarios/papers/PAPER/parameters.yaml`` names every free parameter and the cells that decide it, before anything is
+fitted; ``fitted.yaml`` beside it is written by ``specsim calibrate paper PAPER`` and read by everybody else.
+
+A parameter sets one key of the scenarios that it applies to. Where several set the same key their terms are added, on
+its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays between 0 and 1). A number that the cell's
+own row sets for the key, such as a published acceptance, is one more term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from simulator.catalogue import Catalogue, shipped, shown
+from simulator.evidence.published import PAPERS, Cell, Note, cells, notes
+from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
+from simulator.scenario import Loaded, load
+from simulator.scenario.run import run, summary
+from simulator.serving.requests import Request
+
+Columns = Mapping[str, tuple[str, ...]]
+"""Column of ``cells.csv`` -> the values of it that are meant."""
+Values = Mapping[str, Mapping[str, float]]
+"""Parameter -> group -> its term."""
+Change = Callable[[Loaded], Loaded]
+"""What is tried on a scenario before it runs."""
+Finished = Callable[[Request], object]
+"""Is handed every request that has ended."""
+SCALES: Mapping[str, Callable[[float], float]] = {
+    "plain": float,
+    "log": exp,
+    "logit": lambda term: 1.0 / (1.0 + exp(-term)),
+}
+TERMS: Mapping[str, Callable[[float], float]] = {
+    "plain": float,
+    "log": log,
+    "logit": lambda value: log(value / (1.0 - value)),
+}
+"""The other way: the term of a value."""
+DEFAULT = "all"
+"""Group of a parameter that has one value for every cell."""
+
+
+class Parameter(Frozen):
+    """One free quantity: the ``key`` it sets, the cells it applies to, and those that decide it.
+
+    ``per`` gives it a term of its own for every combination of these columns; each counts as a free parameter.
+    ``start``, ``least`` and ``most`` are on its scale.
+    """
+
+    key: str
+    why: str
+    scale: Literal["plain", "log", "logit"] = "plain"
+    start: float
+    least: float
+    most: float
+    per: tuple[str, ...] = ()
+    where: Columns = Field(default_factory=dict)
+    decided_by: Columns = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _sane(self) -> Parameter:
+        if not self.least <= self.start <= self.most:
+            raise ValueError(f"start {self.start:g} is not between least {self.least:g} and most {self.most:g}")
+        unknown = sorted({*self.where, *self.decided_by, *self.per} - set(Cell.model_fields))
+        if unknown:
+            raise ValueError(f"'{unknown[0]}' is no column of cells.csv")
+        return self
+
+    def applies(self, cell: Cell) -> bool:
+        """Whether it sets its key in the scenario of this cell."""
+        return _among(cell, self.where)
+
+    def decides(self, cell: Cell) -> bool:
+        """Whether it is fitted to this cell."""
+        return cell.role == "calibrate" and cell.mapped and self.applies(cell) and _among(cell, self.decided_by)
+
+    def group(self, cell: Cell) -> str:
+        """Which of its terms a cell uses."""
+        return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
+
+
+class Parameters(Frozen):
+    """Every free parameter of a paper, by name."""
+
+    about: str = ""
+    parameters: Mapping[str, Parameter]
+
+
+class Fitted(Frozen):
+    """What a fit came to."""
+
+    command: str
+    terms: dict[str, dict[str, float]]
+
+
+Answer = Callable[[Iterable["Question"]], Sequence[float]]
+"""Runs that do not depend on each other, in order."""
+
+
+def _among(cell: Cell, columns: Columns) -> bool:
+    return all(str(getattr(cell, column)) in wanted for column, wanted in columns.items())
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The cells of a paper with the scenarios, the free parameters and the fit that go with them."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    parameters: Mapping[str, Parameter]
+    fitted: Values
+    folder: Path
+    notes: tuple[Note, ...] = ()
+
+    @staticmethod
+    def of(name: str, cells: tuple[Cell, ...], root: Path | None = None) -> Paper:
+        """As it stands in the catalogue; without the files nothing is free."""
+        folder = (root or shipped()) / PAPERS / name
+        declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
+        parameters = validate(Parameters, read(declared, shown(declared))).parameters if declared.exists() else {}
+        values = validate(Fitted, read(fitted, shown(fitted))).terms if fitted.exists() else {}
+        return Paper(name, cells, parameters, values, folder, notes(name, root))
+
+    def with_role(self, *roles: str) -> list[Cell]:
+        """Mapped cells of these roles, in the paper's order."""
+        return [cell for cell in self.cells if cell.role in roles and cell.mapped]
+
+    @property
+    def free(self) -> int:
+        """Free parameters: terms that cells of the paper use."""
+        return len(self.terms())
+
+    def note(self, cell: Cell) -> str:
+        """What is said of a cell, all that applies."""
+        return "; ".join(one.note for one in self.notes if one.about(cell))
+
+    def unmapped(self, *roles: str) -> list[Cell]:
+        """Cells of these roles for which nothing says how they are reproduced."""
+        return [cell for cell in self.cells if cell.role in roles and not cell.mapped]
+
+    def terms(self) -> dict[tuple[str, str], Parameter]:
+        """Every term that a mapped cell uses, by parameter and group."""
+        used = {}
+        for cell in self.with_role("calibrate", "predict", "check", "report"):
+            for name, one in self.parameters.items():
+                if one.applies(cell):
+                    used[name, one.group(cell)] = one
+        return used
+
+    def overrides(self, cell: Cell, values: Values | None = None) -> list[str]:
+        """What the fit sets in a cell's scenario; BadInput where a term has not been fitted."""
+        values = self.fitted if values is None else values
+        stated = dict(one.split("=", 1) for one in cell.assignments)
+        found: dict[str, tuple[str, float]] = {}
+        for name, one in self.parameters.items():
+            if one.applies(cell):
+                group = one.group(cell)
+                if group not in values.get(name, {}):
+                    message = f"has no value for '{group}'; run specsim calibrate paper {self.name}"
+                    raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
+                if one.key not in found:
+                    found[one.key] = one.scale, TERMS[one.scale](float(stated[one.key])) if one.key in stated else 0.0
+                found[one.key] = one.scale, found[one.key][1] + values[name][group]
+        return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in found.items()]
+
+    def question(self, cell: Cell, values: Values | None = None) -> Question:
+        """What has to be run for a cell, as its row and the fit set it."""
+        fitted = self.overrides(cell, values)
+        own = Run(str(self.folder / f"{cell.scenario}.yaml"), (*cell.assignments, *fitted))
+        if not cell.against:
+            return Question(own, cell.metric)
+        hardware = tuple(one for one in fitted if one.startswith("target."))
+        return Question(own, cell.metric, Run(str(self.folder / f"{cell.against}.yaml"), hardware))
+
+
+def papers(catalogue: Catalogue, names: Sequence[str] = ()) -> list[Paper]:
+    """Papers of a catalogue by name, all without names; BadInput for one that is not there."""
+    found = {name: Paper.of(name, every, root) for root in reversed(catalogue.roots) for name, every in cells(root).items()}
+    faults = [
+        Fault((name, 0, 0), "", f"there is no paper of this name{did_you_mean(name, found)}")
+        for name in names
+        if name not in found
+    ]
+    if faults:
+        raise BadInput(faults)
+    return [found[name] for name in names or sorted(found)]
+
+
+class Run(NamedTuple):
+    """A scenario file and what is set in it."""
+
+    scenario: str
+    overrides: tuple[str, ...]
+
+    def measured(self, metric: str, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
+        """A number out of what ``specsim run --json`` prints, by its dotted path; of the scenario as ``change`` leaves it."""
+        found: Any = summary(run(change(load(self.scenario, self.overrides)), finished=finished))
+        for part in metric.split("."):
+            found = found[int(part) if isinstance(found, list) else part]
+        return float(found)
+
+
+class Question(NamedTuple):
+    """A metric of a run, or how many times that of another run ``against`` it is this one's."""
+
+    run: Run
+    metric: str
+    against: Run | None = None
+
+    def answer(self, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
+        """What the simulation says; ``finished`` is handed the requests of the first run."""
+        own = self.run.measured(self.metric, change, finished)
+        return self.against.measured(self.metric, change) / own if self.against else own

@@ -1,0 +1,295 @@
+"""DuoDecoding live on two cores of this machine: c, and gamma = c tried against its neighbours.
+
+    core A  |== target reads the tail ==|recv, verify, send|
+    core B  |== draft writes ==|send    |            recv  |
+
+Two processes with one thread each, pinned to a core each; two messages per iteration, as in the released program. Budgets
+take turns, since a shared machine drifts, and each side takes the processor time of its own passes, which other programs' turns
+do not stretch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from time import perf_counter, thread_time
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+
+from simulator.acceptance.record.family import Family
+from simulator.acceptance.record.network import Network
+from simulator.acceptance.record.recorder import PROMPT_TOKENS
+from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequences_worth, verify
+from simulator.acceptance.sequences import Iteration, Split
+from simulator.acceptance.sources import accepted_prefix
+from simulator.acceptance.trace import read
+from simulator.catalogue import Catalogue, shipped
+from simulator.evidence.live.decoding import Reader, alone
+from simulator.files.schema import BadInput, Fault
+
+CANDIDATES = 8
+"""First tokens that are looked at, as in the released program."""
+PAIR = "scenarios/pairs/six_flavours.npz"
+WARM_UP = 4
+"""Budget of the runs that say where to look."""
+
+
+class Drafts(NamedTuple):
+    """What the draft sends."""
+
+    sequences: list[list[int]]
+    pass_s: list[float]
+    """Processor seconds of each of its passes."""
+    wall_s: float
+    """Of all of it, by the clock on the wall."""
+
+
+class Verdict(NamedTuple):
+    """What the target sends: the prefix is cut, gets one token, and the rest of the chosen sequence behind it."""
+
+    kept: int
+    token: int
+    chosen: int | None
+
+
+class SequenceDrafter:
+    """Writes sequences behind a prefix one after another and rereads only what is new."""
+
+    def __init__(self, draft: Network) -> None:
+        self.reader, self.seen, self.pass_s = Reader(draft), list[int](), list[float]()
+
+    def write(self, prefix: list[int], split: Split) -> Drafts:
+        """All sequences of one iteration; how many is known after two passes (DUO-3)."""
+        self.pass_s, begin = [], perf_counter()
+        common = accepted_prefix(self.seen, prefix[:-1])
+        self.reader.keep(common)
+        first = self._odds(prefix[common:]).topk(CANDIDATES)
+        starts, sequences = first.indices.tolist(), split.sequences(1)
+        leader = starts[:1]
+        if split.fixed is None and split.budget > 1:
+            odds = self._odds(leader)
+            sequences = split.sequences(sequences_worth(first.values.tolist(), float(odds.max())))
+            leader = [*leader, int(odds.argmax())]
+        length = split.tail(sequences) + 1
+        rows = [self._continued(leader, length)[:length]]
+        for start in starts[1:sequences]:
+            self.reader.keep(len(prefix))
+            rows.append(self._continued([start], length))
+        self.seen = [*prefix, *rows[-1][:-1]]
+        return Drafts(rows, self.pass_s, perf_counter() - begin)
+
+    def _continued(self, row: list[int], length: int) -> list[int]:
+        while len(row) < length:
+            row = [*row, int(self._odds(row[-1:]).argmax())]
+        return row
+
+    def _odds(self, tokens: list[int]) -> torch.Tensor:
+        start = thread_time()
+        odds = self.reader.extend(tokens)[-1].softmax(-1)
+        self.pass_s.append(thread_time() - start)
+        return odds
+
+
+def draft_process(connection: Connection, pair: Path, core: int | None) -> None:
+    """The draft's side, until it is told to stop: (prompt, split) opens a request, None ends it."""
+    settle_down(core)
+    draft = cast(Network, Family.read(pair).modules["draft"])
+    connection.send(None)
+    while (opened := connection.recv()) is not None:
+        prefix, split = opened
+        drafter, drafting = SequenceDrafter(draft), Split(1, 1)
+        while True:
+            drafts = drafter.write(prefix, drafting)
+            connection.send(drafts)
+            verdict = connection.recv()
+            if verdict is None:
+                break
+            rest = [] if verdict.chosen is None else drafts.sequences[verdict.chosen][1:]
+            prefix, drafting = [*prefix[: verdict.kept], verdict.token, *rest], split
+
+
+def settle_down(core: int | None) -> None:
+    """One thread on one core."""
+    torch.set_num_threads(1)
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
+@dataclass
+class Decoding:
+    """One request decoded live; seconds of iterations behind the first token."""
+
+    tokens: list[int]
+    iterations: list[Iteration] = field(default_factory=list)
+    passes: list[int] = field(default_factory=list)
+    """Passes of the draft, by iteration."""
+    iteration_s: list[float] = field(default_factory=list)
+    target_s: list[float] = field(default_factory=list)
+    draft_s: list[float] = field(default_factory=list)
+    """All passes of an iteration."""
+    first_s: float = 0.0
+
+    @property
+    def committed(self) -> int:
+        """Verified tokens behind the first one."""
+        return sum(one.committed for one in self.iterations)
+
+
+def decode(target: Network, connection: Connection, prompt: list[int], tokens: int, split: Split) -> Decoding:
+    """Greedy decoding beside a :func:`draft_process`; the first iteration drafts one token while both read the prompt."""
+    reader, text, tail = Reader(target), list(prompt), list[int]()
+    done, begin = Decoding([]), perf_counter()
+    connection.send((prompt, split))
+    while True:
+        first = len(text) == len(prompt)
+        unread, start = [*text, *tail][reader.read :], thread_time()
+        choices = reader.extend(unread)[-len(tail) - 1 :].argmax(-1).tolist()
+        target_s = thread_time() - start
+        drafts = connection.recv()
+        right = [mine == wanted for mine, wanted in zip(tail, choices, strict=False)]
+        committed, chosen = verify(right, [row[0] == choices[-1] for row in drafts.sequences])
+        text += choices[:committed]
+        reader.keep(len(text) - 1)
+        over = len(text) - len(prompt) >= tokens
+        connection.send(None if over else Verdict(len(text) - 1, text[-1], chosen))
+        if first:
+            done.first_s = perf_counter() - begin
+        else:
+            done.iterations.append(Iteration(len(drafts.sequences), len(tail), committed, chosen is not None))
+            done.passes.append(len(drafts.pass_s))
+            done.target_s.append(target_s)
+            done.draft_s.append(sum(drafts.pass_s))
+            done.iteration_s.append(perf_counter() - begin)
+        begin = perf_counter()
+        if over:
+            done.tokens = text[len(prompt) :]
+            return done
+        tail = [] if chosen is None else drafts.sequences[chosen][1:]
+
+
+@contextmanager
+def beside(
+    pair: Path, cores: Sequence[int], worker: Callable[[Connection, Path, int | None], None] = draft_process
+) -> Iterator[Connection]:
+    """A ``worker`` on the second of two cores, this process on the first; as before when it ends."""
+    here, there = get_context("spawn").Pipe()
+    before = os.sched_getaffinity(0)
+    process = get_context("spawn").Process(target=worker, args=(there, pair, cores[1]), daemon=True)
+    process.start()
+    there.close()
+    try:
+        settle_down(cores[0])
+        here.recv()
+        yield here
+        here.send(None)
+        process.join(10.0)
+    finally:
+        process.kill()
+        os.sched_setaffinity(0, before)
+
+
+def two_cores() -> list[int]:
+    """The first two that this process may use; BadInput where there is only one."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        raise BadInput([Fault(("measure", 0, 0), "", "needs two cores, one for each side; this process may use one")])
+    return cores
+
+
+def shipped_prompts(requests: int) -> list[list[int]]:
+    """The first tokens of recorded requests, flavours in turn; what the target wrote, so that no text is needed."""
+    trace = read(Catalogue().names("trace")["six_flavours_greedy"])
+    pools = list(trace.requests_by_flavour.values())
+    chosen = [pools[index % len(pools)][index // len(pools)] for index in range(requests)]
+    return [trace.token[(start := int(trace.offsets[one])) : start + PROMPT_TOKENS].astype(int).tolist() for one in chosen]
+
+
+@dataclass(frozen=True)
+class LiveBudget:
+    """A budget as it did on this machine; times in milliseconds, medians over its iterations."""
+
+    budget: int
+    tokens_per_s: float
+    """Verified, behind the first token of each request; median of the rounds."""
+    slowest_per_s: float
+    fastest_per_s: float
+    tokens_per_iteration: float
+    iteration_ms: float
+    target_ms: float
+    draft_ms: float
+    overhead_ms: float
+    """Beyond the longer of the two sides: messages, verification, waking up, and other programs' turns."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """c of this machine and what budgets were worth."""
+
+    target_ms: float
+    """A pass over one token."""
+    draft_ms: float
+    cost_coefficient: float
+    budget: int
+    autoregressive_per_s: float
+    best: int
+    rounds: int
+    requests: int
+    budgets: list[LiveBudget]
+
+
+def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, sequences: int | None) -> Measured:
+    """Decode the same prompts with every budget in turn, round after round.
+
+    Without ``budgets``: those around c as a first run has it, and as far as twice c. BadInput on a single core.
+    """
+    cores = two_cores()
+    pair, prompts = shipped() / PAIR, shipped_prompts(requests)
+    target = Family.read(pair).target
+    runs: dict[int, list[list[Decoding]]] = {}
+    with beside(pair, cores) as connection:
+        first = decode(target, connection, prompts[0], tokens, Split(WARM_UP, 1))
+        chosen = list(budgets) or _around(budget(cost_coefficient(*_passes([first]))))
+        alone_s = 0.0
+        for round_ in range(rounds):
+            alone_s += sum(alone(target, prompt, tokens).seconds for prompt in prompts)
+            for one in np.random.default_rng(round_).permutation(chosen).tolist():
+                split = Split(one, min(one, sequences) if sequences else None)
+                runs.setdefault(one, []).append([decode(target, connection, prompt, tokens, split) for prompt in prompts])
+    every = [decoding for rows in runs.values() for row in rows for decoding in row]
+    points = [_live_budget(one, runs[one]) for one in sorted(runs)]
+    pass_s, draft_s = _passes(every)
+    c = cost_coefficient(pass_s, draft_s)
+    best = max(points, key=lambda point: point.tokens_per_s).budget
+    count = rounds * requests * (tokens - 1)
+    return Measured(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / alone_s, best, rounds, requests, points)
+
+
+def _around(c: int) -> list[int]:
+    return sorted({1, 2, *(max(1, c + offset) for offset in range(-2, 3)), 2 * c})
+
+
+def _passes(decoded: Sequence[Decoding]) -> tuple[float, float]:
+    """Median seconds of a pass of the target over one token and of a pass of the draft, beside each other."""
+    target_s = [s for one in decoded for s, done in zip(one.target_s, one.iterations, strict=True) if not done.unverified]
+    return median(target_s), median(s / passes for one in decoded for s, passes in zip(one.draft_s, one.passes, strict=True))
+
+
+def _live_budget(budget_: int, rounds: Sequence[Sequence[Decoding]]) -> LiveBudget:
+    rates = [sum(one.committed for one in row) / sum(sum(one.iteration_s) for one in row) for row in rounds]
+    every = [decoding for row in rounds for decoding in row]
+    times = [
+        (whole, target, draft, whole - max(target, draft))
+        for one in every
+        for whole, target, draft in zip(one.iteration_s, one.target_s, one.draft_s, strict=True)
+    ]
+    whole, target, draft, over = (median(column) * 1e3 for column in zip(*times, strict=True))
+    tokens = sum(one.committed for one in every) / len(times)
+    return LiveBudget(budget_, median(rates), min(rates), max(rates), tokens, whole, target, draft, over)

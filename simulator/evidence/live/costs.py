@@ -1,0 +1,172 @@
+"""What passes take on this machine, timed in blocks between blocks of decoding.
+
+A shared machine drifts by 15 to 30 % within minutes, so that costs hold for their own minute only. A side that has company
+while it decodes has it here too: the other core works while it is timed. Contexts are those halfway through an output.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
+from multiprocessing.connection import Connection
+from statistics import fmean, geometric_mean
+from time import perf_counter, thread_time
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from simulator.acceptance.draft_tree import Beam, PipelineTree
+from simulator.acceptance.record.family import Family
+from simulator.acceptance.record.network import Network
+from simulator.acceptance.record.tree_drafter import TreeDrafter
+from simulator.acceptance.sequences import Split
+from simulator.evidence.live.budget import Verdict
+from simulator.evidence.live.decoding import Reader
+from simulator.evidence.live.pipeline import FirstStage
+
+BURST = 32
+"""Passes of the draft in a row, beside the target's or alone."""
+WARM_UP, PLAIN, EXCHANGES = 2, 12, 4
+Clock = Callable[[], float]
+Key = tuple[str, int]
+"""What was timed, and its rows."""
+
+
+class Text(NamedTuple):
+    """What has been read when passes are timed, and what comes next."""
+
+    read: list[int]
+    behind: list[int]
+
+
+class Samples:
+    """Seconds by what was timed."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[Key, list[float]] = defaultdict(list)
+
+    def add(self, what: str, rows: int, seconds: float) -> None:
+        """One time."""
+        self.seconds[what, rows].append(seconds)
+
+    def mean_ms(self, what: str, rows: int = 1) -> float:
+        """Mean of all times, and not their median: what other programs take is in what decoding takes, too."""
+        return fmean(self.seconds[what, rows]) * 1e3
+
+    def by_rows_ms(self, what: str) -> Mapping[int, float]:
+        """Means at every number of rows that was timed."""
+        return {rows: self.mean_ms(what, rows) for name, rows in sorted(self.seconds) if name == what}
+
+
+def time_plain(samples: Samples, family: Family, text: Text, clock: Clock) -> None:
+    """``plain`` passes of the target over one token, one behind the other as plain decoding has them."""
+    target = Reader(family.target)
+    target.extend(text.read)
+    for index, token in enumerate(text.behind[: WARM_UP + PLAIN]):
+        begin = clock()
+        int(target.extend([token])[-1].argmax())
+        if index >= WARM_UP:
+            samples.add("plain", 1, clock() - begin)
+
+
+def time_in_turns(samples: Samples, family: Family, text: Text, rows: Sequence[int], clock: Clock) -> None:
+    """``draft`` over one token as often as a window has it, then ``target`` over the window, with the cut of its cache."""
+    target, draft = Reader(family.target), Reader(cast(Network, family.modules["draft"]))
+    target.extend(text.read)
+    draft.extend(text.read)
+    for count in rows:
+        for token in text.behind[: count - 1]:
+            begin = clock()
+            int(draft.extend([token])[-1].argmax())
+            samples.add("draft", 1, clock() - begin)
+        draft.keep(len(text.read))
+        begin = clock()
+        target.extend(text.behind[:count]).argmax(-1).tolist()
+        target.keep(len(text.read))
+        samples.add("target", count, clock() - begin)
+
+
+class Beside:
+    """The target on this core and a :func:`~simulator.evidence.live.budget.draft_process` on the other, each alone and both."""
+
+    def __init__(self, samples: Samples, family: Family, connection: Connection, text: Text) -> None:
+        self.samples, self.connection, self.text = samples, connection, text
+        self.target = Reader(family.target)
+        self.target.extend(text.read)
+
+    def time(self, rows: Sequence[int], repeats: int) -> None:
+        """``apart``: each while the other waits; ``beside``: while both work.
+
+        ``exchange``: a verdict there and drafts back, in which this side is at work for ``handling``.
+        """
+        for count in [*rows] * repeats:
+            self._target("apart", count)
+        self._open(BURST)
+        self._draft("apart", lambda: None)
+        turns = cycle(rows)
+        for _ in range(-(-repeats * len(rows) // 8)):
+            self._draft("beside", lambda: self._target("beside", next(turns)))
+        self.connection.send(None)
+        self._open(1)
+        for _ in range(EXCHANGES):
+            begin, busy = perf_counter(), thread_time()
+            self._verdict()
+            self.samples.add("exchange", 1, -self.connection.recv().wall_s + perf_counter() - begin)
+            self.samples.add("handling", 1, thread_time() - busy)
+        self.connection.send(None)
+
+    def _target(self, how: str, count: int) -> None:
+        begin = perf_counter()
+        self.target.extend(self.text.behind[:count]).argmax(-1).tolist()
+        self.target.keep(len(self.text.read))
+        self.samples.add(f"target {how}", count, perf_counter() - begin)
+
+    def _draft(self, how: str, meanwhile: Callable[[], None]) -> None:
+        self._verdict()
+        while how == "beside" and not self.connection.poll():
+            meanwhile()
+        drafts = self.connection.recv()
+        self.samples.add(f"draft {how}", 1, drafts.wall_s / len(drafts.pass_s))
+
+    def _open(self, budget: int) -> None:
+        self.connection.send((self.text.read, Split(budget, 1)))
+        self.connection.recv()
+
+    def _verdict(self) -> None:
+        self.connection.send(Verdict(len(self.text.read), self.text.behind[0], None))
+
+
+def slowdown(samples: Samples) -> float:
+    """How much longer passes of either side take while the other core works: geometric mean, 1 or more."""
+    sides = [key for key in samples.seconds if key[0].endswith("beside")]
+    ratios = [samples.mean_ms(what, rows) / samples.mean_ms(what.replace("beside", "apart"), rows) for what, rows in sides]
+    return max(1.0, geometric_mean(ratios))
+
+
+def time_stages(
+    samples: Samples, family: Family, connection: Connection, text: Text, widths: Sequence[int], repeats: int, branching: int
+) -> None:
+    """``first`` stage with the draft and ``second`` beside each other, a ``hop`` there and back, and the ``cut`` between."""
+    stage, end = FirstStage(family.target, text.read), np.array([len(text.read) - 1])
+    drafter = TreeDrafter(cast(Network, family.modules["draft"]), text.read, branching)
+    connection.send((stage.text.numpy(), 0))
+    connection.recv()
+    for root, width in enumerate([*widths] * repeats):
+        tree = PipelineTree(root, int(drafter.read(end, np.array([root]))[0]), drafter, Beam(width, branching, 2))
+        tree.grow()
+        level = tree.entering(2)
+        connection.send((stage.text[:, -1:].numpy(), len(text.read)))
+        begin = perf_counter()
+        states = stage.level(level)
+        tree.grow()
+        samples.add("first", width, perf_counter() - begin)
+        samples.add("second", 1, connection.recv().wall_s)
+        begin, before = perf_counter(), stage.trunk
+        tree.cut(level[0])
+        stage.keep(0)
+        samples.add("cut", 1, perf_counter() - begin)
+        stage.trunk = before
+        begin = perf_counter()
+        connection.send((states[:1].numpy(), len(text.read)))
+        samples.add("hop", 1, -connection.recv().wall_s + perf_counter() - begin)

@@ -1,0 +1,356 @@
+"""Decoding on this machine against its prediction: time per token, and every step's tokens.
+
+Blocks of decoding and blocks in which passes are timed alternate, request by request, in one run. The prediction of a
+round is the project's own simulation, on ``durations`` of that round's timed passes and on acceptance recorded from the
+very prompts that are decoded. A round's prediction and measurement make one error; the median of the rounds is told, the
+spread of the rounds beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, stdev
+from tempfile import TemporaryDirectory
+from time import perf_counter, thread_time
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+import yaml
+from scipy.stats import t as student
+
+from simulator.acceptance.draft_tree import Beam
+from simulator.acceptance.record.family import Family
+from simulator.acceptance.record.network import Network
+from simulator.acceptance.record.recorder import PROMPT_TOKENS, assemble, observe
+from simulator.acceptance.record.writing import generate
+from simulator.acceptance.sequences import Split
+from simulator.acceptance.sources import Replay
+from simulator.acceptance.trace import Trace
+from simulator.catalogue import shipped
+from simulator.evidence.live import budget as live_budget
+from simulator.evidence.live import decoding as live
+from simulator.evidence.live import pipeline as live_pipeline
+from simulator.evidence.live.costs import Beside, Clock, Samples, Text, slowdown, time_in_turns, time_plain, time_stages
+from simulator.scenario import Loaded, load
+from simulator.scenario.run import simulate
+
+BEAM = Beam(8, 8, 2)
+"""The tree in two stages: as many children of the root as pay on a core."""
+BOUNDS = {"autoregressive": 0.08, "vanilla_sd": 0.08, "duodecoding": 0.12, "specpipe": 0.12}
+"""Of the error of time per token, by strategy; what runs on two cores may be further off."""
+COVERED = 0.9
+"""Share of measured rounds that an interval is meant to hold."""
+MORE_TOKENS = 32
+"""Recorded behind what is decoded, for windows that begin near its end."""
+CLOCKS: Mapping[str, Clock] = {"wall": perf_counter, "processor": thread_time}
+
+
+class Setting(NamedTuple):
+    """A strategy and its window, 0 where it has none."""
+
+    strategy: str
+    gamma: int
+
+
+class Decoded(NamedTuple):
+    """One request: seconds from its first token to its last, and the tokens that each step brought."""
+
+    seconds: float
+    steps: list[int]
+
+
+@dataclass
+class Point:
+    """A setting: milliseconds per token by round, as measured and as predicted, and its steps."""
+
+    setting: Setting
+    measured_ms: list[float] = field(default_factory=list)
+    predicted_ms: list[float] = field(default_factory=list)
+    requests: int = 0
+    identical: int = 0
+    """Requests whose steps were those of the simulation, one by one."""
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one; median of the rounds."""
+        return median(p / m for p, m in zip(self.predicted_ms, self.measured_ms, strict=True)) - 1.0
+
+    @property
+    def spread(self) -> float:
+        """Half of what lies between the slowest round and the fastest, over their median."""
+        return (max(self.measured_ms) - min(self.measured_ms)) / 2.0 / median(self.measured_ms)
+
+    @property
+    def bound(self) -> float:
+        """What the error may be: the strategy's bound, or the spread where that is larger."""
+        return max(BOUNDS[self.setting.strategy], self.spread)
+
+    @property
+    def held(self) -> bool:
+        """Whether it is."""
+        return abs(self.error) <= self.bound
+
+    @property
+    def medians_ms(self) -> tuple[float, float]:
+        """Measured and predicted, medians of the rounds."""
+        return median(self.measured_ms), median(self.predicted_ms)
+
+    @property
+    def interval_ms(self) -> tuple[float, float]:
+        """Where one more round is expected, from predictions alone: Student's t on their logarithms."""
+        logs, rounds = np.log(self.predicted_ms), len(self.predicted_ms)
+        if rounds < 2:
+            return self.predicted_ms[0], self.predicted_ms[0]
+        half = student.ppf((1 + COVERED) / 2, rounds - 1) * stdev(logs) * (1 + 1 / rounds) ** 0.5
+        return float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
+
+    @property
+    def covered(self) -> int:
+        """Measured rounds within the interval."""
+        low, high = self.interval_ms
+        return sum(low <= one <= high for one in self.measured_ms)
+
+    def data(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        names = (
+            "measured_ms",
+            "predicted_ms",
+            "error",
+            "spread",
+            "bound",
+            "held",
+            "interval_ms",
+            "covered",
+            "requests",
+            "identical",
+        )
+        return self.setting._asdict() | {name: getattr(self, name) for name in names}
+
+
+class Live(NamedTuple):
+    """What a validation came to."""
+
+    points: list[Point]
+    clock: str
+    load: tuple[float, float]
+    """Programs that wanted a core, mean of a minute, before and after; this one is one or two of them."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of measured rounds within their intervals."""
+        return sum(one.covered for one in self.points) / sum(len(one.measured_ms) for one in self.points)
+
+    @property
+    def missed(self) -> int:
+        """Settings whose error is beyond its bound."""
+        return sum(not one.held for one in self.points)
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a step was not as simulated, 3 where an error is beyond its bound."""
+        same = all(one.identical == one.requests for one in self.points)
+        return (3 if self.missed else 0) if same else 1
+
+    def windows(self) -> dict[str, tuple[int, int]]:
+        """Best windows, measured and predicted, of strategies that have one."""
+        return {strategy: self.best(strategy) for strategy in WINDOWED}
+
+    def data(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        names = ("clock", "load", "coverage", "missed")
+        told = {name: getattr(self, name) for name in names}
+        return {**told, "best_window": self.windows(), "points": [one.data() for one in self.points]}
+
+    def best(self, strategy: str) -> tuple[int, int]:
+        """Window of least time per token, measured and predicted."""
+        some = [one for one in self.points if one.setting.strategy == strategy]
+        measured = min(some, key=lambda one: median(one.measured_ms))
+        return measured.setting.gamma, min(some, key=lambda one: median(one.predicted_ms)).setting.gamma
+
+
+class Machine(NamedTuple):
+    """The pair on this machine: a draft and a second stage wait on the other core, of which one works at a time."""
+
+    family: Family
+    drafting: Any
+    second: Any
+    clock: Clock
+
+    def decode(self, setting: Setting, prompt: list[int], tokens: int) -> Decoded:
+        """One request live."""
+        target = self.family.target
+        if setting.strategy == "autoregressive":
+            one = live.alone(target, prompt, tokens, self.clock)
+            return Decoded(one.seconds, [1] * len(one.accepted))
+        if setting.strategy == "vanilla_sd":
+            drafter = live.autoregressive_drafter(cast(Network, self.family.modules["draft"]))
+            drafter(prompt, 1)
+            one = live.speculate(target, drafter, prompt, setting.gamma, tokens, self.clock)
+            return Decoded(one.seconds, [kept + 1 for kept in one.accepted])
+        if setting.strategy == "duodecoding":
+            both = live_budget.decode(target, self.drafting, prompt, tokens, Split(setting.gamma, 1))
+            return Decoded(sum(both.iteration_s), [step.committed for step in both.iterations])
+        staged = live_pipeline.decode(self.family, self.second, prompt, tokens, BEAM)
+        steps = [token for passage in staged.passages for token in (*[0] * (passage.steps - 1), 1)]
+        return Decoded(staged.seconds, steps)
+
+    def time(self, samples: Samples, strategy: str, text: Text, gammas: Sequence[int], repeats: int) -> None:
+        """A block of timed passes of what a strategy consists of."""
+        for _ in range(repeats):
+            if strategy == "autoregressive":
+                time_plain(samples, self.family, text, self.clock)
+            elif strategy == "vanilla_sd":
+                time_in_turns(samples, self.family, text, [gamma + 1 for gamma in gammas], self.clock)
+        if strategy == "duodecoding":
+            Beside(samples, self.family, self.drafting, text).time(sorted({1, *gammas}), repeats)
+        elif strategy == "specpipe":
+            time_stages(samples, self.family, self.second, text, (1, 2, 4, BEAM.width), repeats, BEAM.branching)
+
+
+def stated(samples: Samples, setting: Setting) -> dict[str, Any]:
+    """What a scenario states of a round's timed passes.
+
+    Messages take the time of the side that waits for them: the draft that needs the verdict, the second stage that
+    needs a row. The other side works on meanwhile.
+    """
+    strategy, gamma = setting
+    if strategy == "autoregressive":
+        return {"durations": {"target_ms": samples.mean_ms("plain")}}
+    if strategy == "vanilla_sd":
+        return {"durations": {"target_ms": samples.by_rows_ms("target"), "draft_step_ms": samples.mean_ms("draft")}}
+    if strategy == "duodecoding":
+        window = gamma * samples.mean_ms("draft apart") + samples.mean_ms("exchange")
+        passes = {"target_ms": samples.by_rows_ms("target apart"), "draft_ms": window}
+        slower = {"value": slowdown(samples), "source": "measured: both cores at work", "confidence": "measured"}
+        handling = {"rv_fv_ms": samples.mean_ms("handling") / 2}
+        return {"durations": passes | handling, "shared_memory": {"slowdown": slower}}
+    stages = [samples.by_rows_ms("first"), samples.mean_ms("second") + samples.mean_ms("hop")]
+    return {"durations": {"stages_ms": stages, "token_ms": samples.mean_ms("cut"), "draft_step_ms": 0.0}}
+
+
+WINDOWED = ("vanilla_sd", "duodecoding")
+STRATEGIES: Mapping[str, dict[str, Any]] = {
+    "autoregressive": {"name": "autoregressive"},
+    "vanilla_sd": {"name": "vanilla_sd"},
+    "duodecoding": {"name": "duodecoding", "sequences": 1},
+    "specpipe": {
+        "name": "specpipe",
+        "width": BEAM.width,
+        "branching": BEAM.branching,
+        "prune_ms": {"value": 0, "source": "measured: in durations.token_ms", "confidence": "measured"},
+    },
+}
+
+
+@dataclass
+class Prediction:
+    """Simulations on recorded acceptance, from files in ``folder`` that ``specsim run`` reads too."""
+
+    folder: Path
+    requests: int
+    tokens: int
+
+    def load(self, setting: Setting, samples: Samples) -> Loaded:
+        """The scenario of a setting on timed passes."""
+        strategy, gamma = setting
+        told = {
+            "about": f"{strategy} with the shipped small pair on this machine, passes timed between blocks of decoding",
+            "strategy": STRATEGIES[strategy] | ({"gamma": gamma} if gamma else {}),
+            **stated(samples, setting),
+            "acceptance": {"trace": "./trace.npz"},
+            "requests": {"count": self.requests, "prompt_tokens": PROMPT_TOKENS, "output_tokens": self.tokens},
+        }
+        path = self.folder / f"{strategy}{gamma or ''}.yaml"
+        path.write_text(yaml.safe_dump(told, sort_keys=False), "utf-8")
+        return load(str(path))
+
+    def simulated(self, loaded: Loaded) -> tuple[float, list[list[int]]]:
+        """Milliseconds per token, and the tokens of each step of every request, in the order of the recording."""
+        acceptance, steps = loaded.acceptance(), [list[int]() for _ in range(self.requests)]
+        trace = cast(Trace, loaded.trace)
+
+        def kept(iteration: Any) -> None:
+            if iteration.kind != "prefill":
+                steps[order[iteration.requests[0]]].append(iteration.tokens[0])
+
+        order = Replay(trace, (), loaded.scenario.seed).order
+        outcome, _ = simulate(loaded.scenario, acceptance, log=kept)
+        return outcome.tpot_s * 1e3, steps
+
+
+def recorded(family: Family, prompts: Sequence[Sequence[int]], tokens: int) -> Trace:
+    """What the pair says of its own continuations of the prompts."""
+    asked = torch.tensor(prompts)
+    written = generate(family.target, asked, tokens, 0.0, torch.Generator())
+    return assemble(family, [observe(family, asked, written, 0.0, [BEAM])], 0.0, 0, [BEAM], tokens)
+
+
+def settings(gammas: Sequence[int]) -> Iterator[tuple[str, list[Setting]]]:
+    """Every strategy with its settings."""
+    for strategy in STRATEGIES:
+        yield strategy, [Setting(strategy, gamma) for gamma in (gammas if strategy in WINDOWED else (0,))]
+
+
+def validate(
+    gammas: Sequence[int],
+    tokens: int,
+    requests: int,
+    rounds: int,
+    clock: str = "wall",
+    repeats: int = 1,
+    out: Path | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> Live:
+    """Decode, time and predict, round by round; ``tick`` is called after every request of a round.
+
+    ``clock``: what one core alone is timed by, on the ``wall`` or of its ``processor``, which other programs' turns do
+    not stretch; two cores are timed on the wall. ``out``: a folder for the trace and the last round's scenarios. Raises
+    BadInput on a single core.
+    """
+    cores, prompts, pair = live_budget.two_cores(), live_budget.shipped_prompts(requests), shipped() / live_budget.PAIR
+    torch.set_num_threads(1)
+    family, before = Family.read(pair), os.getloadavg()[0]
+    with ExitStack() as stack:
+        folder = out or Path(stack.enter_context(TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        trace = recorded(family, prompts, tokens + MORE_TOKENS)
+        trace.write(folder / "trace.npz")
+        texts = [_halfway(trace, prompt, request, tokens) for request, prompt in enumerate(prompts)]
+        drafting = stack.enter_context(live_budget.beside(pair, cores))
+        second = stack.enter_context(live_budget.beside(pair, cores, live_pipeline.second_stage_process))
+        machine = Machine(family, drafting, second, CLOCKS[clock])
+        points = {setting: Point(setting) for _, some in settings(gammas) for setting in some}
+        prediction = Prediction(folder, requests, tokens)
+        for round_ in range(rounds):
+            random = np.random.default_rng(round_)
+            samples, decoded = Samples(), {setting: list[Decoded]() for setting in points}
+            for prompt, text in zip(prompts, texts, strict=True):
+                for strategy, some in settings(gammas):
+                    for index in random.permutation(len(some)):
+                        machine.time(samples, strategy, text, gammas, repeats)
+                        decoded[some[index]].append(machine.decode(some[index], prompt, tokens))
+                tick()
+            for setting, point in points.items():
+                _judge(point, decoded[setting], prediction.simulated(prediction.load(setting, samples)), tokens)
+    return Live(list(points.values()), clock, (before, os.getloadavg()[0]))
+
+
+def _halfway(trace: Trace, prompt: list[int], request: int, tokens: int) -> Text:
+    """A recorded text at the mean context of its decoding."""
+    start = int(trace.offsets[request])
+    written = trace.token[start : int(trace.offsets[request + 1])].astype(int).tolist()
+    return Text([*prompt, *written[: tokens // 2]], written[tokens // 2 :])
+
+
+def _judge(point: Point, decoded: Sequence[Decoded], predicted: tuple[float, list[list[int]]], tokens: int) -> None:
+    """One round of a setting."""
+    tpot_ms, steps = predicted
+    point.predicted_ms.append(tpot_ms)
+    point.measured_ms.append(sum(one.seconds for one in decoded) / (len(decoded) * (tokens - 1)) * 1e3)
+    point.requests += len(decoded)
+    point.identical += sum(one.steps == told for one, told in zip(decoded, steps, strict=True))

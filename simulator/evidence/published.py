@@ -1,0 +1,172 @@
+"""What the papers print: each value with the role it had before anything was fitted, and where papers contradict themselves.
+
+``scenarios/papers/PAPER/cells.csv`` holds the values of one paper. ``cell`` names the table and counts its values in
+reading order, ``source`` is where a reader finds it. ``published`` stands as printed, in ``unit``; ``qualifier`` (at
+most, end of a range, ...) is empty where the value is meant exactly. Roles, by rule and frozen:
+
+=============  ==========================================================================================
+``calibrate``  may be fitted to
+``predict``    is predicted and pooled into the error
+``check``      follows from shapes alone and must come out
+``report``     is shown with its error but not pooled, since the paper does not state enough
+``input``      a setting, an acceptance rate, a count of calls: what scenarios are made of
+``excluded``   is not used, for the ``reason`` given
+=============  ==========================================================================================
+
+No row changes its role; a dispute is written beside the result. ``scenario``, ``overrides`` (as for ``--set``, blanks
+between them) and ``metric`` (a dotted path into what ``run --json`` prints) say how a row of the first four roles is
+reproduced. A row without a scenario is not mapped yet; ``notes.csv`` beside it says why, and why a result is far off.
+``figures.csv`` says of every figure of the papers with which command of ours its shape comes out, or why it cannot.
+"""
+
+from __future__ import annotations
+
+import csv
+import shlex
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import model_validator
+
+from simulator.catalogue import shipped, shown
+from simulator.files import reading
+from simulator.files.schema import BadInput, Document, Fault, Frozen, validate
+
+Role = Literal["calibrate", "predict", "check", "report", "input", "excluded"]
+PAPERS = "scenarios/papers"
+
+
+class Cell(Frozen):
+    """One published value; columns as described above, empty ones left out."""
+
+    cell: str
+    source: str
+    model: str = ""
+    task: str = ""
+    method: str = ""
+    hardware: str = ""
+    temperature: float | None = None
+    batch_size: int | None = None
+    quantity: str
+    published: str
+    unit: str = ""
+    qualifier: str = ""
+    role: Role
+    reason: str = ""
+    scenario: str = ""
+    overrides: str = ""
+    metric: str = ""
+    against: str = ""
+
+    @model_validator(mode="after")
+    def _reproducible(self) -> Cell:
+        if self.role in ("calibrate", "predict", "check", "report"):
+            float(self.published)  # pydantic words what this raises
+            if bool(self.scenario) != bool(self.metric):
+                raise ValueError("a scenario needs a metric, and a metric a scenario")
+        elif self.scenario or self.overrides or self.metric or self.against:
+            raise ValueError(f"a row with role '{self.role}' names no scenario, overrides, metric or against")
+        return self
+
+    @property
+    def mapped(self) -> bool:
+        """Whether it is said how to reproduce this value."""
+        return bool(self.scenario)
+
+    @property
+    def assignments(self) -> tuple[str, ...]:
+        """The overrides, one ``key=value`` each."""
+        return tuple(shlex.split(self.overrides))
+
+
+class Contradiction(Frozen):
+    """A slip, an ambiguity or two statements that cannot both hold: where, what we find, and what is done about it.
+
+    ``weight`` says how much it matters for a simulation. ``paper`` is ``several`` where papers disagree with each other.
+    """
+
+    id: str
+    paper: str
+    kind: str
+    where: str
+    finding: str
+    treatment: str = ""
+    weight: Literal["none", "small", "medium", "large"]
+
+
+class Note(Frozen):
+    """What there is to say of some cells; ``cell`` is a name or a pattern like ``table1:*``."""
+
+    cell: str
+    note: str
+
+    def about(self, cell: Cell) -> bool:
+        """Whether it speaks of this one."""
+        return fnmatchcase(cell.cell, self.cell)
+
+
+class PaperFigure(Frozen):
+    """A figure of a paper: what it ``shows``, the ``command`` that reproduces its shape and our ``picture`` of it, or why not.
+
+    ``remark`` says what of it comes out, or why nothing can.
+    """
+
+    paper: str
+    figure: str
+    shows: str
+    command: str = ""
+    picture: str = ""
+    remark: str
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether a command of ours shows it."""
+        return bool(self.command)
+
+
+Row = TypeVar("Row", bound=Frozen)
+
+
+def rows(kind: type[Row], path: Path) -> Iterator[Row]:
+    """Rows of a CSV file, empty columns left out; raises :class:`BadInput` with the line of the first fault."""
+    name = shown(path)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(reading.lines(file), restkey="more columns than the header", strict=True)
+            for row in reader:
+                filled = {column: value for column, value in row.items() if value}
+                yield validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = str(error) if isinstance(error, csv.Error) else reading.reason(error)
+        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reason}")]) from error
+
+
+def cells(root: Path | None = None) -> Mapping[str, tuple[Cell, ...]]:
+    """Every published value, by paper."""
+    folder = (root or shipped()) / PAPERS
+    return {path.parent.name: tuple(rows(Cell, path)) for path in sorted(folder.glob("*/cells.csv"))}
+
+
+def contradictions(root: Path | None = None) -> tuple[Contradiction, ...]:
+    """What is wrong in the papers themselves, K01 to K75."""
+    return tuple(rows(Contradiction, (root or shipped()) / PAPERS / "contradictions.csv"))
+
+
+def notes(paper: str, root: Path | None = None) -> tuple[Note, ...]:
+    """What is said of the cells of a paper; nothing without a file."""
+    path = (root or shipped()) / PAPERS / paper / "notes.csv"
+    return tuple(rows(Note, path)) if path.exists() else ()
+
+
+def paper_figures(root: Path | None = None) -> tuple[PaperFigure, ...]:
+    """Every figure of the five papers."""
+    return tuple(rows(PaperFigure, (root or shipped()) / PAPERS / "figures.csv"))
+
+
+def fingerprint(published: Mapping[str, tuple[Cell, ...]]) -> str:
+    """BLAKE2b, 16 bytes in hexadecimal, of every cell and its role: what must not change."""
+    lines = sorted(f"{one.cell} {one.role}" for every in published.values() for one in every)
+    return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,53 @@
+"""Numbers that come out the same everywhere: sums in order, the longest of durations, a batch that shares a fate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from math import ceil, comb, floor, lgamma, sqrt
+from operator import add
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+Number = TypeVar("Number")
+EXACT = 1_000
+"""So many requests have binomial coefficients that a float can hold."""
+
+
+def added(values: Iterable[Number]) -> Number:
+    """Floats, or arrays of them, added from first to last; 0 of none.
+
+    The same on every Python: from 3.12 on ``sum`` makes up for what rounding loses between floats, before it does not.
+    """
+    return cast("Number", reduce(add, values, 0))
+
+
+def longest(*seconds: Any) -> Any:
+    """The longest of some durations; element by element where there are arrays among them."""
+    try:
+        return max(seconds)
+    except ValueError:  # an array is neither more nor less
+        return reduce(np.maximum, seconds)
+
+
+def binomial(requests: int, share: Any) -> dict[int, Any]:
+    """Chance that exactly k of ``requests`` do what each does with chance ``share`` (a number or an array), by k.
+
+    Left out is every k that is impossible, or so far from the mean that Bernstein's inequality gives both tails
+    together less than 1e-16.
+    """
+    far = 9.0 * sqrt(requests * max(0.0, float(np.max(share * (1.0 - share))))) + 40.0
+    first = max(0, floor(requests * float(np.min(share)) - far))
+    last = min(requests, ceil(requests * float(np.max(share)) + far))
+    chances = {k: _chance(requests, k, share) for k in range(first, last + 1)}
+    return {k: chance for k, chance in chances.items() if np.any(chance > 0.0)}
+
+
+def _chance(requests: int, k: int, share: Any) -> Any:
+    if requests <= EXACT:
+        return comb(requests, k) * share**k * (1.0 - share) ** (requests - k)
+    ways = lgamma(requests + 1) - lgamma(k + 1) - lgamma(requests - k + 1)
+    with np.errstate(divide="ignore"):  # the logarithm of an impossible chance: e to its power is 0
+        likely = (times * np.log(chance) if times else 0.0 for times, chance in ((k, share), (requests - k, 1.0 - share)))
+        return np.exp(ways + added(likely))

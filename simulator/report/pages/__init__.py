@@ -1,0 +1,1 @@
+"""One page for each study or command, of the same name."""

@@ -1,0 +1,330 @@
+"""Pictures of a sweep's table as SVG text: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil, log
+from string import ascii_uppercase
+from typing import Any, NamedTuple, get_args
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from simulator.files.schema import BadInput, Fault
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.studies.sweep.base import Evaluator
+from simulator.studies.sweep.metrics import METRICS
+from simulator.studies.sweep.study import Plot
+from simulator.studies.sweep.table import Frame, Table
+
+FEW = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "D"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
+"""Okabe and Ito's colours, each with a marker of its own."""
+RAMP = "cividis"
+"""Light to dark for everybody, also without colour."""
+UNITS = {"_us": "µs", "_ms": "ms", "_gb_s": "GB/s", "_gb": "GB", "_s": "s", "_tflops": "TFLOP/s", "_tokens": "tokens",
+         "_bytes": "bytes", "_w": "W"}  # fmt: skip
+WORDS = {
+    "strategy.gamma": "window γ (draft tokens)",
+    "strategy.exit_layer": "early exit (share of the depth)",
+    "requests.concurrency": "batch (requests)",
+    "requests.prompt_tokens": "prompt (tokens)",
+    "strategy": "method",
+}
+"""Axes that have a name of their own."""
+CELLS = 14
+"""Ticks that find room along an edge of the whole picture."""
+FAR = 12.0
+"""Largest over smallest value beyond which a front needs a logarithmic scale."""
+NAMED = 6
+"""Points of a Pareto front that are told by name."""
+
+
+def label(key: str) -> str:
+    """A metric, or an axis with its unit, in words: ``channel.latency_us`` is ``channel latency (µs)``."""
+    evaluator, _, metric = key.partition("_")
+    if evaluator in get_args(Evaluator) and metric in METRICS:
+        return f"{METRICS[metric].label}, {evaluator}"
+    if key in WORDS:
+        return WORDS[key]
+    words = " ".join(key.replace("strategy.", "").split(".")[-2:]).removesuffix(_unit(key)).replace("_", " ")
+    return f"{words} ({UNITS[_unit(key)]})" if _unit(key) else words
+
+
+def _short(key: str) -> str:
+    """An axis in a word or two, where there is little room."""
+    return "" if key == "strategy" else key.rpartition(".")[2].removesuffix(_unit(key)).replace("_", " ")
+
+
+def _unit(key: str) -> str:
+    return next((suffix for suffix in UNITS if key.endswith(suffix)), "")
+
+
+def _quantity(key: str, value: Any) -> str:
+    """A value with its unit."""
+    return f"{_text(value)} {UNITS.get(_unit(key), '')}".strip()
+
+
+def picture(found: Table, plot: Plot) -> str:
+    """One plot of a table as SVG text.
+
+    Axes that the plot does not name are left at their best: the value of the last metric named decides, and the picture
+    says so. Raises :class:`BadInput` for a column that does not exist, or where nothing is left to draw.
+    """
+    plot = _resolved(found, plot)
+    frame, note = _reduced(found, plot)
+    facets = _values(frame, plot.facet) if plot.facet else [None]
+    columns = min(len(facets), 3 if len(facets) != 4 else 2)
+    rows = ceil(len(facets) / columns)
+    with mpl.rc_context(LOOK):
+        height = {1: 3.6, 2: 2.9}.get(columns, 2.4) * rows + 0.5
+        figure = Figure(figsize=(WIDTH_IN, height), layout="constrained")
+        panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+        draw = {"line": _line, "heatmap": _heatmap, "contour": _contour, "pareto": _pareto}[plot.kind]
+        drawn = None
+        for axes, facet in zip(panels, facets, strict=False):
+            part = frame if facet is None else frame[frame[plot.facet] == facet]
+            drawn = draw(_Panel(axes, part, frame, plot, found, CELLS // columns)) or drawn
+            if facet is not None:
+                axes.set_title(f"{_short(str(plot.facet))} {_quantity(str(plot.facet), facet)}", size=9, loc="left")
+        for axes in panels[len(facets) :]:
+            axes.set_visible(False)
+        _finish(figure, panels[: len(facets)], columns, plot, note, [_text(value) for value in _values(frame, plot.hue)])
+        if drawn is not None and plot.value:
+            figure.colorbar(drawn, ax=panels[: len(facets)], label=label(plot.value), shrink=0.9)
+        return svg(figure)
+
+
+# ---- which rows
+
+
+def _resolved(found: Table, plot: Plot) -> Plot:
+    """With whole names of columns."""
+    named = {field: found.column(name) for field in ("x", "y", "value", "hue", "facet") if (name := getattr(plot, field))}
+    return plot.model_copy(update=named)
+
+
+def _reduced(found: Table, plot: Plot) -> tuple[Frame, str]:
+    """Rows without a fault, one for each combination of the axes that the plot names; and what was chosen for the others."""
+    named = [name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name]
+    frame = found.frame.dropna(subset=named)
+    if frame.empty:
+        raise BadInput([Fault((found.name, 0, 0), ", ".join(named), "no point has a value for all of these")])
+    free = [axis for axis in found.axes if axis not in named and frame[axis].nunique() > 1]
+    if plot.kind == "pareto" or found.file.combine != "product" or not free:
+        return frame, ""
+    judge = [name for name in named if name not in found.axes][-1]
+    shown = [axis for axis in found.axes if axis in named]
+    best = frame.groupby(shown, sort=False)[judge]
+    chosen = best.idxmin() if METRICS[judge.partition("_")[2]].less_is_better else best.idxmax()
+    return frame.loc[chosen], "best over " + ", ".join(label(axis) for axis in free)
+
+
+def _values(frame: Frame, column: str | None) -> list[Any]:
+    """Different values of an axis, in its order; numbers ascending."""
+    values = list(dict.fromkeys(frame[column])) if column else []
+    return sorted(values) if all(isinstance(value, int | float) for value in values) else values
+
+
+def _text(value: Any) -> str:
+    return f"{value:,g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+class _Panel(NamedTuple):
+    """What one panel is drawn from: its rows, and those of all panels, which share their scales."""
+
+    axes: Any
+    rows: Frame
+    whole: Frame
+    plot: Plot
+    found: Table
+    ticks: int
+    """So many find room along the lower edge."""
+
+
+# ---- the kinds
+
+
+def _line(panel: _Panel) -> None:
+    """``y`` against ``x``, a line for each ``hue``."""
+    axes, plot = panel.axes, panel.plot
+    places = _scale(axes.xaxis, panel.whole[plot.x], panel.ticks)
+    scattered = panel.found.file.combine == "latin_hypercube"
+    for (colour, marker), hue, part in _hues(panel):
+        rows = part.sort_values(plot.x) if places is None else part
+        at = rows[plot.x] if places is None else [places[value] for value in rows[plot.x]]
+        style = "none" if scattered else "-"
+        axes.plot(at, rows[plot.y], ls=style, marker=marker, ms=4, mfc="white", color=colour, label=hue)
+    low, high = axes.get_ylim()
+    if str(plot.y).endswith("speedup") and low < 1.15:
+        axes.axhline(1.0, color=GREY, lw=1.0, ls="--")
+        axes.set_ylim(min(low, 0.95), high)
+
+
+def _heatmap(panel: _Panel) -> Any:
+    """``value`` over cells; where it is cut by ``level``, the border between cells is drawn."""
+    axes, plot, whole = panel.axes, panel.plot, panel.whole
+    if panel.found.file.combine == "latin_hypercube":
+        raise BadInput([Fault((panel.found.name, 0, 0), "kind", "points of a Latin hypercube make no cells; choose contour")])
+    xs, ys = _values(whole, plot.x), _values(whole, plot.y)
+    grid = _grid(panel.rows, plot, xs, ys)
+    low, high = float(whole[plot.value].min()), float(whole[plot.value].max())
+    drawn = axes.pcolormesh(np.arange(len(xs) + 1), np.arange(len(ys) + 1), grid, cmap=RAMP, vmin=low, vmax=high)
+    for axis, values, room in ((axes.xaxis, xs, panel.ticks), (axes.yaxis, ys, CELLS)):
+        step = ceil(len(values) / room)
+        axis.set_ticks([index + 0.5 for index in range(0, len(values), step)], [_text(one) for one in values[::step]])
+    if len(xs) <= panel.ticks:
+        for row, column in np.argwhere(~np.isnan(grid)):
+            ink = "white" if grid[row, column] < low + 0.55 * (high - low) else "black"
+            axes.text(column + 0.5, row + 0.5, f"{grid[row, column]:.3g}", ha="center", va="center", size=6.5, color=ink)
+    _border(axes, grid, plot.level)
+    return drawn
+
+
+def _grid(part: Frame, plot: Plot, xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    return part.pivot(index=plot.y, columns=plot.x, values=plot.value).reindex(index=ys, columns=xs).to_numpy(dtype=float)
+
+
+def _border(axes: Any, grid: Any, level: float) -> None:
+    """Edges between cells on both sides of ``level``."""
+    above = grid >= level
+    known = ~np.isnan(grid)
+    for row, column in np.argwhere((above[:, 1:] != above[:, :-1]) & known[:, 1:] & known[:, :-1]):
+        axes.plot([column + 1, column + 1], [row, row + 1], color=VERMILLION, lw=2.2, solid_capstyle="round")
+    for row, column in np.argwhere((above[1:] != above[:-1]) & known[1:] & known[:-1]):
+        axes.plot([column, column + 1], [row + 1, row + 1], color=VERMILLION, lw=2.2, solid_capstyle="round")
+
+
+def _contour(panel: _Panel) -> Any:
+    """``value`` as filled levels with the line at ``level``; with ``hue`` the lines alone, one for each."""
+    axes, plot, whole = panel.axes, panel.plot, panel.whole
+    for name in (plot.x, plot.y):
+        if not pd.api.types.is_numeric_dtype(whole[name]):
+            message = "a contour needs numbers on both axes; choose heatmap"
+            raise BadInput([Fault((panel.found.name, 0, 0), str(name), message)])
+    for axis, column, room in ((axes.xaxis, plot.x, panel.ticks), (axes.yaxis, plot.y, CELLS)):
+        _scale(axis, whole[column], room)
+    filled = None
+    for (colour, _), hue, rows in _hues(panel):
+        over, data = _surface(axes, rows, plot, panel.found)
+        if plot.hue is None:
+            levels = MaxNLocator(10).tick_values(whole[plot.value].min(), whole[plot.value].max())
+            filled = over("contourf")(*data, levels=levels, cmap=RAMP)
+        low, high = rows[plot.value].min(), rows[plot.value].max()
+        if low < plot.level <= high:
+            over("contour")(*data, levels=[plot.level], colors=[colour if plot.hue else VERMILLION], linewidths=2.2)
+        if plot.hue:
+            everywhere = "" if low < plot.level <= high else f": {'above' if low >= plot.level else 'below'} everywhere"
+            axes.plot([], [], color=colour, lw=2.2, label=hue + everywhere)
+    if plot.hue:
+        axes.grid(color="#e4e4e4", lw=0.6)
+    return filled
+
+
+def _surface(axes: Any, rows: Frame, plot: Plot, found: Table) -> tuple[Any, tuple[Any, ...]]:
+    """The methods that draw over these points, and their data: a grid, or points anywhere."""
+    if found.file.combine == "latin_hypercube":
+        return lambda verb: getattr(axes, f"tri{verb}"), (rows[plot.x], rows[plot.y], rows[plot.value])
+    xs, ys = _values(rows, plot.x), _values(rows, plot.y)
+    return lambda verb: getattr(axes, verb), (xs, ys, np.ma.masked_invalid(_grid(rows, plot, xs, ys)))
+
+
+def _pareto(panel: _Panel) -> None:
+    """Every point, and the front of those that none beats in both, some of them told by name."""
+    axes, plot = panel.axes, panel.plot
+    for (colour, marker), hue, rows in _hues(panel):
+        axes.plot(rows[plot.x], rows[plot.y], ls="none", marker=marker, ms=3.5, color=colour, alpha=0.55, mew=0, label=hue)
+    front = _front(panel.rows, str(plot.x), str(plot.y))
+    axes.plot(front[plot.x], front[plot.y], "-", color=GREY, lw=1.2, marker="o", mfc="none", ms=6, label="front")
+    for axis, name in (("x", plot.x), ("y", str(plot.y))):
+        if 0.0 < FAR * panel.whole[name].min() < panel.whole[name].max():
+            getattr(axes, f"set_{axis}scale")("log")
+            getattr(axes, f"{axis}axis").set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            getattr(axes, f"{axis}axis").set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            getattr(axes, f"{axis}axis").set_minor_locator(NullLocator())
+    chosen = sorted({round(index) for index in np.linspace(0, len(front) - 1, min(NAMED, len(front)))})
+    for letter, at in zip(ascii_uppercase, chosen, strict=False):
+        row = front.iloc[at]
+        told = ", ".join(f"{_short(key)} {_quantity(key, row[key])}" for key in panel.found.axes if key != plot.facet)
+        axes.annotate(letter, (row[plot.x], row[plot.y]), (0, 6), textcoords="offset points", size=8, ha="center")
+        axes.plot([], [], ls="none", label=f"{letter}: {told}")
+    axes.margins(0.06, 0.1)
+
+
+def _front(part: Frame, x: str, y: str) -> Frame:
+    """Points that no other one is at least as good as in both and better in one, by ``x``."""
+    senses = [1.0 if METRICS[name.partition("_")[2]].less_is_better else -1.0 for name in (x, y)]
+    points = sorted(zip(senses[0] * part[x], senses[1] * part[y], part.index, strict=True))
+    chosen, least = [], float("inf")
+    for _, height, index in points:
+        if height < least:
+            chosen.append(index)
+            least = height
+    return part.loc[chosen].sort_values(x)
+
+
+# ---- what panels have in common
+
+
+def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
+    """Colour and marker, name and rows of each line; many numbers go from dark to light."""
+    hue = panel.plot.hue
+    if not hue:
+        yield FEW[0], "", panel.rows
+        return
+    values = _values(panel.whole, hue)
+    for index, value in enumerate(values):
+        rows = panel.rows[panel.rows[hue] == value]
+        ramp = mpl.colormaps[RAMP](0.92 * index / max(1, len(values) - 1))
+        style = FEW[index] if len(values) <= len(FEW) else (ramp, FEW[index % len(FEW)][1])
+        if len(rows):
+            yield style, _text(value), rows
+
+
+def _scale(axis: Any, values: Any, room: int) -> dict[Any, int] | None:
+    """Ticks for an axis: its own values; in equal ratios logarithmic. For words, where each one stands."""
+    if not pd.api.types.is_numeric_dtype(values):
+        known = {value: index for index, value in enumerate(dict.fromkeys(values))}
+        axis.set_ticks(range(len(known)), [_text(value) for value in known])
+        return known
+    found = sorted(set(values))
+    by_ratio = len(found) > 2 and found[0] > 0 and _uneven([log(one) for one in found]) < _uneven(found)
+    if by_ratio:
+        getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+        axis.set_minor_locator(NullLocator())
+    if len(found) <= 2 * CELLS:
+        axis.set_ticks(found[:: ceil(len(found) / room)])
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _text(float(f"{value:.4g}"))))
+    return None
+
+
+def _uneven(values: Sequence[float]) -> float:
+    """Spread of the distances between neighbours, over their mean."""
+    steps = np.diff(values)
+    return float(steps.std() / steps.mean())
+
+
+def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: str, hues: Sequence[str]) -> None:
+    for number, axes in enumerate(panels):
+        if number + columns >= len(panels):
+            axes.set_xlabel(label(plot.x))
+            axes.tick_params(labelbottom=True)
+        if number % columns == 0:
+            axes.set_ylabel("\n".join(label(str(plot.y)).rsplit(", ", 1)))
+    named: dict[str, Any] = {}
+    for axes in panels:
+        named |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name}
+    order = {hue: number for number, hue in enumerate(hues)}
+    handles = dict(sorted(named.items(), key=lambda item: order.get(item[0].partition(":")[0], len(order))))
+    if plot.kind in ("heatmap", "contour") and not plot.hue:
+        handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
+    if handles:
+        names = label(plot.hue) if plot.hue else None
+        columns = 2 if plot.kind == "pareto" else min(4, len(handles))
+        figure.legend(handles.values(), handles.keys(), title=names, loc="outside lower center", ncols=columns)
+    heading = " · ".join(part for part in (plot.title, note) if part)
+    if heading:
+        figure.suptitle(heading, size=10, x=0.01, ha="left")

@@ -1,0 +1,346 @@
+"""What a report says, as plain data and sentences: the same on paper and on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor, log10
+from typing import NamedTuple
+
+from simulator.acceptance.spec import AcceptanceSpec
+from simulator.report.blocks import Highlight
+from simulator.scenario import Scenario
+from simulator.scenario.run import Result
+from simulator.scenario.uncertainty import SHARE, Interval
+from simulator.serving.requests import Lengths, Requests
+from simulator.strategies.common.step import Kind
+from simulator.studies.window import main_kind
+
+
+class Column(NamedTuple):
+    """One way to the answer: its origin, mean step in ms, tokens per step, ms per token."""
+
+    origin: str
+    step_ms: float
+    tokens_per_step: float
+    tpot_ms: float
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Two columns that differ: by how much in per cent of the first, and why."""
+
+    title: str
+    percent: float
+    why: str
+    parts: tuple[tuple[str, float], ...]
+    """What it is made of, in per cent; factors, so they multiply up to the whole."""
+
+
+def number(value: float, significant: int = 4) -> str:
+    """So many significant digits, at most three behind the point."""
+    if value == 0.0 or abs(value) < 0.0005:
+        return "0" if value == 0.0 else "<0.001" if value > 0 else ">-0.001"
+    digits = min(3, max(0, significant - 1 - floor(log10(abs(value)))))
+    return f"{value:,.{digits}f}"
+
+
+def percent(value: float) -> str:
+    """Signed per cent, two digits behind the point."""
+    text = f"{value:+.2f} %"
+    return text if text not in ("+0.00 %", "-0.00 %") else "0.00 %"
+
+
+def share(value: float) -> str:
+    """A share of one as per cent, one digit behind the point."""
+    return f"{value * 100:.1f} %"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names of scenarios as a figure or a table tells them apart: without the words that all begin or end with."""
+    words = [name.split("_") for name in names]
+    if len(words) < 2:
+        return list(names)
+    for _ in range(2):
+        while all(len(one) > 1 and one[0] == words[0][0] for one in words):
+            words = [one[1:] for one in words]
+        words = [one[::-1] for one in words]
+    return ["_".join(one) for one in words]
+
+
+def columns(result: Result) -> list[Column]:
+    """Law (marginal), law (replayed), replay, simulation, in this order."""
+    laws = (("law, marginal rates", result.law), ("law, replayed means", result.law_replayed))
+    runs = (("replay", result.replay), ("simulation", result.simulated))
+    return [Column(name, one.step_s * 1e3, one.tokens_per_step, one.tpot_s * 1e3) for name, one in (*laws, *runs)]
+
+
+def overlap(result: Result) -> tuple[float, float] | None:
+    """T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
+    parts = result.phases[main_kind(result.phases)]
+    cover = result.scenario.schedule.hidden_behind
+    return (parts["draft"].wall_s, parts[cover].wall_s) if cover and "draft" in parts else None
+
+
+def regime(result: Result) -> str:
+    """Where T_draft stands to Delta, in half a sentence; times from the cost model at the mean context."""
+    scenario = result.scenario
+    pair = overlap(result)
+    if level := _level_of_tree(result):
+        return level
+    if pair is None:
+        parts = result.phases[main_kind(result.phases)]
+        drafted = [parts[name].wall_s for name in scenario.schedule.draft_parts if name in parts]
+        if not drafted:
+            drafts = scenario.schedule.window > 0
+            return "drafting takes no pass of its own" if drafts else "nothing is drafted"
+        return f"drafting a window takes {number(sum(drafted) * 1e3, 3)} ms and nothing hides it"
+    draft, delta = (seconds * 1e3 for seconds in pair)
+    stands = f"T_draft = {number(draft, 3)} ms"
+    if scenario.one_lane:
+        return f"{stands} is not hidden: target and draft share one device, so Δ = {number(delta, 3)} ms adds to it"
+    if draft <= delta:
+        text = f"{stands} is hidden behind Δ = {number(delta, 3)} ms with {number(delta - draft, 3)} ms to spare"
+    else:
+        text = f"{stands} exceeds Δ = {number(delta, 3)} ms, so {number(draft - delta, 3)} ms of every step are exposed"
+    if scenario.contention > 1.0:
+        text += f" (before both slow down by {scenario.contention:g} while they share one memory)"
+    return text + _serial_redrafts(result)
+
+
+def _level_of_tree(result: Result) -> str | None:
+    """Whether growing a level of the tree is hidden behind a pipeline step; None where no tree is grown."""
+    full = max(result.phases, key=lambda kind: (kind.verifying, kind.active, kind.begun))
+    parts = {name: phase.wall_s * 1e3 for name, phase in result.phases[full].items()}
+    if "draft_level" not in parts:
+        return None
+    draft, cover = parts["draft_level"], parts["exchange"] + parts["compute"]
+    hidden = f"hidden with {number(cover - draft, 3)} ms to spare" if draft <= cover else "what it waits for"
+    return (
+        f"a step of all stages takes {number(parts['compute'], 3)} ms to compute and {number(parts['exchange'], 3)} ms "
+        f"to prune and transmit; T_draft = {number(draft, 3)} ms for a level is {hidden}"
+    )
+
+
+def _serial_redrafts(result: Result) -> str:
+    """How often Eq. 10 is not the whole step, because a window had to be written first."""
+    lost = {kind: parts["redraft"] for kind, parts in result.phases.items() if "redraft" in parts}
+    steps = sum(result.simulated.kinds.get(kind, 0) for kind in lost)
+    if not steps:
+        return ""
+    wall = next(iter(lost.values())).wall_s * 1e3
+    return f"; {share(steps / result.simulated.steps)} of the steps redraft a window for {number(wall, 3)} ms"
+
+
+def headline(result: Result) -> str:
+    """The answer in one sentence."""
+    tpot, baseline = number(result.simulated.tpot_s * 1e3, 3), number(result.baseline.tpot_s * 1e3, 3)
+    if not result.scenario.schedule.window:
+        return f"{tpot} ms per token (simulation)."
+    speed = result.speedup
+    verdict = f"{speed:.2f} times as fast as" if speed >= 1.0 else f"only {speed:.2f} times as fast as"
+    rate = ""
+    if result.scenario.requests.together:
+        rates = number(result.simulated.tokens_per_s, 3), number(result.baseline.tokens_per_s, 3)
+        share_of = result.simulated.tokens_per_s / result.baseline.tokens_per_s
+        rate = f"; {rates[0]} tokens per second against {rates[1]}, {share_of:.2f} times, admissions included"
+    answer = f"{tpot} ms per token (simulation), {verdict} autoregressive decoding ({baseline} ms, simulation){rate}"
+    return f"{answer}; {regime(result)}."
+
+
+def doubt(speedup: Interval) -> str:
+    """The interval of a speed-up, and what it is of."""
+    return f"speed-up within {speedup.low:.2f} to {speedup.high:.2f} ({SHARE:.0%} of draws of requests and of devices)"
+
+
+def highlights(result: Result, speedup: Interval | None) -> list[Highlight]:
+    """The numbers of the answer one by one."""
+    simulated, law, baseline = (one.tpot_s * 1e3 for one in (result.simulated, result.law, result.baseline))
+    found = [Highlight(f"{number(simulated, 3)} ms", "per token, simulation")]
+    if result.scenario.schedule.window:
+        found.append(Highlight(f"{result.speedup:.2f} ×", f"the speed of autoregressive decoding ({number(baseline, 3)} ms)"))
+    if speedup and result.scenario.schedule.window:
+        found.append(Highlight(f"{speedup.low:.2f} to {speedup.high:.2f} ×", f"{SHARE:.0%} interval of that speed-up"))
+    off = percent((law / simulated - 1) * 100)
+    return [*found, Highlight(f"{number(law, 3)} ms", f"per token by law, {off} against the simulation")]
+
+
+def origin(spec: AcceptanceSpec) -> str:
+    """Where acceptance comes from, in a word."""
+    if spec.trace is not None:
+        return "stand-in" if spec.stand_in else "recorded"
+    return spec.confidence or "assumed"
+
+
+def conditions(result: Result) -> str:
+    """What a speed-up depends on: acceptance, engines, token accounting, load."""
+    scenario = result.scenario
+    spec, requests = scenario.acceptance, scenario.requests
+    if spec.trace is not None:
+        drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
+        source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
+        source += f", re-scaled to {spec.rescale.tokens_per_step:g} tokens a step" if spec.rescale else ""
+    else:
+        kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
+        source = f"{kind} ({origin(spec)}{f'; source: {spec.source}' if spec.source else ''})"
+    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs_draft else None}
+    held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
+    return (
+        f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
+        f"Tokens counted: {counted(scenario)}. Load: {requests.count:,} requests, {_coming(requests)}, {_sizes(scenario)}."
+    )
+
+
+def _coming(requests: Requests) -> str:
+    """When requests come, in words."""
+    arrivals = requests.arrivals
+    if arrivals is None:
+        return f"{requests.concurrency} at a time"
+    if arrivals.name == "file":
+        until = "its end" if arrivals.to_s is None else f"{arrivals.to_s:g} s"
+        piece = f", {arrivals.from_s:g} s to {until}" if arrivals.from_s or arrivals.to_s else ""
+        rate = f", at {arrivals.rate_scale:g} times its rate" if arrivals.rate_scale != 1.0 else ""
+        return f"from {arrivals.file} ({arrivals.format}{piece}){rate}"
+    shape = f" with burstiness {arrivals.burstiness:g}" if arrivals.name == "gamma" else ""
+    return f"{arrivals.rate_per_s:g} a second ({arrivals.name}{shape})"
+
+
+def _sizes(scenario: Scenario) -> str:
+    requests = scenario.requests
+    if requests.traffic:
+        prompt, output, longest = scenario.lengths
+        return f"{prompt:,.0f} prompt and {output:,.0f} output tokens in the mean, {longest:,} together at most"
+    return f"{_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens each"
+
+
+def _lengths(tokens: int | Lengths) -> str:
+    if isinstance(tokens, int):
+        return f"{tokens:,}"
+    return f"{tokens.least_tokens:,} to {tokens.most_tokens:,} ({tokens.name})"
+
+
+def gaps(result: Result) -> list[Gap]:
+    """From the law with marginal rates to the one with replayed means, and from there to the simulation."""
+    law, means, simulated = result.law, result.law_replayed, result.simulated
+
+    def change(new: float, old: float) -> float:
+        return (new / old - 1.0) * 100.0
+
+    steady = simulated.step_s / simulated.tokens_per_step
+    return [
+        Gap(
+            "Gap 1: law with marginal rates to law with replayed means",
+            change(means.tpot_s, law.tpot_s),
+            _why_first(result),
+            (
+                ("tokens per step", change(law.tokens_per_step, means.tokens_per_step)),
+                ("mix of step kinds", change(means.step_s, law.step_s)),
+            ),
+        ),
+        Gap(
+            "Gap 2: law with replayed means to simulation",
+            change(simulated.tpot_s, means.tpot_s),
+            _why_second(result),
+            (
+                ("mean step and tokens of a step", change(steady, means.tpot_s)),
+                ("admissions and end of output", change(simulated.tpot_s, steady)),
+            ),
+        ),
+    ]
+
+
+def _why_first(result: Result) -> str:
+    spec, windows = result.scenario.acceptance, result.simulated.windows
+    if not result.scenario.schedule.window:
+        return "nothing is drafted, so acceptance plays no part"
+    if result.odds.source.startswith("marginal run lengths"):
+        return "averaged over every start, long runs count at each of their positions, and decoding jumps over them"
+    if result.odds.source.startswith("marginal hits"):
+        return (
+            "a token that was in the tree still comes late where pruning left a gap before its level: partial refills, "
+            "which the share of hits does not count; and every request finds an empty pipeline"
+        )
+    if spec.trace is not None:
+        return (
+            "acceptance comes in bursts and flavours differ, so the positions that decoding visits keep another share "
+            "than all recorded positions, which the marginal rate averages"
+        )
+    if spec.cycle or spec.always is not None:
+        return "the cycle is cut where an output ends; over whole cycles both are the same"
+    chance = f"positions are independent here, so what is left is chance over {windows:,} windows"
+    return f"{chance}, and the pipeline that every request finds empty" if result.scenario.schedule.staged else chance
+
+
+def _why_second(result: Result) -> str:
+    scenario = result.scenario
+    reasons = []
+    if scenario.durations is None:
+        reasons.append("the context grows from step to step while the law takes the mean context")
+    if scenario.schedule.window:
+        reasons.append("tokens past the end of an output are verified but not delivered")
+        if counted(scenario) == "emitted":
+            reasons.append("a request ends when its last token is shown, checked or not")
+        if hasattr(scenario.schedule, "fallback"):
+            reasons.append("the first window of a request is drafted outside the steps")
+    if any(kind.prompts for kind in result.simulated.kinds):
+        reasons.insert(0, "prompts of other requests travel in the steps, and the batch empties at the end")
+    elif scenario.requests.together:
+        reasons.insert(0, "prefills of other requests hold up the batch, which empties at the end")
+    if scenario.schedule.relation(scenario.contention, scenario.one_lane) != "exact":
+        reasons.append(result.law.relation)
+    return "; ".join(reasons) or "nothing the law leaves out"
+
+
+def counted(scenario: Scenario) -> str:
+    """Which tokens count as output: verified ones, or emitted ones, where a strategy shows what nobody has checked."""
+    return str(getattr(scenario.schedule, "count", "verified"))
+
+
+def step_kinds(result: Result) -> Iterator[tuple[str, float, float]]:
+    """Name of each step kind, its share by law (marginal) and in the simulation, most frequent first."""
+    total = result.simulated.steps
+    for kind in result.phases:
+        yield kind_name(kind), result.law.kinds.get(kind, 0.0), result.simulated.kinds.get(kind, 0) / total
+
+
+def kind_name(kind: Kind) -> str:
+    """A step kind in words."""
+    window = "a window" if kind.window is None else f"a window of {kind.window}"
+    counts = (
+        (kind.verifying, f"verifying {window}"),
+        (kind.bare, "without one"),
+        (kind.redrafts, "windows redrafted"),
+        (kind.resampled, "with a re-sampled tree"),
+        (kind.prompts, "prompts beside them"),
+        (kind.sequences, "sequences drafted"),
+    )
+    held = [f"{count} {text}" for count, text in counts if count]
+    return f"{kind.name} ({', '.join(held)})" if held else kind.name
+
+
+def fallback(result: Result) -> str | None:
+    """How often no window was at hand; None for strategies that always have one."""
+    if not hasattr(result.scenario.schedule, "fallback"):
+        return None
+    simulated = result.simulated
+    rates = [_missing_per_step(result.law.kinds), _missing_per_step(simulated.kinds)]
+    return (
+        f"{simulated.missed:,} of {simulated.windows:,} verified windows ({share(simulated.fallback_per_step)}, simulation) "
+        f"left their successor off the tree; requests in fallback per step: {rates[0]:.3f} by law (marginal rates), "
+        f"{rates[1]:.3f} in the simulation (a miss at the very end of an output costs nothing)"
+    )
+
+
+def _missing_per_step(kinds: Mapping[Kind, float] | Mapping[Kind, int]) -> float:
+    held = [(k.redrafts + (k.bare if k.name == "fallback" else 0), weight) for k, weight in kinds.items()]
+    return sum(missing * weight for missing, weight in held) / sum(weight for _, weight in held)
+
+
+def choices(result: Result) -> str | None:
+    """What the strategy chose, with shares of the simulation; None where it has no choice."""
+    counts = result.simulated.choices
+    total = sum(counts.values())
+    if not total:
+        return None
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return "next window (simulation): " + ", ".join(f"{name} {share(count / total)}" for name, count in ranked)

@@ -1,0 +1,80 @@
+"""What a reader of a run should know about it: what the law leaves out, and where acceptance comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simulator.acceptance.assignment import Dealer
+from simulator.acceptance.sources import Acceptance, Replay
+from simulator.acceptance.trace import Trace
+from simulator.scenario import Loaded, Scenario
+
+
+def notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
+    """Sentences for the report: about the law, the load, and the recording that was replayed."""
+    yield from _about_law(loaded.scenario)
+    if loaded.trace is not None:
+        yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
+
+
+def _about_law(scenario: Scenario) -> Iterator[str]:
+    relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
+    if relation != "exact":
+        yield f"the law is no equality here ({relation})"
+    requests = scenario.requests
+    if scenario.schedule.in_flight > 1:
+        yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"
+    elif scenario.serving.replicas > 1:
+        yield (
+            "a replay follows one replica, and there are several: the simulation stands in its column; pictures show the first "
+            "replica, busy shares are means over all"
+        )
+    if requests.traffic and (dropped := requests.traffic.dropped):
+        longest = requests.traffic.drop_above_tokens
+        yield f"{dropped:,} requests of more than {longest:,} tokens, prompt and output together, are left out of the traffic"
+    if requests.arrivals:
+        yield "the law is taken at the mean batch that the simulation saw, and with replayed means at every batch it saw"
+    if requests.together:
+        yield "the law is about steps; what admissions of other requests cost in between is left out of it"
+    if scenario.cost.jitters:
+        yield "links jitter: drawn for every transfer in the simulation, at its mean in law and replay"
+    if scenario.durations and requests.together:
+        batch = "" if requests.arrivals else f" of {requests.concurrency}"
+        yield f"stated durations are taken for the whole batch{batch}, whatever its size"
+
+
+def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -> Iterator[str]:
+    if scenario.acceptance.stand_in:
+        pair = acceptance.trace.pair if isinstance(acceptance, Replay) else trace.pair
+        yield f"acceptance is a stand-in: recorded from {pair}, not from the models of this scenario"
+    if isinstance(acceptance, Replay):
+        yield from _dealt(scenario, acceptance)
+    drafter = scenario.acceptance.drafter
+    if drafter != "draft" and scenario.schedule.window:
+        priced = scenario.draft.model.name if scenario.draft else "the stated durations"
+        yield f"acceptance is that of the drafter '{drafter}'; drafting is priced as {priced}"
+    if "replay" in trace.header:
+        yield f"replay of this trace: {trace.header['replay']}"
+    if scenario.exit:
+        used = trace.exit_fractions[trace.nearest_exit(scenario.exit.fraction)]
+        if abs(used - scenario.exit.fraction) > 1e-9:
+            wanted = scenario.exit.fraction
+            yield f"the trace has no exit at {wanted:.3f} of the depth; the recorded one at {used:.3f} stands in"
+
+
+def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
+    """Where a recording was re-scaled, and where recordings are used more than once."""
+    if mean := scenario.acceptance.rescale:
+        before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
+        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
+        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts stay as recorded"
+    count, recordings = scenario.requests.count, len(replay.order)
+    dealer = Dealer(replay, scenario.requests.task_flavours)
+    for task, flavours in scenario.requests.task_flavours.items():
+        yield f"requests of task '{task}' replay {len(dealer.places[task])} recordings ({', '.join(flavours)}), over and over"
+    if count > recordings and not dealer.places:
+        yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"
+    shortest = min(replay.length(request) for request in range(min(count, recordings)))
+    longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
+    if longest > shortest:
+        yield f"outputs of up to {longest:,} tokens after the first go round in recordings of {shortest:,} and more positions"

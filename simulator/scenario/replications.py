@@ -1,0 +1,45 @@
+"""The same scenario with other seeds: how far a number of one run is from what further runs would give.
+
+Replication k is ``specsim run --seed SEED+k``: other arrivals, lengths and recordings where these are drawn, the same traffic
+where it is read from a file. Intervals are Student's t over the replications, which are independent (Law, Simulation Modeling
+and Analysis, sec. 9.4.1); of percentiles too, each replication giving one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+from simulator.scenario import Loaded
+from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Mean, Outcome
+from simulator.scenario.run import simulate, tuned
+
+
+def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str, Mean]:
+    """Metrics over the seeds ``seed``, ``seed + 1``, ...; ``load`` reads the scenario with a seed. Units end the names."""
+    each = []
+    for one in range(seed, seed + count):
+        loaded = tuned(load(one))
+        each.append(dict(_metrics(simulate(loaded.scenario, loaded.acceptance())[0])))
+    return {name: mean([one[name] for one in each]) for name in each[0]}
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """Of at least two."""
+    spread = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return Mean(float(np.mean(values)), float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread)
+
+
+def _metrics(outcome: Outcome) -> Iterator[tuple[str, float]]:
+    serving = outcome.serving
+    for name in ("ttft", "tbt", "tpot", "e2e"):
+        sketch = getattr(serving, name)
+        yield f"{name}_mean_ms", sketch.mean * 1e3
+        for share in QUANTILES:
+            yield f"{name}_p{share}_ms", sketch.quantile(share / 100) * 1e3
+    yield "tokens_per_s", outcome.tokens_per_s
+    yield "mean_waiting", serving.mean_waiting
+    if serving.counted.slo:
+        yield "goodput_requests_per_s", serving.counted.goodput_requests_per_s

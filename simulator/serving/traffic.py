@@ -1,0 +1,203 @@
+"""Traffic files: recorded requests, read line by line, so that a file of any length takes the memory of one request.
+
+Four formats, told by ``format``:
+
+* ``azure``: Azure LLM inference trace (Patel et al., Splitwise, ISCA 2024; Azure/AzurePublicDataset), CSV with
+  ``TIMESTAMP, ContextTokens, GeneratedTokens``. Time counts from the first request.
+* ``mooncake``: Mooncake (Qin et al., FAST 2025; kvcache-ai/Mooncake), JSONL with ``timestamp`` in ms, ``input_length``
+  and ``output_length``. Prefix blocks (``hash_ids``) are not shared here: every prompt is computed in full.
+* ``burstgpt``: BurstGPT (Wang et al., 2024; HPMLL/BurstGPT), CSV with ``Timestamp`` in s, ``Request tokens``,
+  ``Response tokens`` and ``Log Type``, which is the task. Lines without response tokens are failed calls and left out.
+* ``csv``: our own, ``arrival_s, prompt_tokens, output_tokens`` and perhaps ``task``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from math import inf, isfinite
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from simulator.files import reading
+from simulator.files.schema import BadInput, Fault, Frozen
+
+Values = Mapping[str, Any]
+MOST_TOKENS = 10**9
+"""Of one prompt or output: a hundred times any context there is."""
+
+
+class Line(NamedTuple):
+    """One recorded request; its arrival counts from the start of the slice, at the scaled rate."""
+
+    number: int
+    """Line of the file, from 1."""
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    task: str
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and output together."""
+        return self.prompt_tokens + self.output_tokens
+
+
+class Columns(NamedTuple):
+    """Names of a format's fields, and how it counts time."""
+
+    arrival: str
+    prompt: str
+    output: str
+    task: str | None
+    seconds: Callable[[Any], float]
+    read: Callable[[Any], Iterator[tuple[int, Values]]]
+    from_first: bool = False
+    """Times are dates; the first request arrives at 0."""
+    failures: bool = False
+    """A line without output is a failed call."""
+
+
+class TrafficFile(Frozen):
+    """Requests as recorded; a slice of them, at another rate.
+
+    ``from_s`` and ``to_s`` cut in the file's own time; what is left starts at 0. ``rate_scale`` = 2 lets twice as many
+    arrive in a second. ``task`` is that of lines which name none. Requests of more than ``drop_above_tokens``, prompt and
+    output together, are left out: a model of a shorter context would never have got them. Raises :class:`BadInput` with file,
+    line and column.
+    """
+
+    name: Literal["file"] = "file"
+    format: Literal["azure", "mooncake", "burstgpt", "csv"]
+    """Who recorded it, which says what its columns are called."""
+    file: str
+    """Path, beside the file that names it."""
+    from_s: float = Field(default=0.0, ge=0)
+    """Begin of the slice, in the file's own time."""
+    to_s: float | None = Field(default=None, gt=0)
+    """End of the slice; by default that of the file."""
+    rate_scale: float = Field(default=1.0, gt=0)
+    """How many times as many requests come in a second."""
+    task: str = ""
+    """That of lines which name none."""
+    drop_above_tokens: int | None = Field(default=None, gt=0)
+    """Longer requests, prompt and output together, are left out."""
+
+    @model_validator(mode="after")
+    def _some_time(self) -> TrafficFile:
+        if self.to_s is not None and self.to_s <= self.from_s:
+            raise ValueError(f"to_s {self.to_s:g} must be more than from_s {self.from_s:g}")
+        return self
+
+    def lines(self) -> Iterator[Line]:
+        """The requests of the slice, in order of arrival, but for those that are too long."""
+        most = inf if self.drop_above_tokens is None else self.drop_above_tokens
+        return (line for line in self._slice() if line.tokens <= most)
+
+    @property
+    def dropped(self) -> int:
+        """How many of the slice are too long."""
+        most = self.drop_above_tokens
+        return 0 if most is None else sum(line.tokens > most for line in self._slice())
+
+    def _slice(self) -> Iterator[Line]:
+        before = -inf
+        for line in self._recorded():
+            if line.arrival_s < before:
+                raise self.fault(line.number, f"arrives {before - line.arrival_s:.6g} s before the request above it")
+            before = line.arrival_s
+            if self.to_s is not None and line.arrival_s >= self.to_s:
+                return
+            if line.arrival_s >= self.from_s:
+                arrival = (line.arrival_s - self.from_s) / self.rate_scale
+                yield line._replace(arrival_s=arrival, task=line.task or self.task)
+
+    def fault(self, number: int, message: str, column: int = 1, field: str = "") -> BadInput:
+        """An error about a line of the file."""
+        return BadInput([Fault((self.file, number, column), field, message)])
+
+    def _recorded(self) -> Iterator[Line]:
+        columns, first, number = FORMATS[self.format], None, 1
+        try:
+            with open(self.file, newline="", encoding="utf-8-sig") as file:
+                for number, values in columns.read(file):
+                    output = self._tokens(number, values, columns.output, 0 if columns.failures else 1)
+                    prompt = self._tokens(number, values, columns.prompt, 1)
+                    arrival = self._seconds(number, values, columns)
+                    first = arrival if first is None else first
+                    if output:
+                        task = str(values.get(columns.task) or "") if columns.task else ""
+                        yield Line(number, arrival - first if columns.from_first else arrival, prompt, output, task)
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.fault(0, f"cannot be read: {reading.reason(error)}") from error
+        except (csv.Error, json.JSONDecodeError) as error:
+            raise self.fault(number + 1, f"cannot be read as {self.format}: {error}") from error
+
+    def _tokens(self, number: int, values: Values, name: str, least: int) -> int:
+        value = self._given(number, values, name)
+        try:
+            tokens = int(value)
+        except (TypeError, ValueError, OverflowError):
+            tokens = -1
+        if not least <= tokens <= MOST_TOKENS or isinstance(value, bool | float):
+            message = f"expected a whole number of tokens from {least} to {MOST_TOKENS:,}, got {value!r}"
+            raise self.fault(number, message, _column(values, name), name)
+        return tokens
+
+    def _seconds(self, number: int, values: Values, columns: Columns) -> float:
+        value = self._given(number, values, columns.arrival)
+        try:
+            seconds = inf if isinstance(value, bool) else columns.seconds(value)
+        except (TypeError, ValueError, OverflowError):
+            seconds = inf
+        if not isfinite(seconds) or seconds < 0.0:
+            at = _column(values, columns.arrival)
+            raise self.fault(number, f"expected a time of 0 or later, got {value!r}", at, columns.arrival)
+        return seconds
+
+    def _given(self, number: int, values: Values, name: str) -> Any:
+        value = values.get(name)
+        if value is None:
+            held = ", ".join(str(key) for key in values if key)
+            raise self.fault(number, f"is missing; the line has {held or 'nothing'}", 1, name)
+        return value
+
+
+def _rows_of_table(file: Any) -> Iterator[tuple[int, Values]]:
+    """Lines of a CSV file behind its header, by column."""
+    table = csv.reader(reading.lines(file), strict=True)
+    names = [name.strip() for name in next(table, [])]
+    for cells in table:
+        if cells:
+            yield table.line_num, dict(zip(names, cells, strict=False))
+
+
+def _lines_of_json(file: Any) -> Iterator[tuple[int, Values]]:
+    """One object a line."""
+    for number, text in enumerate(reading.lines(file), start=1):
+        if text.strip():
+            held = reading.from_json(text)
+            yield number, held if isinstance(held, dict) else {}
+
+
+def _column(values: Values, name: str) -> int:
+    """Where a cell begins, from 1; the start of the line where that cannot be told."""
+    cells = list(values.items())
+    before = [value for key, value in cells[: [key for key, _ in cells].index(name)]]
+    return 1 + sum(len(cell) + 1 for cell in before) if all(isinstance(cell, str) for cell in before) else 1
+
+
+def _date(text: str) -> float:
+    """A date and time as seconds; without a zone, as if it were UTC, so that summer time moves nothing."""
+    return datetime.fromisoformat(text if text.endswith("Z") or "+" in text else f"{text}+00:00").timestamp()
+
+
+FORMATS = {
+    "azure": Columns("TIMESTAMP", "ContextTokens", "GeneratedTokens", None, _date, _rows_of_table, from_first=True),
+    "mooncake": Columns("timestamp", "input_length", "output_length", None, lambda ms: ms / 1e3, _lines_of_json),
+    "burstgpt": Columns("Timestamp", "Request tokens", "Response tokens", "Log Type", float, _rows_of_table, failures=True),
+    "csv": Columns("arrival_s", "prompt_tokens", "output_tokens", "task", float, _rows_of_table),
+}

@@ -1,0 +1,1 @@
+"""What strategies have in common; none of these files is one."""

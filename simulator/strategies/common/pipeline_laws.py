@@ -1,0 +1,152 @@
+"""How long a pipeline takes to bring a token: SpecPipe's equations as printed, and the two processes behind them.
+
+A step moves one level of the tree into each of m stages (SP-12). While the next token is in the tree, one
+token leaves a step. A token comes ``steps`` pipeline steps after the one before it: 1 with every level in
+place, m after a miss (its row starts at the first stage), in between where pruning left a gap. Two ways to
+run a step:
+
+* *barrier* (Algorithm 1): all stages step together. While the row to be verified is in stage a, only the
+  first a stages have anything to do::
+
+      stage 1  |==|x|==|x|==|x|...        x: pruning and transmission
+      stage 2      |x|=====|x|===|...     a refill of m steps: a = 1, 2, ..., m
+      stage 3             |x|====|...
+
+* *tandem*: a stage runs as soon as its input is there and it has pruned. Levels follow each other at the pace
+  of the slowest part, and a lone row meets no queue::
+
+      exits after a miss: L, L + M, L + 2M, ...    M: slowest stage, link or draft; L: once through everything
+
+The equations charge a miss with a normal step *and* m steps; a row that enters right after its miss was noticed
+needs m - 1 besides (K28), which is what ``late`` chooses: noticed one step late, m steps besides.
+
+    relation to          barrier, late   tandem, late   barrier        tandem
+    Eq. (1) as printed   lower bound     exact          neither        upper bound
+
+All times are in one unit; stage times may be arrays over a grid, stages first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from simulator.numeric import added, longest
+
+Clock = Literal["barrier", "tandem"]
+
+
+def unequal_stages(stages: Any, hit: Any) -> Any:
+    """Eq. (1): ``max t_i + (1 - P) sum t_i`` (SP-1); stages along the first axis."""
+    return np.max(stages, axis=0) + (1.0 - hit) * np.sum(stages, axis=0)
+
+
+def equal_stages(stage: Any, hit: Any, refill_steps: int) -> Any:
+    """Eq. (2): ``t (1 + (1 - P) m)`` with ``refill_steps`` = m; m - 1 is what a row that enters at once needs (SP-2)."""
+    return stage * (1.0 + (1.0 - hit) * refill_steps)
+
+
+def break_even(stage_one_s: float, stage_w_s: float, stages: int) -> float:
+    """P(w) above which Eq. (2) beats plain pipeline decoding, ``m t(1)`` a token (SP-2 f)."""
+    return 1.0 - (stages * stage_one_s / stage_w_s - 1.0) / stages
+
+
+def arrivals(stage: float, stages: int, tokens: int, missed: Iterable[int], refill_steps: int) -> list[float]:
+    """When tokens 1, 2, ... leave with equal stages; ``missed``: tokens that were not in the tree (SP-3)."""
+    behind = set(missed)
+    waits = [stages, *(1 + refill_steps * (token in behind) for token in range(1, tokens))]
+    return (stage * np.cumsum(waits)).tolist()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class PipelineTimes:
+    """What the parts of a pipeline take: m stages, m - 1 links, pruning, the way of a verified token, a drafted level.
+
+    ``asynchronous``: a link carries while its stages prune and compute; else both ends wait for it.
+    """
+
+    stages: tuple[float, ...]
+    links: tuple[float, ...] = ()
+    prune: float = 0.0
+    token: float = 0.0
+    """From the last stage to all the others."""
+    draft: float = 0.0
+    asynchronous: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.stages) < 2:
+            raise ValueError("a pipeline has two stages or more")
+        if not self.links:
+            object.__setattr__(self, "links", (0.0,) * (len(self.stages) - 1))
+        if len(self.links) != len(self.stages) - 1:
+            raise ValueError(f"{len(self.stages)} stages have {len(self.stages) - 1} links between them, got {len(self.links)}")
+
+    # ---- barrier
+
+    def step(self, active: int, verified: bool = True) -> Any:
+        """One step of all stages together, of which the first ``active`` have work.
+
+        It begins with pruning, where a token has just been ``verified``, and the levels moving on; the draft grows a
+        level meanwhile.
+        """
+        pruning, carried = verified * (self.token + self.prune), longest(0.0, *self.links[: active - 1])
+        exchange = longest(pruning, carried) if self.asynchronous else pruning + carried
+        return longest(exchange + longest(*self.stages[:active]), self.draft)
+
+    def passage(self, steps: int) -> Any:
+        """``steps`` barrier steps to the next token; m + 1: a miss that was noticed a step late."""
+        m = len(self.stages)
+        if steps > m:
+            return self.step(m) + self.passage(m)
+        first = m - steps + 1
+        return self.step(first) + added(self.step(active, verified=False) for active in range(first + 1, m + 1))
+
+    # ---- tandem
+
+    @property
+    def pace(self) -> Any:
+        """M: what the slowest stage, link or the draft takes for a level."""
+        sending = (*(0.0 if self.asynchronous else link for link in self.links), 0.0)
+        visits = [stage + self.prune + sent for stage, sent in zip(self.stages, sending, strict=True)]
+        return longest(*visits, *self.links, self.draft)
+
+    @property
+    def latency(self) -> Any:
+        """L: from a verified token through pruning and everything to the next one."""
+        return self.token + self.prune + added(self.stages) + added(self.links)
+
+    @property
+    def keeps_pace(self) -> bool:
+        """Whether m levels in flight are enough to keep the slowest part busy; if not, tandem is slower than its law."""
+        return bool(np.all(self.latency <= len(self.stages) * self.pace * (1 + 1e-12)))
+
+    def at_most(self, steps: int) -> Any:
+        """Tandem time of a passage: exact for 1 and for m and more, an upper bound in between."""
+        m = len(self.stages)
+        if steps > m:
+            return self.pace + self.latency
+        return self.latency if steps == m else steps * self.pace
+
+    # ---- both
+
+    def per_token(self, clock: Clock, shares: Mapping[int, float]) -> Any:
+        """Mean time of a token; ``shares`` of passages by their steps add up to 1."""
+        of = self.passage if clock == "barrier" else self.at_most
+        return added(share * of(steps) for steps, share in shares.items())
+
+    def relation(self, clock: Clock, shares: Mapping[int, float]) -> str:
+        """How :meth:`per_token` relates to the process."""
+        if clock == "barrier":
+            return "exact"
+        if not self.keeps_pace:
+            return f"lower bound: {len(self.stages)} levels in flight cannot keep the slowest part busy over all links"
+        gaps = added(share for steps, share in shares.items() if 1 < steps < len(self.stages))
+        return "upper bound: a partial refill is charged the pace for each of its steps" if np.any(gaps) else "exact"
+
+
+def hit_shares(hit: Any, stages: int, late: bool = False) -> dict[int, Any]:
+    """Shares of passages when a token is in the tree with chance ``hit`` and no refill is partial."""
+    return {1: hit, stages + late: 1.0 - hit}

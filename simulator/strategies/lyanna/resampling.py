@@ -1,0 +1,143 @@
+"""Acceptance of Lyanna: a drafted tree, and beside it what a rejection has left to sample again (LYA-6, LYA-8).
+
+The tokens that a step keeps depend on the step before through one thing, the levels that it left. Both
+sources answer a law with the Markov chain over accepted tokens that follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.sources import Chain, Cursor, Exit, Odds, Rates, Replay, Verdict
+from simulator.acceptance.tree_replay import Recording, ResampledReplay
+
+Floats = NDArray[np.float64]
+
+
+def stationary(transitions: Floats) -> Floats:
+    """(states,) long-run shares of a chain whose row ``i`` holds the chances of what follows ``i``."""
+    count = len(transitions)
+    equations = np.vstack((transitions.T - np.eye(count), np.ones(count)))
+    return np.asarray(np.linalg.lstsq(equations, np.eye(count + 1)[-1])[0].clip(min=0.0), dtype=np.float64)
+
+
+def better_of(first: Floats, second: Floats) -> Floats:
+    """Distribution of the larger of two independent counts, each (most + 1,)."""
+    at_most: Floats = np.cumsum(first) * np.cumsum(second)
+    found: Floats = np.diff(at_most, prepend=0.0)
+    return found
+
+
+@dataclass(frozen=True)
+class RecordedTrees:
+    """Trees of a hidden-state chain as recorded; a tree is sampled again where ``least`` levels are left."""
+
+    replay: Replay
+    least: int
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor over the recording dealt to this request."""
+        order = self.replay.order
+        return _RecordedCursor(ResampledReplay(self.replay.trace, order[request % len(order)], least=self.least))
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """The chain whose transitions are counted over all recorded starts."""
+        return self._odds
+
+    @cached_property
+    def _odds(self) -> Odds:
+        depth = len(self.replay.trace.extra["lyanna_tree.run"])
+        counts = np.zeros((depth + 1, depth + 1))
+        for before, after in self._pairs(depth):
+            np.add.at(counts, (before, after), 1.0)
+        fresh = np.where(counts.sum(1, keepdims=True) > 0.0, counts, counts.sum(0))
+        shares = stationary(fresh / fresh.sum(1, keepdims=True))
+        return Odds(shares, np.zeros(depth + 1), 0.0, "steps that follow each other, over all recorded starts")
+
+    def _pairs(self, depth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Tokens kept of the tree of every start, and by the step behind it."""
+        for recording in self.replay.order:
+            runs = Recording(self.replay.trace, recording).array("lyanna_tree.run").astype(np.int64)
+            kept, here = runs[0], np.arange(runs.shape[1])
+            left = np.where(depth - 1 - kept >= self.least, runs[(kept + 1) % depth, here], 0)
+            yield kept, np.maximum(kept[(here + kept + 1) % len(here)], left)
+
+
+class _RecordedCursor:
+    def __init__(self, replay: ResampledReplay) -> None:
+        self.replay = replay
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """The trees of this step; a proposal of nothing moves one token on and leaves nothing."""
+        if not proposal.tokens:
+            self.replay.left = None
+            self.replay.recording.move(1)
+            return Verdict(0, 1, False, False)
+        accepted = self.replay.judge().accepted
+        return Verdict(accepted, accepted + 1, False, False)
+
+
+@dataclass(frozen=True)
+class RatedTrees:
+    """Trees from stated rates by level, each given the level above it (LYA-8).
+
+    A level that is sampled again keeps its rate, now behind the corrected token, and the two trees of a step
+    are independent. Both are assumptions: the paper prints no rates of its re-sampled trees.
+    """
+
+    rates: Rates
+    depth: int
+    least: int
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """A cursor with its own random numbers for each level at which a tree may begin."""
+        trees = [self._from(level) for level in range(self.depth)]
+        return _RatedCursor([tree.cursor(request, None) for tree in trees], self.least)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Exact long-run odds of this source."""
+        drafted = self._kept(0)
+        again = [self._kept(level) if self.depth - level >= self.least else self._kept(self.depth) for level in self._begins]
+        shares = stationary(np.array([better_of(drafted, left) for left in again]))
+        return Odds(shares, np.zeros(self.depth + 1), 0.0, "stated rates by level, re-sampled levels keeping theirs (assumed)")
+
+    @property
+    def _begins(self) -> range:
+        """Level at which what is left begins, by tokens accepted."""
+        return range(1, self.depth + 2)
+
+    def _from(self, level: int) -> Rates:
+        rates = tuple(self.rates.rate(position) for position in range(level, self.depth))
+        return Rates(rates, seed=self.rates.seed * self.depth + level)
+
+    def _kept(self, level: int) -> Floats:
+        """(depth + 1,) distribution of tokens kept of a tree that begins at ``level``; none of it from depth on."""
+        kept: Floats = np.zeros(self.depth + 1)
+        kept[0] = 1.0
+        if level < self.depth:
+            kept[: self.depth - level + 1] = self._from(level).odds(self.depth - level, None).accepted
+        return kept
+
+
+class _RatedCursor:
+    def __init__(self, trees: list[Cursor], least: int) -> None:
+        self.trees, self.least = trees, least
+        self.begins = 0
+        """Level at which the tree left from the step before begins; 0: none was left."""
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """The better of the two trees; a proposal of nothing leaves nothing."""
+        depth, begins, self.begins = len(self.trees), self.begins, 0
+        if not proposal.tokens:
+            return Verdict(0, 1, False, False)
+        accepted = self.trees[0].judge(Chain(depth)).accepted
+        if begins:
+            accepted = max(accepted, self.trees[begins].judge(Chain(depth - begins)).accepted)
+        if depth - accepted - 1 >= self.least:
+            self.begins = accepted + 1
+        return Verdict(accepted, accepted + 1, False, False)

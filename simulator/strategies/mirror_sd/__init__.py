@@ -1,0 +1,5 @@
+"""Mirror-SD (mirror_sd): the draft works on the next window while the target ends this one."""
+
+from simulator.strategies.mirror_sd.strategy import MirrorSD, batching_rule, exposed_draft, relative_overhead
+
+__all__ = ["MirrorSD", "batching_rule", "exposed_draft", "relative_overhead"]

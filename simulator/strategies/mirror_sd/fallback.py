@@ -1,0 +1,119 @@
+"""How often Mirror-SD loses its window, on a recorded trace: by width and by depth of the early exit.
+
+The paper bounds the frequency by 1 - Omega (App. E.3). That holds per *position*: a rejected token that
+is off the exit is a token off the exit. A *step* has up to gamma + 1 chances, so it does not hold there
+(K11). More candidates can only help, exactly; a deeper exit need not (K12), so depth comes with intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.sources import Chain, Exit, Replay, verdict
+from simulator.acceptance.trace import Bools
+from simulator.strategies.mirror_sd import MirrorSD
+
+Ints = NDArray[np.int64]
+
+WIDTHS = (1, 2, 4, 8, 16)
+RESAMPLES = 1_000
+
+
+@dataclass(frozen=True)
+class FallbackRate:
+    """Shares at one exit depth and width; intervals are 95 % by resampling whole requests."""
+
+    exit_fraction: float
+    kappa: int
+    off_exit: float
+    """1 - Omega: share of all recorded positions whose token is outside the top kappa."""
+    per_position: float
+    """Share of all recorded positions that are rejected and off the exit; never above ``off_exit``."""
+    per_step: float
+    """Share of verified windows whose successor is off the tree."""
+    per_step_low: float
+    per_step_high: float
+    windows: int
+
+
+class _Windows(NamedTuple):
+    """Every window that is verified on the way through all requests; which ones does not depend on the exit."""
+
+    first: Ints
+    """(windows,) position in the trace of its first token."""
+    successor: Ints
+    """(windows,) position of the correction or bonus behind what is kept."""
+    kept: Ints
+    """(windows,) draft tokens."""
+    ended: Bools
+    """(windows,) whether the draft is wrong right behind it."""
+    begins: Ints
+    """(requests,) number of its first window."""
+
+
+def fallback_rates(replay: Replay, strategy: MirrorSD, widths: Sequence[int] = WIDTHS) -> list[FallbackRate]:
+    """Every recorded exit at every width, for the strategy's window and reading of the message."""
+    windows, reuses, draws = _walked(replay, strategy), _reuses(strategy), _draws(len(replay.order))
+    exits = (Exit(fraction, kappa) for fraction in replay.trace.exit_fractions for kappa in widths)
+    return [_rate(replay, windows, reuses, draws, exit) for exit in exits]
+
+
+def _walked(replay: Replay, strategy: MirrorSD) -> _Windows:
+    proposal = Chain(strategy.gamma, strategy.bonus_on_full_accept)
+    begins: list[int] = []
+    found: list[tuple[int, int, int, bool]] = []
+    for request, recording in enumerate(replay.order):
+        begins.append(len(found))
+        cursor, length, runs = replay.cursor(request, None), replay.length(request), replay.runs(recording)
+        start, left = int(replay.trace.offsets[recording]) + 1, length
+        while left > 0:
+            here, seen = length - left, cursor.judge(proposal)
+            found.append((start + here, start + (here + seen.accepted) % length, seen.accepted, runs[here] == seen.accepted))
+            left -= seen.committed
+    first, successor, kept, ended = np.array(found).T
+    return _Windows(first, successor, kept, ended.astype(bool), np.array(begins))
+
+
+def _rate(replay: Replay, windows: _Windows, reuses: Bools, draws: Ints, exit: Exit) -> FallbackRate:
+    off = ~replay.trace.on_exit(exit.fraction, exit.kappa)
+    full = windows.kept == len(reuses) - 1
+    off_path = full & (off[windows.first] | windows.ended)
+    reused = reuses[windows.kept, off[windows.successor].astype(int), off_path.astype(int)]
+    counts = np.add.reduceat(np.stack([~reused, np.ones_like(reused)], axis=1).astype(np.int64), windows.begins)
+    missed, verified = counts.sum(axis=0)
+    low, high = _interval(draws @ counts)
+    positions = replay.positions()
+    return FallbackRate(
+        exit_fraction=exit.fraction,
+        kappa=exit.kappa,
+        off_exit=float(off[positions].mean()),
+        per_position=float((off & ~replay.accepted)[positions].mean()),
+        per_step=missed / verified,
+        per_step_low=low,
+        per_step_high=high,
+        windows=int(verified),
+    )
+
+
+def _reuses(strategy: MirrorSD) -> Bools:
+    """(gamma + 1, 2, 2): the strategy's answer by tokens kept, successor off the exit, path off the exit."""
+    shape = (strategy.gamma + 1, 2, 2)
+    asked = (verdict(kept, kept + 1, bool(off), bool(path)) for kept, off, path in np.ndindex(*shape))
+    return np.array([strategy.reuses(one, strategy.gamma) for one in asked], dtype=bool).reshape(shape)
+
+
+def _draws(requests: int) -> Ints:
+    """(resamples, requests): how often each request is drawn."""
+    chosen = np.random.default_rng(0).integers(requests, size=(RESAMPLES, requests))
+    return np.stack([np.bincount(one, minlength=requests) for one in chosen])
+
+
+def _interval(sums: Ints) -> tuple[float, float]:
+    """95 % interval of a ratio of sums, whole requests drawn again: windows of one request are not independent."""
+    low, high = np.quantile(sums[:, 0] / sums[:, 1], (0.025, 0.975))
+    return float(low), float(high)

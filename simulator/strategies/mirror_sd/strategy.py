@@ -1,0 +1,362 @@
+"""Mirror speculative decoding: the draft works on the next window while the target ends this one.
+
+    target    |==layers 1..l_e==|  |==layers l_e+1..N (Delta)==|  |
+    rendezvous|                 |ee|                           |fv|
+    draft     |                    |==J internal steps (T_d)==|   |
+
+    T_mirror = T_prefix + T_rv_ee + max{Delta, T_d} + T_rv_fv        (Eq. 10 = Eq. 14; MSD-3)
+
+At the early exit the target sends the top kappa tokens of each verified position; the draft grows a
+continuation behind every one of them (branch-complete). The window that follows is the branch of what
+the target then commits, if that is on the tree (MSD-7: *reuse*); otherwise it has to be written anew
+(*fallback*), for which the paper states no cost (K09):
+
+* ``fallback: redraft``: a serial window T_redraft before the next verification. With
+  ``others: wait`` the whole batch waits for it; with ``others: proceed`` the others step on and the
+  request joins again one step later.
+* ``fallback: undrafted``: the request takes part with a single token and no window; nobody waits, so
+  ``others`` has nothing to say.
+
+A rendezvous is sampling and transfer. At the early exit that is the exit head, the target's LM head on
+it, and the message; the final LM head and its sampling are taken as part of the last layer, so T_rv_fv is
+the transfer alone and Delta is that much longer than MSD-3 reads.
+
+A request's first window is drafted serially after its prefill; its time lies outside the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from simulator.acceptance.sources import Cursor, Exit, Odds, Verdict
+from simulator.cost.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
+from simulator.cost.model import ModelSpec
+from simulator.numeric import added, binomial
+from simulator.strategies.common.base import LONGEST_WINDOW, ChainStrategy, OddsOf, cut_to_grants
+from simulator.strategies.common.drafters import StreamingDrafter, branch_rows
+from simulator.strategies.common.step import (
+    ABSENT,
+    Admission,
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+    same_chain,
+    same_kind,
+    same_progress,
+)
+
+NOTHING = Phase(0.0, {})
+
+
+class Durations(NamedTuple):
+    """Seconds, in the paper's symbols."""
+
+    prefix: float = 0.0
+    rv_ee: float = 0.0
+    suffix: float = 0.0
+    draft: float = 0.0
+    rv_fv: float = 0.0
+    redraft: float = 0.0
+    contention: float = 1.0
+    """Not a duration: how much slower target and draft are while both use one memory."""
+
+
+class MirrorSD(ChainStrategy):
+    """Early exit at ``exit_layer`` (a layer number, or a share of the depth), top ``kappa``, window ``gamma``.
+
+    ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7 as
+    printed). ``batching_rule`` takes kappa and streams from the size of the batch (App. D.1).
+    """
+
+    name: Literal["mirror_sd"] = "mirror_sd"
+    named: ClassVar[type[Durations]] = Durations
+    hidden_behind: ClassVar[str | None] = "suffix"
+    equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
+
+    gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)
+    """Draft tokens of a window, at most."""
+    kappa: int = Field(default=8, ge=1)
+    """Candidates behind each position of the early exit."""
+    exit_layer: int | float = 0.5
+    """Where the early exit stands: a layer number, or a share of the depth."""
+    message: Literal["per_position", "first_position"] = "per_position"
+    """Candidates for every position of a window, or for the first alone."""
+    fallback: Literal["redraft", "undrafted"] = "redraft"
+    """What follows a miss: a serial window, or a step without one."""
+    others: Literal["wait", "proceed"] = "wait"
+    """Whether the rest of the batch waits for that window."""
+    batching_rule: bool = False
+    """Take kappa and streams from the batch size (App. D.1)."""
+    id_bytes: int = Field(default=4, gt=0)
+    """Bytes of a token id in a message."""
+    logprob_bytes: int = Field(default=2, gt=0)
+    """Bytes of a log-probability in a message."""
+
+    @field_validator("exit_layer")
+    @classmethod
+    def _inside(cls, depth: Depth) -> Depth:
+        if depth <= 0 or (isinstance(depth, float) and depth >= 1.0):
+            raise ValueError(f"expected a layer number from 1 or a share of the depth between 0 and 1, got {depth}")
+        return depth
+
+    def positions(self, window: int) -> int:
+        """Positions of a verified window for which the early exit sends candidates."""
+        return window + 1 if self.message == "per_position" else 1
+
+    def extra_weights(self, target: ModelSpec) -> int:
+        """The exit adapter H -> H/2 -> H; it shares the target's LM head."""
+        return target.hidden_size**2
+
+    def exit(self, layers: int | None) -> Exit:
+        """The early exit as a share of the depth."""
+        share = self.exit_layer / layers if isinstance(self.exit_layer, int) and layers else float(self.exit_layer)
+        return Exit(share, self.kappa)
+
+    def for_batch(self, requests: int) -> MirrorSD:
+        """With the kappa and the streams of App. D.1, if it is asked for."""
+        if not self.batching_rule:
+            return self
+        kappa, streams = batching_rule(requests)
+        drafter = self.drafter
+        if isinstance(drafter, StreamingDrafter):
+            drafter = drafter.model_copy(update={"streams": streams})
+        return self.model_copy(update={"kappa": kappa, "drafter": drafter})
+
+    def branches(self, kind: Kind) -> int:
+        """Branches that one internal draft step extends: kappa behind every position."""
+        return self.kappa * self._candidates(kind)
+
+    def payload_bytes(self, kind: Kind) -> int:
+        """Token ids and log-probabilities of one early-exit message (MSD-12)."""
+        return self.kappa * self._candidates(kind) * (self.id_bytes + self.logprob_bytes)
+
+    def _candidates(self, kind: Kind) -> int:
+        return kind.verifying * self.positions(self.window_of(kind)) + kind.bare
+
+    # ---- the batch
+
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """Without a first window a request begins as one that has lost it."""
+        return State(cursor, context, ready=drafted)
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Ready requests verify a window; what those in fallback do is set by ``fallback`` and ``others``.
+
+        All windows of a step have one length: that of this batch, or less where the draft wrote shorter ones.
+        Where the window of this batch is 0, every request takes a bare token and loses the window it had.
+        """
+        drafting = self.window_for(len(states))
+        window = drafting
+        for state in states:
+            if state.pending < window and state.ready:
+                window = state.pending
+        redraft = self.fallback == "redraft" and drafting > 0
+        late = (None if self.others == "proceed" else window or drafting) if redraft else 0
+        ready = context = redraft_context = cut = 0
+        for state in states:
+            state.pending = drafting
+            if state.ready and window:
+                ready += 1
+                state.proposed = window
+            else:
+                state.proposed = late
+                if redraft:
+                    redraft_context += state.context
+            cut += state.most_rows <= window
+        missing = len(states) - ready
+        kind = self.kind_of(ready, missing, drafting)
+        if kind.verifying and window != self.gamma:
+            kind = kind._replace(window=window)
+        if prompts.sequences:
+            kind = kind._replace(prompts=prompts.sequences)
+        if cut or missing:
+            rows = cut_to_grants(states)
+        else:
+            context = sum([state.context for state in states])
+            rows = Rows.decode(window + 1, context, ready)
+        return Step(kind, rows, redraft_context, prompts)
+
+    def kind_of(self, ready: int, missing: int, drafting: int = 1) -> Kind:
+        """The step of a batch with so many windows at hand and so many missing."""
+        if not drafting:
+            return Kind("bare", 0, bare=ready + missing, window=0)
+        name = "fallback" if missing else "reuse"
+        if self.fallback == "undrafted":
+            return same_kind(name, ready, bare=missing)
+        verifying = ready if self.others == "proceed" else ready + missing
+        return same_kind(name, verifying, redrafts=missing)
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Verify; who has lost its window, and who has written a new one, is known now."""
+        bonus, settled = self.bonus_on_full_accept, []
+        for state in states:
+            proposed = state.proposed
+            if proposed is None:
+                state.ready = True
+                settled.append(ABSENT)
+                continue
+            verdict = state.cursor.judge(same_chain(proposed, bonus or not proposed))
+            state.context += verdict.committed
+            state.ready = ready = state.pending > 0 and self.reuses(verdict, proposed)
+            choice = self.choice(ready, verdict) if state.pending else ""
+            missed = proposed > 0 and not ready
+            settled.append(same_progress(verdict.committed, verdict.committed, verdict.accepted, proposed, choice, missed))
+        return settled
+
+    def reuses(self, verdict: Verdict, proposed: int) -> bool:
+        """Whether what was committed is a path of the tree (MSD-7)."""
+        full = verdict.accepted == proposed
+        if full and proposed and not self.bonus_on_full_accept:
+            return True
+        if self.message == "per_position" or verdict.accepted == 0:
+            return not verdict.off_exit
+        return full and not verdict.off_path
+
+    def choice(self, reuse: bool, verdict: Verdict) -> str:
+        """The three-way selection of the next window (MSD-7)."""
+        if not reuse:
+            return "fresh rollout"
+        return "stored continuation" if verdict.accepted else "branch rooted at the correction"
+
+    # ---- the time
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """The draft grows kappa branches per position and request; a redraft is one chain per request."""
+        kind, rows = step.kind, step.rows
+        phases, requests = {}, kind.verifying + kind.bare
+        drafting = self.window_for(self.batch(kind))
+        if kind.redrafts:
+            window = self.window_of(kind) if kind.verifying and self.others == "wait" else drafting
+            phases["redraft"] = self._chain(cost, kind.redrafts, step.redraft_kv_tokens // kind.redrafts, window)
+        if requests or kind.prompts:
+            passed = rows + step.prompts
+            grown = branch_rows(self.drafter, self.branches(kind), requests, rows.kv_tokens)
+            chunks = [cost.prefill("draft", step.prompts)] if kind.prompts else []
+            growth = [together(cost.draft(grown), times=self.drafter.steps(drafting))] if requests and drafting else []
+            phases |= {
+                "prefix": cost.target(passed, 0.0, self.exit_layer),
+                "rv_ee": cost.rendezvous("ee", self._candidates(kind), self.payload_bytes(kind)) if growth else NOTHING,
+                "suffix": cost.target(passed, self.exit_layer, 1.0),
+                "draft": together(*chunks, *growth),
+                "rv_fv": cost.rendezvous("fv", rows.logit_rows, requests * 2 * self.id_bytes) if growth else NOTHING,
+            }
+        return phases
+
+    def durations(self, cost: Cost, step: Step) -> Durations:
+        """Named durations, with the contention under which they overlap."""
+        durations: Durations = super().durations(cost, step)
+        return durations._replace(contention=cost.contention)
+
+    def derived(self, cost: Cost, step: Step) -> dict[str, float]:
+        """Exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
+        kind, requests = step.kind, step.kind.verifying + step.kind.bare
+        if not requests or not self.window_for(self.batch(kind)):
+            return {}
+        t = self.durations(cost, step)
+        serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self.window_of(kind) or 1).wall_s
+        return {
+            "exposed_draft_ms": float(exposed_draft(t)) * 1e3,
+            "relative_draft_overhead": float(relative_overhead(t, serial)) if serial else 0.0,
+            "branches": float(self.branches(kind)),
+            "early_exit_payload_bytes": float(self.payload_bytes(kind)),
+        }
+
+    def _chain(self, cost: Cost, requests: int, context: int, window: int) -> Phase:
+        """A serial window, one branch per request."""
+        rows = branch_rows(self.drafter, requests, requests, requests * context)
+        return together(cost.draft(rows, "redraft"), times=self.drafter.steps(window))
+
+    def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
+        """Prompts through both models, then the first window of those that end here."""
+        admission = super().admission(cost, prompts, ending, context)
+        window = self._chain(cost, ending, context // ending, self.gamma).wall_s if ending else 0.0
+        return admission._replace(window=window)
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+        """The overlap is nobody's formula: two lanes are booked behind the early exit, and the verification behind both."""
+        t, awaited = durations, None
+        if kind.redrafts:
+            if not (kind.verifying or kind.prompts):
+                return (lanes.draft.start(t.redraft, "redraft"),)
+            lanes.draft.occupy(t.redraft, "redraft")
+            awaited = lanes.draft if self.others == "wait" else None
+        lanes.target.occupy(t.prefix, "layers 1..l_e", awaited)
+        lanes.rendezvous.occupy(t.rv_ee, "early exit", lanes.target)
+        lanes.target.occupy(t.suffix, "layers l_e+1..N", lanes.rendezvous)
+        lanes.draft.occupy(t.draft, "draft next window", lanes.rendezvous)
+        return (lanes.rendezvous.start(t.rv_fv, "verification", lanes.target, lanes.draft),)
+
+    # ---- the law
+
+    def relation(self, contention: float, one_lane: bool) -> str:
+        """Eq. 10 takes target and draft to be two machines."""
+        if one_lane:
+            return "lower bound: target and draft share one lane and cannot overlap"
+        if contention > 1.0 and self.others == "proceed":
+            return "idealised: the contention of a redraft beside the prefix is left out"
+        return "exact"
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+        """Eq. 10 with the fallback it leaves out and the contention of one memory."""
+        t = durations
+        if not (kind.verifying or kind.bare or kind.prompts):
+            return t.redraft
+        waits = self.others == "wait"
+        late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
+        together = t.suffix, t.draft + late
+        overlap = np.maximum(*together) + (t.contention - 1.0) * np.minimum(*together)
+        return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+        """Requests fall back independently: the number of them in a step is binomial."""
+        gamma = self.window_for(requests)
+        if not gamma:
+            return {self.kind_of(requests, 0, gamma): 1.0}
+        share = self.fallback_share(odds, gamma)
+        kinds = {self.kind_of(requests - k, k): chance for k, chance in binomial(requests, share).items()}
+        window = self.kind_window(gamma)
+        return {kind._replace(window=window if kind.verifying else None): chance for kind, chance in kinds.items()}
+
+    def fallback_share(self, odds: OddsOf, gamma: int) -> Any:
+        """Long-run share of steps that a request begins without a window of ``gamma``."""
+        miss = self.miss(odds(gamma))
+        if self.fallback == "undrafted":
+            return miss / np.where(miss > 0.0, 1.0 + miss - odds(0).off_exit[0], 1.0)
+        return miss / (1.0 + miss) if self.others == "proceed" else miss
+
+    def batch(self, kind: Kind) -> int:
+        """Requests of the batch; one that redrafts while the others step on verifies nothing."""
+        absent = kind.redrafts if self.others == "proceed" else 0
+        return super().batch(kind) + absent
+
+    def miss(self, odds: Odds) -> Any:
+        """Chance that a verified window leaves its successor off the tree (MSD-8)."""
+        last = len(odds.accepted) if self.bonus_on_full_accept else -1
+        if self.message == "per_position":
+            return added(odds.off_exit[:last])
+        return odds.off_exit[0] + added(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
+
+
+def batching_rule(requests: int) -> tuple[int, int]:
+    """(kappa, streams) by batch size, read as a step function between the sizes of App. D.1 (MSD-10)."""
+    for size, kappa, streams in ((64, 1, 1), (32, 2, 1), (16, 4, 1)):
+        if requests >= size:
+            return kappa, streams
+    return 8, 2
+
+
+def exposed_draft(durations: Durations) -> Any:
+    """Draft time that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
+    return np.maximum(0.0, durations.draft - durations.suffix)
+
+
+def relative_overhead(durations: Durations, serial_draft: float) -> Any:
+    """Exposed draft time over the draft time of serial decoding (MSD-11; the paper gives words only)."""
+    return exposed_draft(durations) / serial_draft

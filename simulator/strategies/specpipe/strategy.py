@@ -1,0 +1,316 @@
+"""SpecPipe: a pipeline kept full with the levels of a draft tree that is pruned as tokens leave it.
+
+    draft     |== grow the next level (w nodes) ==|
+    target    |                                   |
+      stage 1 |prune, send|== level l + m - 1 ====|
+      ...     |           |                       |
+      stage m |prune, send|== level l ==|         |   the row of the last token: the next token
+
+    T_step = max{T_exchange + max t_i, T_draft},  T_exchange = max{T_token + T_prune, max T_link}   (SP-12)
+    T_token = t(w) (1 + (1 - P) m) as printed                                                      (Eq. 2; SP-1, SP-2)
+
+One step is one pipeline step of all stages together; it moves every level one stage on. While the next token is in
+the tree every step commits one. A token outside the tree enters alone and comes out m steps later, while the stages
+ahead of it stand still; where pruning left a gap of k levels, the next one comes k steps later. ``late`` notices a miss
+one step later, after a step in vain, as Eq. (1) and (2) count it (K28).
+
+Every level is pruned at every step, so that it has fewer rows at each stage it reaches, and one when its token is due:
+a recording holds how many (``beam.rows``). Where hits are only stated, levels keep the rows that they entered with.
+
+Several requests share each step (SpecPipe-DB, SP-13): their levels are packed without padding, each has a tree of its
+own, and a miss empties the pipeline of its own levels only. ``packing_ratio`` multiplies what the stages take when
+more than one request is in the step.
+
+``relaxed`` verification takes what the target ranks highest among the tree's candidates (SP-14 a): every token is in the
+tree. It is lossy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from simulator.acceptance.draft_tree import Beam, Passage
+from simulator.acceptance.sources import Acceptance, Cursor, Replay
+from simulator.acceptance.trace import Trace
+from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
+from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.model import ModelSpec
+from simulator.files.schema import NonNegative, Positive
+from simulator.numeric import added, longest
+from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.world import at
+
+
+class Durations(NamedTuple):
+    """Seconds; by stage, and by link from the first on, of those that have work."""
+
+    stages: tuple[float, ...]
+    links: tuple[float, ...]
+    verdict: float
+    """The verified token on its way, and pruning; 0 where none was verified."""
+    draft: float
+    asynchronous: bool = True
+    """Not a duration: links carry while stages prune."""
+
+    @property
+    def exchange(self) -> Any:
+        """From the verdict to the next compute."""
+        carried = longest(0.0, *self.links)
+        return longest(self.verdict, carried) if self.asynchronous else self.verdict + carried
+
+
+@dataclass(slots=True)
+class InPipeline(State):
+    """A request whose levels are on their way."""
+
+    passage: Passage | None = None
+    """How the next token comes, or the last one came; None while the pipeline holds nothing of it."""
+    left: int = 0
+    """Steps until it is out, this one not counted."""
+    levels: list[int] = field(default_factory=list)
+    """Rows at each stage in this step, 0 where there is nothing."""
+    begun: bool = False
+    """This step is the first since a token was verified."""
+    stale: bool = False
+    """This step is in vain: the miss before it has not been noticed."""
+
+    @property
+    def due(self) -> bool:
+        """A token leaves the last stage in this step."""
+        return not (self.left or self.stale)
+
+
+class SpecPipe(Strategy):
+    """A tree of ``width`` nodes a level, ``branching`` children considered for each, over the stages of the target."""
+
+    name: Literal["specpipe"] = "specpipe"
+    named: ClassVar[type[Durations]] = Durations
+    equation: ClassVar[str] = "T_step (1 + (1 - P)(m - 1)) (SpecPipe Eq. 2 with immediate re-entry)"
+    staged: ClassVar[bool] = True
+    prompts_apart: ClassVar[bool] = True
+
+    width: int = Field(default=64, ge=1)
+    """Nodes of a level."""
+    branching: int = Field(default=16, ge=1)
+    """Children considered for each node."""
+    late: bool = False
+    """A miss is noticed one step later."""
+    relaxed: bool = False
+    """Take what the target ranks highest among the candidates; lossy."""
+    asynchronous: bool = True
+    """Links carry while stages prune."""
+    prune_ms: NonNegative = NonNegative(value=5.0, source="SpecPipe sec. 4.2: about 5 ms", confidence="published")
+    """Pruning all levels of a step."""
+    packing_ratio: Positive = Positive(
+        value=2.0,
+        source="calibrated-on: SpecPipe sec. 4.4, batching costs about as much as the computation (SP-13)",
+        confidence="calibrated",
+    )
+    """How many times as long stages take with more than one request in a step."""
+    stages: int = Field(default=0, ge=0)
+    """Filled in from the placement."""
+
+    @property
+    def window(self) -> int:
+        """One token is judged at a time, by whether it is in the tree."""
+        return 1
+
+    @property
+    def lookahead(self) -> int:
+        """A full level in every stage, and the token itself."""
+        return self.width * self.stages + 1
+
+    def on_stages(self, stages: int) -> Strategy:
+        """For a pipeline of so many stages."""
+        return self.model_copy(update={"stages": stages})
+
+    @property
+    def dynamic_draft(self) -> bool:
+        """The tree keeps the likeliest nodes of each level."""
+        return True
+
+    @property
+    def beam(self) -> Beam:
+        """The tree whose passages acceptance must know."""
+        return Beam(self.width, self.branching, self.stages)
+
+    def reads(self, verdicts: Acceptance) -> Acceptance:
+        """Passages through the pipeline: recorded, or drawn from stated verdicts."""
+        return RecordedPassages(verdicts, self.beam) if isinstance(verdicts, Replay) else DrawnPassages(verdicts, self.beam)
+
+    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
+        """The tree, if the trace does not hold it."""
+        recorded = recorded_beams(trace)
+        if self.beam in recorded:
+            return None
+        here = [f"{one.width} x {one.branching}" for one in recorded if one.stages == self.stages]
+        known = ", ".join(map(str, sorted({one.stages for one in recorded}))) or "no number of"
+        if not here:
+            return "width", f"holds no tree over {self.stages} stages, only over {known}; cut the target so, or state a rate"
+        wanted = f"width {self.width} and branching {self.branching} over {self.stages} stages"
+        return "width", f"holds no tree of {wanted}; it holds: {', '.join(here)}"
+
+    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
+        """A node has no more children than there are tokens."""
+        size = target.vocab_size
+        if self.branching <= size:
+            return None
+        return "branching", f"a node has {size:,} children at most, one for each token; got {self.branching:,}"
+
+    # ---- the batch
+
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """The pipeline holds nothing of it yet."""
+        return InPipeline(cursor, context)
+
+    def level(self, rows: int) -> list[int]:
+        """Rows at each stage where nothing is pruned but the level whose token is due."""
+        return [rows] * (self.stages - 1) + [1]
+
+    def grown(self, levels: int) -> list[int]:
+        """Rows of so many levels that follow each other into an empty pipeline: a tree grown from one row."""
+        return [min(self.width, self.branching**depth) for depth in range(levels)]
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Every level moves one stage on; how the next token comes is known as soon as the last one is."""
+        loads = [NO_ROWS] * self.stages
+        due = begun = 0
+        for state in states:
+            if not isinstance(state, InPipeline):
+                raise TypeError(f"{type(state).__name__} is no request in a pipeline")
+            self._move(state)
+            due += state.due
+            begun += state.begun
+            state.proposed = sum(state.levels) - 1
+            for stage, rows in enumerate(state.levels):
+                if rows:
+                    loads[stage] += Rows.decode(rows, state.context)
+        active = max(stage for stage, rows in enumerate(loads, start=1) if rows.tokens)
+        kind = self.kind_of(due, len(states) - due, active, begun)._replace(prompts=prompts.sequences)
+        return Step(kind, sum(loads, start=NO_ROWS), 0, prompts, tuple(loads))
+
+    def kind_of(self, due: int, others: int, active: int, begun: int) -> Kind:
+        """A step in which so many requests get a token, of which ``active`` stages have work."""
+        return Kind("token" if due else "refill", due, redrafts=others, active=active, begun=begun)
+
+    def _move(self, state: InPipeline) -> None:
+        """One pipeline step of one request."""
+        passage = state.passage
+        state.begun = not state.left
+        if passage is None or state.begun:
+            state.stale = self.late and passage is not None and not (passage.hit or state.stale)
+            if state.stale:
+                state.levels = [state.levels[0], *state.levels[:-1]]
+                return
+            passage = state.passage = self.next_passage(state.cursor, empty=passage is None)
+            state.left = passage.steps
+        state.left -= 1
+        state.levels = passage.at(passage.steps - 1 - state.left)
+
+    def next_passage(self, cursor: Cursor, empty: bool = False) -> Passage:
+        """How the next token comes; through an empty pipeline, after as many steps as there are stages."""
+        passage = Passage(1, self.level(self.width), True) if self.relaxed else cursor.passage()  # type: ignore[attr-defined]
+        if empty and passage.steps < self.stages:
+            return Passage(self.stages, [*reversed(self.grown(self.stages))], passage.hit)
+        return passage
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """A token for each request whose row has left the last stage."""
+        return [self._settle(state) for state in states]
+
+    def _settle(self, state: State) -> Progress:
+        if not isinstance(state, InPipeline) or not state.due:
+            return ABSENT
+        state.context += 1
+        hit = state.passage is not None and state.passage.hit
+        return Progress(1, 1, int(hit), 1, missed=not hit)
+
+    # ---- the time
+
+    def durations(self, cost: Cost, step: Step) -> Durations:
+        """What each stage and link with work takes; the draft reads the level that enters."""
+        ratio = self.packing_ratio.value if self.batch(step.kind) > 1 else 1.0
+        loads = step.loads
+        stages = tuple(cost.stage(index, rows).wall_s * ratio if rows.tokens else 0.0 for index, rows in enumerate(loads))
+        links = tuple(cost.carry(index, rows.tokens) if rows.tokens else 0.0 for index, rows in enumerate(loads[1:]))
+        verdict = cost.token() + self.prune_ms.value * 1e-3 if step.kind.begun else 0.0
+        draft = cost.draft(loads[0]).wall_s if loads[0].tokens else 0.0
+        return Durations(stages, links, verdict, draft, self.asynchronous)
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """The slowest stage, what lies before it, and a level of the draft beside both."""
+        t = self.durations(cost, step)
+        return {
+            "exchange": Phase(t.exchange, {}),
+            "compute": Phase(max(t.stages), {"target compute": added(t.stages)}),
+            "draft_level": cost.draft(step.loads[0]) if step.loads[0].tokens else Phase(0.0, {}),
+        }
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+        """Stages prune, links carry, stages compute, the draft beside them; one wait for the last of them."""
+        t, now = durations, lanes.draft.environment.now
+        begin = now + t.exchange
+        for stage, seconds in zip(lanes.stages, t.stages, strict=True):
+            if seconds:
+                if t.verdict:
+                    stage.book(now, now + t.verdict, "prune")
+                stage.book(begin, begin + seconds, "compute")
+        carries = now if t.asynchronous else now + t.verdict
+        for link, seconds in zip(lanes.links, t.links, strict=True):
+            if seconds:
+                link.book(carries, carries + seconds, "transmit")
+        if t.draft:
+            lanes.draft.book(now, now + t.draft, "draft level")
+        return (at(lanes.draft.environment, max(begin + max(t.stages), now + t.draft)),)
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+        """``max{T_exchange + max t_i, T_draft}``."""
+        return longest(durations.exchange + longest(*durations.stages), durations.draft)
+
+    # ---- the law
+
+    def batch(self, kind: Kind) -> int:
+        """Those that get a token and those that wait for theirs."""
+        return kind.verifying + kind.redrafts
+
+    def committed(self, kind: Kind, odds: OddsOf) -> float:
+        """One token for each that is due."""
+        return kind.verifying
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+        """Renewal over tokens: one step after a hit, m steps with 1, 2, ..., m stages at work after a miss.
+
+        Several requests are out of step with each other, so that some level is at every stage in nearly every step.
+        """
+        m = self.stages
+        hit = 1.0 if self.relaxed else odds(1).accepted[1]
+        if requests > 1:
+            steps = hit + (1.0 - hit) * (m + self.late)
+            due = self.kind_of(requests, 0, m, requests)
+            return {due: 1.0 / steps, due._replace(name="refill", verifying=0, redrafts=requests): 1.0 - 1.0 / steps}
+        weights = {self.kind_of(1, 0, m, 1): hit}
+        if np.any(hit < 1.0):
+            weights |= {self.kind_of(int(a == m), int(a < m), a, int(a == 1)): 1.0 - hit for a in range(1, m + 1)}
+            if self.late:
+                weights[self.kind_of(0, 1, m, 1)] = 1.0 - hit
+        total = added(weights.values())
+        return {kind: weight / total for kind, weight in weights.items() if np.any(weight)}
+
+    def step(self, kind: Kind, context: int) -> Step:
+        """All requests alike: full levels behind a hit, levels of a growing tree in a refill."""
+        requests, active = self.batch(kind), kind.active
+        full = kind.begun and active == self.stages
+        behind = [self.width] * active if full else self.grown(active)
+        rows = [*reversed(behind[1:]), 1] + [0] * (self.stages - active)
+        loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
+        return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
+
+    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
+        """For several requests a bound, as it takes their levels to be full in every step."""
+        return "exact" if requests == 1 else "upper bound: full levels of all requests in every step, also of those that refill"

@@ -1,0 +1,1 @@
+"""Which setting pays?"""

@@ -1,0 +1,218 @@
+"""The load that a scenario can carry: whether it is stable under its arrivals, and up to which rate.
+
+*Stable* (rule). The run is cut into thirds by time, from 0 to the last arrival H. ``drift`` is by how much the mean number of
+requests in the system grew from the middle third to the last, over the requests that arrived between the middles of the two:
+the share of arrivals that stayed behind. A queue whose arrivals outrun its service by a share s keeps s of them, so the drift
+estimates s; a run is stable if it is at most ``DRIFT``. (A queue is stable while less work arrives than is done: Loynes, 1962;
+the number in the system then has no upward drift: Foster's criterion, Asmussen, Applied Probability and Queues, sec. I.5.)
+The first third is left out: a system that starts empty fills up.
+
+*Capacity* without an SLO is what the system delivers when it never lacks work: the saturation rule, by which a queue is stable
+below the throughput that it has with all customers there at once (Baccelli and Foss, J. Appl. Prob. 32, 1995). An unstable run
+is such a run already; of a stable one, the whole workload is run again with all its requests at once. Filling and
+draining count, so the figure is a little low, the less the longer the workload.
+
+With an SLO it is the highest rate that meets it, which DistServe calls goodput (Zhong et al., OSDI 2024): bisected to
+``TOLERANCE`` below the above, on the first requests of the workload with their times scaled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.files.schema import BadInput
+from simulator.scenario import Loaded
+from simulator.scenario.run import simulate, tuned
+from simulator.serving.requests import Request
+from simulator.serving.traffic import TrafficFile
+
+DRIFT = 0.02
+TOLERANCE = 0.05
+SEARCHED = 2_000
+"""Requests of a run in the search."""
+POINTS = 240
+"""Of a curve over time."""
+AT_ONCE = 1e6
+"""Times the rate at which all requests are as good as there at once."""
+FAINTEST = 1e-3
+"""Of what the system delivers at most: where even less is refused, it is not the rate that is too high."""
+Tell = Callable[[str], object]
+
+
+class Trial(NamedTuple):
+    """A run at one rate."""
+
+    requests_per_s: float
+    """Requests over the time to the last arrival."""
+    requests: int
+    drift: float
+    stable: bool
+    slo_met: bool
+    finished_per_s: float
+    """Requests over the time of the whole run."""
+    tokens_per_s: float
+    mean_in_system: float
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    tpot_p50_ms: float
+    tpot_p99_ms: float
+    littles_gap: float
+    preemptions: int
+    cpu_s: float
+    hours: tuple[float, ...]
+    """Times at which ``in_system`` was looked at, in hours since the start."""
+    in_system: tuple[int, ...]
+
+    @property
+    def carried(self) -> bool:
+        """Stable, and within the SLO."""
+        return self.stable and self.slo_met
+
+
+class Capacity(NamedTuple):
+    """The verdict on the whole workload, and what the search found."""
+
+    scenario: str
+    workload: str
+    replicas: int
+    offered: Trial
+    """The whole workload at its own rate."""
+    carried_per_s: float
+    """Highest rate that it carries; 0 where the SLO is out of reach at any."""
+    refused_per_s: float
+    """From which rate on it does not."""
+    search_cpu_s: float
+
+    @property
+    def headroom(self) -> float:
+        """Carried rate over the offered one."""
+        return self.carried_per_s / self.offered.requests_per_s
+
+
+def _quiet(text: str) -> None:
+    pass
+
+
+def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell: Tell = _quiet) -> Capacity:
+    """Verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
+    if loaded.scenario.requests.arrivals is None:
+        message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
+        raise BadInput([loaded.document.fault(("requests",), message)])
+    loaded, name = tuned(loaded), loaded.scenario.name
+    tell(f"{name}: {workload} at its own rate")
+    offered = trial(loaded)
+    tell(f"{name}: {workload}, all at once")
+    most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
+    low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]
+    if loaded.scenario.slo:
+        part, low = _first(loaded, searched), 0.0
+        natural, faintest = trial_rate(part), FAINTEST * high
+        while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
+            rate = (low * high) ** 0.5 if low else high / 1.5
+            searching.append(one := trial(faster(part, rate / natural)))
+            tell(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if one.slo_met else 'missed'}")
+            low, high = (rate, high) if one.slo_met else (low, rate)
+    return Capacity(name, workload, loaded.scenario.serving.replicas, offered, low, high, sum(one.cpu_s for one in searching))
+
+
+def trial(loaded: Loaded) -> Trial:
+    """One run of a scenario with arrivals, whose strategy is tuned."""
+    times = list[tuple[float, float]]()
+
+    def note(one: Request) -> None:
+        times.append((one.arrival_s, one.finished_s))
+
+    begin = time.process_time()
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note)
+    cpu_s = time.process_time() - begin
+    arrivals, ends = np.sort(np.array(times).T, axis=1)
+    serving, last = outcome.serving, float(arrivals[-1])
+    grown = drift(arrivals, ends)
+    at = np.linspace(0.0, outcome.end_s, POINTS)
+    held = np.searchsorted(arrivals, at, "right") - np.searchsorted(ends, at, "right")
+    return Trial(
+        requests_per_s=len(times) / last if last else np.inf,
+        requests=len(times),
+        drift=grown,
+        stable=grown <= DRIFT,
+        slo_met=serving.counted.slo_met,
+        finished_per_s=len(times) / outcome.end_s,
+        tokens_per_s=outcome.tokens / outcome.end_s,
+        mean_in_system=serving.mean_in_system,
+        ttft_p50_ms=serving.ttft.quantile(0.5) * 1e3,
+        ttft_p99_ms=serving.ttft.quantile(0.99) * 1e3,
+        tpot_p50_ms=serving.tpot.quantile(0.5) * 1e3,
+        tpot_p99_ms=serving.tpot.quantile(0.99) * 1e3,
+        littles_gap=serving.littles_law.gap,
+        preemptions=serving.preemptions,
+        cpu_s=cpu_s,
+        hours=tuple((at / 3600.0).tolist()),
+        in_system=tuple(held.tolist()),
+    )
+
+
+def drift(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
+    """Share of arrivals that stayed behind, of ascending times of arrival and of departure."""
+    last = float(arrivals[-1])
+    came = np.searchsorted(arrivals, [last / 2, last * 5 / 6])
+    arrived = int(came[1] - came[0])
+    if not arrived:
+        return 0.0
+    middle, late = (_mean_number(arrivals, ends, last * at, last * (at + 1 / 3)) for at in (1 / 3, 2 / 3))
+    return float(late - middle) / arrived
+
+
+def _mean_number(arrivals: NDArray[np.float64], ends: NDArray[np.float64], begin: float, end: float) -> float:
+    """Requests in the system between two times, mean over time."""
+    here = np.clip(end - arrivals, 0.0, end - begin).sum() - np.clip(end - ends, 0.0, end - begin).sum()
+    return float(here) / (end - begin)
+
+
+def trial_rate(loaded: Loaded) -> float:
+    """Requests per second of a workload at its own rate."""
+    source = loaded.scenario.requests.source_of(loaded.scenario.seed)
+    last = count = 0.0
+    while not source.exhausted:
+        last = source.next_s
+        count += len(list(source.due(last)))
+    return count / last
+
+
+def _first(loaded: Loaded, count: int) -> Loaded:
+    """Its first so many requests."""
+    requests = loaded.scenario.requests
+    return loaded.replace(requests=requests.model_copy(update={"count": min(count, requests.count)}))
+
+
+def faster(loaded: Loaded, factor: float) -> Loaded:
+    """All requests so many times as fast one after the other."""
+    requests = loaded.scenario.requests
+    arrivals = requests.arrivals
+    key = "rate_scale" if isinstance(arrivals, TrafficFile) else "rate_per_s"
+    if arrivals is None:
+        return loaded
+    faster = arrivals.model_copy(update={key: getattr(arrivals, key) * factor})
+    return loaded.replace(requests=requests.model_copy(update={"arrivals": faster}))
+
+
+def capacities(
+    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, tell: Tell = _quiet
+) -> list[Capacity]:
+    """Of several scenarios under several workloads, in their order; ``loaded`` comes with the name of its workload.
+
+    With several ``workers`` each has a process of its own, and ``tell`` hears of whole verdicts alone.
+    """
+    if workers == 1 or len(loaded) == 1:
+        return [capacity(one, workload, searched, tell) for workload, one in loaded]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(capacity, one, workload, searched) for workload, one in loaded]
+        for count, job in enumerate(as_completed(jobs), start=1):
+            tell(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
+        return [job.result() for job in jobs]

@@ -1,0 +1,131 @@
+"""What there is of methods, and the features that tell them apart (SpecPipe, Table 2), worked out from their data.
+
+* *Draft adds no latency*: by the method's own law, a step gets no longer when its drafting takes 1 ms instead of
+  nothing and the target 1 s. What the host does in series counts as drafting; rows in the target's own pass do not.
+* *No training*: it adds no weights beside the target, and does not tune the target.
+* *Large batch*: some program runs it for several requests at once, which the method's file names.
+* *Dynamic draft*: what the draft says decides how many tokens, or which tree of them, it proposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulator.acceptance.sources import Rates, odds_of
+from simulator.catalogue import Catalogue, shown
+from simulator.cost.model import ModelSpec
+from simulator.cost.stated import Given, GivenCost
+from simulator.files.schema import read, validate
+from simulator.scenario import AnyStrategy
+from simulator.strategies import Strategy
+from simulator.strategies.common.method import Method
+from simulator.strategies.common.step import Kind, Step
+from simulator.strategies.tree_sd import TreeSD
+
+REFERENCE = "vicuna_7b"
+"""The target whose extra weights a table shows."""
+STAGES, TARGET_MS, DRAFT_MS = 8, 1e3, 1.0
+
+
+class MethodFile(Method):
+    """A method and the strategy that runs it, with its settings."""
+
+    strategy: AnyStrategy
+    """How it runs, with its settings."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """One row of the table."""
+
+    about: str
+    strategy: str
+    adds_no_latency: bool
+    no_training: bool
+    large_batch: bool
+    dynamic_draft: bool
+    verified_rows: int
+    """Rows of the target's pass in one step of one request."""
+    extra_weights: int
+    """Weights beside a 7B target."""
+    acceptance: str
+    """Where it may come from: ``recorded``, a ``published`` mean, ``both``, or only ``yours``."""
+
+
+def read_method(path: Path) -> MethodFile:
+    """One method's file, checked; raises :class:`BadInput`."""
+    document = read(path, shown(path))
+    document.data.setdefault("name", path.stem)
+    return validate(MethodFile, document)
+
+
+def features(catalogue: Catalogue) -> Iterator[tuple[str, Features]]:
+    """Every method of the catalogue by name."""
+    target = _model(catalogue)
+    for name, path in catalogue.names("method").items():
+        yield name, features_of(read_method(path), target)
+
+
+def features_of(method: MethodFile, target: ModelSpec) -> Features:
+    """The row of one method, extra weights for ``target``."""
+    strategy = method.strategy.on_stages(STAGES) if method.strategy.staged else method.strategy
+    idle, drafting = (_step_s(strategy, ms) for ms in (0.0, DRAFT_MS))
+    return Features(
+        about=method.about,
+        strategy=strategy.name,
+        adds_no_latency=drafting <= idle,
+        no_training=not (strategy.extra_weights(target) or method.tunes_target),
+        large_batch=bool(method.batched_by),
+        dynamic_draft=strategy.dynamic_draft,
+        verified_rows=_rows(strategy),
+        extra_weights=strategy.extra_weights(target),
+        acceptance=_acceptance(method),
+    )
+
+
+def _step_s(strategy: Strategy, draft_ms: float) -> float:
+    """The law's step of one request whose drafts are all kept, with a target far slower than the draft.
+
+    The host's part of a step is left out where nothing is drafted: it looks up and builds what is proposed.
+    """
+    whole = (
+        {"stages_ms": (TARGET_MS / STAGES,) * STAGES} if strategy.staged else {"prefix_ms": TARGET_MS, "suffix_ms": TARGET_MS}
+    )
+    cost = GivenCost(Given(**whole, draft_ms=draft_ms, redraft_ms=0.0), max(1, strategy.window_steps))
+    kind, step = _main(strategy)
+    durations = strategy.durations(cost, step)
+    if not draft_ms and "host" in durations._fields:
+        durations = durations._replace(host=0.0)
+    return float(strategy.step_seconds(durations, kind))
+
+
+def _main(strategy: Strategy) -> tuple[Kind, Step]:
+    """The commonest step of one request whose drafts are all kept."""
+    acceptance = strategy.reads(Rates((1.0,)))
+    kinds = strategy.kinds(odds_of(acceptance, strategy.exit(None)), 1)
+    kind = max(kinds, key=lambda one: (kinds[one], one.verifying))
+    return kind, strategy.step(kind, 0)
+
+
+def _rows(strategy: Strategy) -> int:
+    """Rows of the target's pass, or of the fullest stage of a pipeline."""
+    step = _main(strategy)[1]
+    return max((load.tokens for load in step.loads), default=step.rows.tokens)
+
+
+def _acceptance(method: MethodFile) -> str:
+    """Where it can come from without the user's own numbers."""
+    strategy = method.strategy
+    recorded = not (isinstance(strategy, TreeSD) and (strategy.borrowed or strategy.drafter is None))
+    if recorded and method.published:
+        return "both"
+    return "recorded" if recorded else "published" if method.published else "yours"
+
+
+def _model(catalogue: Catalogue) -> ModelSpec:
+    path = catalogue.names("model")[REFERENCE]
+    document = read(path, shown(path))
+    document.data.setdefault("name", path.stem)
+    return validate(ModelSpec, document)

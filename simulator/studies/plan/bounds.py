@@ -1,0 +1,342 @@
+"""What no fleet of a candidate can do, however the router deals: bounds that rule it out without a simulation.
+
+A bound is optimistic: where it says that a limit is broken, every simulation of the candidate breaks it. Both that stand
+here need what ``holds_for`` checks; where it does not hold they say nothing, and the candidate is simulated.
+
+*Monotone costs.* A pass over more rows, or more cached tokens, never takes less: bytes, flops and tiles only grow, and the
+host takes no less for many rows than for one (checked). Ratios measured by width may fall where a kernel changes; each is
+taken as the least at its width or above, which is never more than the ratio and never falls.
+
+*alone*: a request is never quicker in company than alone.
+    Its windows and verdicts depend on nothing but itself (fixed window, one recording per request), so it takes part
+    in the same steps; each has its own rows and perhaps those of others, and by monotone costs takes no less. The same
+    holds for the pass of its prompt, which is never split. So TTFT, TPOT and E2E of every request, and every gap
+    between its tokens, are at least what they are when requests come one at a time, each into an idle machine,
+    with no more in the cache than the prompt. If so many exceed a limit even then, it is broken.
+
+*demand*: work has to fit between arrivals and deadlines (processor demand; Baruah, Rosier and Howell 1990).
+    A replica does one iteration at a time. A step of B requests takes T(B), so that each of them takes at least
+    ``min T(B)/B`` of it; a pass over n tokens of prompts takes at least ``min T(n)/n`` for each. Request i thus needs
+    ``work_i`` seconds of some replica, after its arrival and, if it meets the SLO, before its deadline. For all s < t
+    the work of those that arrive from s on and are due by t, less the heaviest ones that a percentile lets go,
+    must not exceed ``replicas (t - s)``. Between two priced sizes the quotient is taken low: T of the smaller over the larger.
+
+*Preemption* puts a pass over prompt and output so far in the place of a step. A request that is further on in its text
+is so after its next window too, so that with passes of one token among them it never gets through in fewer rounds; each
+is taken as the quicker of the two. Gaps are then not bounded, nor is a recording by start, where being further on may be worse.
+
+Requests of a warm-up or cool-down do their work and set no deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import ceil, inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.assignment import Dealer
+from simulator.acceptance.sources import Acceptance, Chain, Cycle
+from simulator.cost.cost import Rows
+from simulator.cost.device import Roofline
+from simulator.files.schema import altered
+from simulator.scenario import Loaded, Scenario
+from simulator.serving.requests import Request, Requests
+from simulator.serving.slo import Limit
+from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.adaptive import FixedWindow
+from simulator.strategies.common.base import ChainStrategy, Strategy
+from simulator.strategies.mirror_sd import MirrorSD
+from simulator.strategies.pipeline import Pipelined
+from simulator.strategies.vanilla_sd import VanillaSD
+
+MARGIN = 1.0 + 1e-6
+"""Limits are taken this much longer, so that the last bits of a sum decide nothing."""
+PROVEN = (Autoregressive, VanillaSD, MirrorSD, Pipelined)
+"""Strategies whose step never gets shorter for another request in it; any other one is simulated without bounds."""
+PROMPT_GRID = 64
+"""Prompt tokens between two sizes at which a pass is priced."""
+INSTANTS = 500
+"""Arrivals from which on demand is added up, at most; leaving some out only weakens the bound."""
+Times = NDArray[np.float64]
+
+
+class LimitBrokenError(Exception):
+    """So many requests exceed a limit that nothing can mend it."""
+
+    def __init__(self, limit: Limit) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class Watch:
+    """Counts the requests of a run that exceed a limit, and ends it when they are more than the limit lets go.
+
+    Gaps between tokens (TBT) are not watched: how many there will be is known only at the end.
+    """
+
+    def __init__(self, limits: Iterable[Limit], requests: Requests, seed: int) -> None:
+        self._counted = range(requests.warm_up, requests.count - requests.cool_down)
+        outputs = [output for _, output in requests.lengths(seed)][self._counted.start : self._counted.stop]
+        values = {"ttft": len(outputs), "e2e": len(outputs), "tpot": sum(output > 1 for output in outputs)}
+        self.left = {one: _let_go(one, values[one.metric]) for one in limits if one.metric in values}
+
+    def note(self, one: Request) -> None:
+        """To be handed every request that has ended; raises :class:`LimitBrokenError`."""
+        for limit in self.left if one.index in self._counted else ():
+            if _taken(one, limit.metric) > limit.seconds * MARGIN:
+                self.left[limit] -= 1
+                if self.left[limit] < 0:
+                    raise LimitBrokenError(limit)
+
+
+def _taken(one: Request, metric: str) -> float:
+    """Seconds that a request took; TPOT of a single token is not counted."""
+    if metric == "ttft":
+        return one.first_token_s - one.arrival_s
+    if metric == "e2e":
+        return one.finished_s - one.arrival_s
+    return (one.finished_s - one.first_token_s) / (one.tokens - 1) if one.tokens > 1 else 0.0
+
+
+def holds_for(loaded: Loaded) -> bool:
+    """Whether both proofs cover a scenario."""
+    scenario = loaded.scenario
+    whole = scenario.serving.policy.name in ("fixed_batch", "prefill_first")
+    by_position = loaded.trace is None or loaded.trace.run is None or not scenario.schedule.window
+    calm = not scenario.cost.jitters and (by_position or _room_for_all(scenario))
+    return whole and calm and _own_steps(scenario.schedule) and _monotone(scenario)
+
+
+def _own_steps(strategy: Strategy) -> bool:
+    """What a request does in its steps depends on nobody else."""
+    if isinstance(strategy, MirrorSD) and (
+        strategy.batching_rule or (strategy.fallback, strategy.others) != ("redraft", "wait")
+    ):
+        return False
+    fixed = not isinstance(strategy, ChainStrategy) or isinstance(strategy.adaptive, FixedWindow)
+    return isinstance(strategy, PROVEN) and fixed
+
+
+def _room_for_all(scenario: Scenario) -> bool:
+    """Nobody can be preempted: room is held for life, or there is memory for the longest request at every place."""
+    memory = scenario.memory()
+    needed = scenario.batch * memory.needed(scenario.lengths[2] + scenario.schedule.lookahead)
+    return scenario.serving.policy.reserves or needed <= memory.total
+
+
+def _monotone(scenario: Scenario) -> bool:
+    """The host's part; that of the devices is seen to by :func:`_least_widths`."""
+    places = [place for place in (scenario.target, scenario.draft) if place]
+    return scenario.target is not None and all(place.engine.many_rows_host_ratio.value >= 1.0 for place in places)
+
+
+def _least_widths(operation: Roofline) -> Roofline:
+    """With each measured ratio as the least at its width or above."""
+    points, least, fixed = [], inf, inf
+    for point in reversed(operation.width):
+        least, fixed = min(least, point.ratio), min(fixed, point.fixed_ratio)
+        points.append(point.model_copy(update={"ratio": least, "fixed_ratio": fixed}))
+    return operation.model_copy(update={"width": tuple(reversed(points))}) if points else operation
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds of one candidate under some limits, for any number of replicas."""
+
+    loaded: Loaded
+    limits: tuple[Limit, ...]
+
+    def broken_by(self, replicas: int) -> tuple[str, Limit] | None:
+        """The bound that rules out so many replicas and the limit that they break; None where none does."""
+        if not self.holds:
+            return None
+        if limit := self.overdue(replicas):
+            return "demand", limit
+        if limit := self.broken_alone:
+            return "alone", limit
+        return None
+
+    @cached_property
+    def _scenario(self) -> Scenario:
+        """On devices that are never slower for fewer rows."""
+        found: Scenario = altered(self.loaded.scenario, Roofline, _least_widths)
+        return found
+
+    @cached_property
+    def holds(self) -> bool:
+        """Whether the proofs cover this candidate."""
+        return holds_for(self.loaded)
+
+    # ---- alone
+
+    @cached_property
+    def broken_alone(self) -> Limit | None:
+        """A limit that requests break which come one at a time."""
+        return next((limit for limit in self.limits if self._breaks(limit)), None)
+
+    def _breaks(self, limit: Limit) -> bool:
+        outputs, allowed = self._lengths[:, 1], limit.seconds * MARGIN
+        if limit.metric == "tbt":
+            sure = _room_for_all(self._scenario) and bool(self._counted.all()) and bool((outputs > 1).any())
+            return sure and _step(self._scenario, 1, int(self._lengths[:, 0].min())) > allowed
+        first, rest = self._alone
+        taken = {"ttft": first, "e2e": first + rest, "tpot": rest / np.maximum(1, outputs - 1)}[limit.metric]
+        judged = taken[self._counted & (outputs > 1)] if limit.metric == "tpot" else taken[self._counted]
+        return int((judged > allowed).sum()) > _let_go(limit, len(judged))
+
+    @cached_property
+    def _alone(self) -> tuple[Times, Times]:
+        """(requests,) each: seconds to the first token, and from there to the last, with the step at the end of the prompt."""
+        scenario, prompts = self._scenario, self._lengths[:, 0]
+        admissions = {int(tokens): _admission(scenario, int(tokens)) for tokens in np.unique(prompts)}
+        coarse = prompts // PROMPT_GRID * PROMPT_GRID
+        steps = {int(context): _step(scenario, 1, int(context)) for context in np.unique(coarse)}
+        first, window = np.array([admissions[int(tokens)] for tokens in prompts]).T
+        each = np.array([steps[int(context)] for context in coarse])
+        if not _room_for_all(self._scenario):
+            each = np.minimum(each, first)
+        return first, window * (self._lengths[:, 1] > 1) + self._steps * each
+
+    # ---- demand
+
+    def overdue(self, replicas: int) -> Limit | None:
+        """A limit whose work does not fit between arrivals and deadlines on so many replicas."""
+        for limit, let_go, due, work in self._deadlines:
+            if _most_over(self._arrivals, np.where(self._counted, due, inf), work, let_go, replicas) > 0.0:
+                return limit
+        return None
+
+    @cached_property
+    def _deadlines(self) -> list[tuple[Limit, int, Times, Times]]:
+        """For each limit that sets one: requests it lets go, when the others are due (s), and their work (s)."""
+        arrivals, outputs = self._arrivals, self._lengths[:, 1]
+        prompts, whole = self._prompt_work, self._step_work if self._apart else self._prompt_work + self._step_work
+        count = int(self._counted.sum())
+        late = {limit: _let_go(limit, count) for limit in self.limits}
+        found = [(one, late[one], arrivals + one.seconds * MARGIN, prompts) for one in self.limits if one.metric == "ttft"]
+        found += [(one, late[one], arrivals + one.seconds * MARGIN, whole) for one in self.limits if one.metric == "e2e"]
+        for first in (one for one in self.limits if one.metric == "ttft"):
+            for each in (one for one in self.limits if one.metric == "tpot"):
+                due = arrivals + (first.seconds + each.seconds * (outputs - 1)) * MARGIN
+                found.append((first, late[first] + late[each], due, whole))
+        return [one for one in found if one[1] < count]
+
+    @property
+    def _apart(self) -> bool:
+        """Prompts do not hold up the stages on which tokens are decoded."""
+        return self._scenario.schedule.staged
+
+    @cached_property
+    def _requests(self) -> list[Request]:
+        return list(_requests(self._scenario, self.loaded.acceptance()))
+
+    @cached_property
+    def _counted(self) -> NDArray[np.bool_]:
+        """Requests that are neither warm-up nor cool-down."""
+        requests, place = self._scenario.requests, np.arange(len(self._requests))
+        return (place >= requests.warm_up) & (place < len(place) - requests.cool_down)
+
+    @cached_property
+    def _arrivals(self) -> Times:
+        return np.array([one.arrival_s for one in self._requests])
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int64]:
+        """(requests, 2): prompt and output tokens."""
+        return np.array([(one.prompt_tokens, one.output_tokens) for one in self._requests])
+
+    @cached_property
+    def _prompt_work(self) -> Times:
+        """Seconds of the target's time that the prompt of each request takes at least, whatever goes with it."""
+        scenario = self._scenario
+        most = getattr(scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max()))
+        sizes = [0, *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)), most]
+        passes = (scenario.cost.prefill("target", Rows(below + 1, 1, 1)).wall_s / above for below, above in pairwise(sizes))
+        return np.asarray(self._lengths[:, 0] * min(passes), dtype=np.float64)
+
+    @cached_property
+    def _step_work(self) -> Times:
+        """Seconds of a replica's time that the steps of each request take at least, whoever shares them."""
+        scenario, context = self._scenario, int(self._lengths[:, 0].min())
+        sizes = [0, *_sizes(scenario.batch)]
+        share = min(_busy(scenario, below + 1, context) / above for below, above in pairwise(sizes))
+        if _room_for_all(scenario):
+            return np.asarray(self._steps * share, dtype=np.float64)
+        least = np.zeros(len(self._steps)) if self._apart else np.minimum(share, self._prompt_work)
+        return np.asarray(self._steps * least, dtype=np.float64)
+
+    @cached_property
+    def _steps(self) -> Times:
+        """Steps of each request after the first token: its verdicts are its own, whoever is there."""
+        scenario, acceptance = self._scenario, self.loaded.acceptance()
+        strategy = scenario.schedule
+        if not strategy.window:
+            return np.asarray(self._lengths[:, 1] - 1.0, dtype=np.float64)
+        proposal, found = Chain(strategy.window, strategy.bonus_on_full_accept), []
+        for one in self._requests:
+            cursor = acceptance.cursor(one.index if one.number is None else one.number, scenario.exit)
+            steps, tokens = 0, 1
+            while tokens < one.output_tokens:
+                tokens += cursor.judge(proposal).committed
+                steps += 1
+            found.append(float(steps))
+        return np.array(found, dtype=np.float64)
+
+
+def _requests(scenario: Scenario, acceptance: Acceptance) -> Iterable[Request]:
+    requests = scenario.requests
+    return requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours)).due(inf)
+
+
+def _let_go(limit: Limit, values: int) -> int:
+    """How many of so many values may exceed a limit."""
+    return values - ceil(limit.share * values)
+
+
+def _sizes(places: int) -> list[int]:
+    """Every batch up to 64, then sixteen for each doubling."""
+    found, size = [], 1
+    while size < places:
+        found.append(size)
+        size += max(1, size // 16 if size >= 64 else 1)
+    return [*found, places]
+
+
+def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
+    """Seconds of the prompt of one request through target and draft, and of a first window behind it."""
+    found = scenario.schedule.admission(scenario.cost, Rows.prefill(tokens), 1, tokens)
+    sides = found.target, found.draft
+    return sum(sides) if scenario.one_lane else max(sides), found.window
+
+
+def _step(scenario: Scenario, requests: int, context: int) -> float:
+    """Seconds of the quickest step of so many requests that have ``context`` tokens each in the cache."""
+    strategy = scenario.strategy.for_batch(requests).on_stages(scenario.stages)
+    perfect = Cycle((strategy.window,))
+    kind = next(iter(strategy.kinds(lambda gamma: perfect.odds(gamma, scenario.exit), requests)))
+    return float(strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, context)), kind))
+
+
+def _busy(scenario: Scenario, requests: int, context: int) -> float:
+    """Seconds for which it keeps a replica from beginning another one: the whole step, or that of the slowest stage."""
+    if not scenario.schedule.staged:
+        return _step(scenario, requests, context)
+    rows = Rows.decode(1, requests * context, requests)
+    return max(float(scenario.cost.stage(index, rows).wall_s) for index in range(scenario.cost.stages))
+
+
+def _most_over(arrivals: Times, due: Times, work: Times, let_go: int, replicas: int) -> float:
+    """Seconds by which demand exceeds what replicas can do, at the worst of all intervals; below zero if it nowhere does."""
+    spared = float(np.sort(work)[len(work) - let_go :].sum())
+    order = np.argsort(due)
+    ends, worst = due[order], -inf
+    for start in arrivals[:: max(1, ceil(len(arrivals) / INSTANTS))]:
+        inside = np.cumsum(np.where(arrivals[order] >= start, work[order], 0.0))
+        later = (ends > start) & (ends < inf)
+        worst = max(worst, float((inside - spared - replicas * (ends - start))[later].max(initial=-inf)))
+    return float(worst)

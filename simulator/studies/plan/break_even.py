@@ -1,0 +1,100 @@
+r"""Where the answer of a plan stops being ahead of autoregressive decoding on the same devices, by law.
+
+    time per token |  \                 f(x) = law of autoregressive decoding - law of the answer
+                   |---\-----------     its root is the break-even
+                   |    \ answer
+                   +-----x---------     acceptance, batch or link latency
+
+One thing is changed at a time. Taken at the mean batch and the mean context of the run that was the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from simulator.acceptance.sources import Acceptance, Odds, Rates, odds_of
+from simulator.files.schema import BadInput
+from simulator.scenario import Loaded
+from simulator.scenario.run import tuned
+from simulator.strategies.autoregressive import Autoregressive
+from simulator.studies.batches import crossover
+from simulator.studies.plan.robustness import slower_links
+from simulator.studies.plan.search import Finding
+
+SLOWEST = 1_000.0
+"""Times the latency of the links; beyond it a break-even is not looked for."""
+PLAIN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
+
+
+@dataclass(frozen=True)
+class AtBatch:
+    """A batch size, and what the answer is worth there by law."""
+
+    batch: int
+    verify_rows: int
+    speedup: float
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """Three roots; None where the answer is on the same side of it all the way."""
+
+    batch: int
+    """Mean batch of one replica, rounded: where the other two are taken."""
+    speedup: float
+    """Over autoregressive decoding there."""
+    rate: float | None
+    """Chance that each draft token is kept."""
+    first_batch: int | None
+    """The first batch at which autoregressive decoding is faster."""
+    places: int
+    """The largest batch."""
+    latency_ratio: float | None
+    """Latency of the links over theirs."""
+    linked: bool
+
+
+def break_even(finding: Finding) -> BreakEven | None:
+    """None for an answer that does not speculate, or has not been run."""
+    loaded = tuned(finding.candidate.loaded)
+    strategy = loaded.scenario.schedule
+    if finding.outcome is None or not strategy.window:
+        return None
+    batch = max(1, round(finding.outcome.serving.mean_batch))
+    acceptance = loaded.acceptance()
+    sizes = [AtBatch(size, 0, speedup(loaded, acceptance, size)) for size in range(1, loaded.scenario.batch + 1)]
+    linked, ratio = True, None
+    try:
+        slower_links(loaded)
+    except BadInput:
+        linked = False
+    if linked:
+        ratio = _root(lambda times: speedup(slower_links(loaded, times), acceptance, batch) - 1.0, 1.0, SLOWEST)
+    return BreakEven(
+        batch,
+        speedup(loaded, acceptance, batch),
+        _root(lambda rate: speedup(loaded, strategy.reads(Rates((rate,))), batch) - 1.0, 0.0, 1.0),
+        crossover(sizes)[0],
+        loaded.scenario.batch,
+        ratio,
+        linked,
+    )
+
+
+def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
+    """Of the strategy over autoregressive decoding of the same batch on the same target, by law."""
+    scenario = loaded.scenario
+    cost, context, strategy = scenario.cost, scenario.mean_context, scenario.schedule
+    own = strategy.law(cost, odds_of(acceptance, scenario.exit), batch, context, one_lane=scenario.one_lane)
+    return float(Autoregressive().law(cost, lambda gamma: PLAIN, batch, context).tpot_s / own.tpot_s)
+
+
+def _root(f: Callable[[float], float], low: float, high: float) -> float | None:
+    ends = f(low), f(high)
+    if (ends[0] > 0.0) == (ends[1] > 0.0):
+        return None
+    return float(brentq(f, low, high, xtol=1e-4))

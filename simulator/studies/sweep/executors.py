@@ -1,0 +1,214 @@
+"""Where the points of a sweep are evaluated: here, in processes of this machine, or on a Dask cluster.
+
+All three are ``concurrent.futures`` executors. Points travel in bundles of about ``BUNDLE_S`` of work, a few ahead of
+every worker, so that neither the way there nor a list of all points costs anything. A worker that dies takes its bundle
+with it; such bundles are evaluated again, one at a time and, where a worker dies once more, in halves: the point that
+kills whoever evaluates it is found whatever happens around it, and all others get their result.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from simulator.files.schema import BadInput, Fault
+from simulator.parallel import CORES
+from simulator.studies.sweep.axes import Point
+
+Found = TypeVar("Found")
+BUNDLE_S = 0.5
+AHEAD = 2
+"""Bundles under way for each worker: one at work, one waiting."""
+LARGEST = 20_000
+SMALLEST = 1 / 8
+"""Of a bundle, towards the end of a sweep."""
+TRIES = 2
+"""Deaths of a worker with nothing else to do that a point is blamed for."""
+
+
+class Bundle(NamedTuple, Generic[Found]):
+    """What was found for some points, and how long it took in the worker."""
+
+    found: list[Found]
+    seconds: float
+
+
+Work = Callable[[list[Point]], Bundle[Found]]
+
+
+class InProcess(Executor):
+    """Everything here and at once."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """What comes out is there already."""
+        future = Future[Any]()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # it is handed on as a worker would
+            future.set_exception(error)
+        return future
+
+
+class Crew:
+    """An executor and how many work for it; ``losses`` are the errors that say that a worker died."""
+
+    def __init__(self, hire: Callable[[], Executor], workers: int, losses: tuple[type[BaseException], ...] = ()) -> None:
+        self._hire, self.executor, self.workers, self.losses = hire, hire(), workers, losses
+
+    def renew(self) -> None:
+        """After a loss, where the whole executor is of no more use."""
+        if isinstance(self.executor, ProcessPoolExecutor):
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            self.executor = self._hire()
+
+    def results(
+        self, work: Work[Found], points: Iterable[Point], count: int, blame: Callable[[Point], Found]
+    ) -> Iterator[list[tuple[Point, Found]]]:
+        """What ``work`` finds for every one of ``count`` points, bundle by bundle as they come.
+
+        ``blame`` says it of a point that kills workers.
+        """
+        source, places = iter(points), AHEAD * self.workers
+        pace = _Pace(count, shares=2 * places if self.workers > 1 else 1)
+        under_way: dict[Future[Bundle[Found]], list[Point]] = {}
+        while True:
+            while len(under_way) < places and (bundle := list(islice(source, pace.next()))):
+                self._send(work, bundle, under_way)
+            if not under_way:
+                return
+            lost: list[list[Point]] = []
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                bundle = under_way.pop(future)
+                try:
+                    result = future.result()
+                except self.losses:
+                    lost.append(bundle)
+                else:
+                    pace.note(len(bundle), result.seconds)
+                    yield list(zip(bundle, result.found, strict=True))
+            if lost:
+                lost += self._others_lost(under_way)
+                self.renew()
+                for bundle in lost:
+                    yield self._alone(work, bundle, blame)
+
+    def _send(self, work: Work[Found], bundle: list[Point], under_way: dict[Future[Bundle[Found]], list[Point]]) -> None:
+        try:
+            under_way[self.executor.submit(work, bundle)] = bundle
+        except BrokenProcessPool as error:  # a worker has died since the last look; the bundle is as lost as its others
+            future = Future[Bundle[Found]]()
+            future.set_exception(error)
+            under_way[future] = bundle
+
+    def _others_lost(self, under_way: dict[Future[Bundle[Found]], list[Point]]) -> Iterator[list[Point]]:
+        """Bundles that go down with a broken pool; a cluster has sent its own to other workers."""
+        if isinstance(self.executor, ProcessPoolExecutor):
+            for future in [one for one in under_way if not (one.done() and one.exception() is None)]:
+                yield under_way.pop(future)
+
+    def _alone(self, work: Work[Found], bundle: list[Point], blame: Callable[[Point], Found]) -> list[tuple[Point, Found]]:
+        """With nothing else under way; in halves where a worker dies of it again."""
+        for _ in range(TRIES if len(bundle) == 1 else 1):
+            try:
+                return list(zip(bundle, self.executor.submit(work, bundle).result().found, strict=True))
+            except self.losses:
+                self.renew()
+        if len(bundle) == 1:
+            return [(bundle[0], blame(bundle[0]))]
+        half = len(bundle) // 2
+        return [*self._alone(work, bundle[:half], blame), *self._alone(work, bundle[half:], blame)]
+
+
+class _Pace:
+    """How many points make a bundle, from how long the last ones took.
+
+    No more than one of so many ``shares`` of what is ``left`` to be sent, so that all workers end together.
+    """
+
+    def __init__(self, left: int, shares: int) -> None:
+        self.size, self.left, self.shares = 1, left, shares
+
+    def next(self) -> int:
+        """Points of the next bundle."""
+        size = min(self.size, max(1, round(self.size * SMALLEST), self.left // self.shares))
+        self.left -= size
+        return size
+
+    def note(self, points: int, seconds: float) -> None:
+        """Towards ``BUNDLE_S``, at most four times as many as before: first points read files."""
+        wanted = BUNDLE_S * points / max(seconds, 1e-6)
+        self.size = max(1, min(LARGEST, 4 * self.size, round(wanted)))
+
+
+@contextmanager
+def crew(workers: int = CORES, scheduler: str | None = None) -> Iterator[Crew]:
+    """Workers for the block: one is this process, more are processes, or those of the Dask ``scheduler``.
+
+    Raises :class:`BadInput` where there is no such scheduler, or none of its workers shows up.
+    """
+    if scheduler is not None:
+        yield from _cluster(scheduler)
+    elif workers == 1:
+        yield Crew(InProcess, 1)
+    else:
+        yield from _processes(workers)
+
+
+def _processes(workers: int) -> Iterator[Crew]:
+    context = multiprocessing.get_context("forkserver")  # one process imports, all workers are made from it
+    context.set_forkserver_preload(["simulator.studies.sweep.point"])
+
+    def hire() -> Executor:
+        return ProcessPoolExecutor(workers, context, _worker)
+
+    others = set(multiprocessing.active_children())
+    found = Crew(hire, workers, (BrokenProcessPool,))
+    try:
+        yield found
+        found.executor.shutdown()
+    finally:
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()  # whoever is left has been interrupted, and its bundle is not wanted any more
+        found.executor.shutdown(cancel_futures=True)  # waits for its thread, which may not meet the end of this process
+
+
+def _worker() -> None:
+    """In a new worker: Ctrl-C is for the parent to answer, and no worker outlives it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what is imported stays; searching it again and again for garbage takes a tenth of a simulation
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _cluster(address: str) -> Iterator[Crew]:
+    place = (f"--scheduler {address}", 0, 0)
+    try:
+        from distributed import Client, KilledWorker  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise BadInput([Fault(place, "", "needs the extra 'dask': pip install 'specsim[dask]'")]) from error
+    try:
+        client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise BadInput([Fault(place, "", f"no scheduler answers: {error}")]) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=30)
+        except TimeoutError as error:
+            raise BadInput([Fault(place, "", "the scheduler has no workers; start some with: dask worker ADDRESS")]) from error
+        executor = client.get_executor(pure=False)
+        yield Crew(lambda: executor, sum(client.nthreads().values()), (KilledWorker,))

@@ -1,0 +1,71 @@
+"""Evaluate the points of a study that a store does not have yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from typing import Protocol
+
+from simulator.studies.sweep.base import Evaluator
+from simulator.studies.sweep.executors import Crew
+from simulator.studies.sweep.key import code_version
+from simulator.studies.sweep.point import Row, evaluate_all, faulty, keys_of_all
+from simulator.studies.sweep.store import DIED, Store
+from simulator.studies.sweep.study import Study, kept, metric_of
+
+
+class Watcher(Protocol):
+    """Is told how a sweep gets on."""
+
+    def begin(self, what: str, total: int, done: int) -> None:
+        """So many points to go through, of which some are there already."""
+
+    def advance(self, points: int, faults: int) -> None:
+        """More of them."""
+
+
+class Unwatched:
+    """Says nothing."""
+
+    def begin(self, what: str, total: int, done: int) -> None:
+        """Nothing."""
+
+    def advance(self, points: int, faults: int) -> None:
+        """Nothing."""
+
+
+def sweep(study: Study, store: Store, crew: Crew, watcher: Watcher | None = None) -> None:
+    """Every evaluator over its points, each bundle kept as soon as it is there: an interruption loses what is under way."""
+    store.begin(study.definition, study.identity)
+    for evaluator in study.file.evaluators:
+        _evaluate(study, evaluator, chosen(study, store, evaluator), store, crew, watcher or Unwatched())
+
+
+def chosen(study: Study, store: Store, evaluator: Evaluator) -> Collection[int]:
+    """Numbers of the points that an evaluator looks at: all, or those that the law before it leaves."""
+    if evaluator == study.file.evaluators[0]:
+        return range(len(study.design))
+    metric = metric_of(study.file.keep)
+    return sorted(kept(study.file.keep, ((number, value) for number, _, value in store.rows("law", [metric]))))
+
+
+def _evaluate(study: Study, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew, watcher: Watcher) -> None:
+    job, done = study.job(evaluator), store.done(evaluator)
+    if not store.empty and len(done) < len(numbers):
+        missing = (number for number in numbers if number not in done)
+        watcher.begin("recognising", len(numbers) - len(done), 0)
+        for known in crew.results(
+            partial(keys_of_all, job), map(study.design.point, missing), len(numbers) - len(done), lambda point: None
+        ):
+            store.match(evaluator, ((point.number, key) for point, key in known))
+            watcher.advance(len(known), 0)
+        done = store.done(evaluator)
+    ready = sum(number in done for number in numbers)
+    watcher.begin(evaluator, len(numbers), ready)
+    missing = (number for number in numbers if number not in done)
+    work = partial(evaluate_all, job, code_version())
+    points = map(study.design.point, missing)
+    for found in crew.results(work, points, len(numbers) - ready, lambda point: faulty(job, point, DIED)):
+        rows: list[Row] = [row for _, row in found]
+        store.add(evaluator, rows)
+        watcher.advance(len(rows), sum(row.fault is not None for row in rows))

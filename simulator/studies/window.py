@@ -1,0 +1,166 @@
+"""The window sweep: what a step and a token cost as ``gamma`` grows, by law and by simulation.
+
+    step |            ____/   slope: draft time per token
+         |___________/
+         +-----------+------- gamma
+                   gamma*     T_draft = Delta
+
+Below gamma* drafting hides behind the target's remaining layers (Mirror-SD: the zero-slope region).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simulator.acceptance.sources import Acceptance
+from simulator.cost.stated import Given
+from simulator.scenario import Loaded, Scenario, run
+from simulator.strategies.common.step import Kind
+from simulator.strategies.vanilla_sd import VanillaSD
+
+SWEEP_REQUESTS = 200
+"""Requests simulated at one window length, or two full batches where that is more."""
+MOST = 40
+"""The longest window shown."""
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One window length ``gamma``; times in milliseconds, None where not asked for or not defined."""
+
+    gamma: int
+    law_step_ms: float
+    """Mean step over all step kinds, marginal rates."""
+    law_tpot_ms: float
+    main_step_ms: float
+    """The law of the main step kind alone: no fallback in it."""
+    draft_ms: float
+    """T_draft of the main step kind."""
+    overlap_ms: float | None
+    """Delta, the target's time that drafting can hide behind."""
+    baseline_tpot_ms: float
+    """Autoregressive decoding on the same target."""
+    vanilla_step_ms: float | None = None
+    """Law of vanilla speculative decoding with the same window, drafter and hardware."""
+    vanilla_tpot_ms: float | None = None
+    simulated_requests: int = 0
+    simulated_step_ms: float | None = None
+    simulated_tpot_ms: float | None = None
+    replayed_tpot_ms: float | None = None
+    """Law with the acceptance and step kinds that the simulation counted."""
+
+
+def window_sweep(
+    loaded: Loaded,
+    gammas: Iterable[int] | None = None,
+    simulate_at: Collection[int] | None = None,
+    done: run.Result | None = None,
+) -> list[SweepPoint]:
+    """Law at every one of ``gammas``, simulation where also in ``simulate_at``; empty without a ``gamma``.
+
+    Without ``gammas`` the law is taken from 1 to well past both the scenario's own window and gamma*, not above
+    :data:`MOST` nor what the trace knows, and simulated where that tells most; with them every one is simulated.
+    Windows that the strategy's other settings do not allow are left out. What is ``done`` is not simulated again.
+
+    A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its own ``gamma``; other windows
+    take it in proportion to their internal draft steps.
+    """
+    if "gamma" not in type(loaded.scenario.strategy).model_fields:
+        return []
+    own = loaded.scenario.schedule.window
+    held = dict(_windows(loaded, range(1, MOST + 1) if gammas is None else sorted({*gammas})))
+    by_law = (_by_law(one.scenario, one.acceptance()) for one in held.values())
+    points = list(_to_show(by_law, own) if gammas is None else by_law)
+    if simulate_at is None:
+        simulate_at = held if gammas is not None else _telling(points, own)
+    return [_simulated(point, held[point.gamma], done) if point.gamma in simulate_at else point for point in points]
+
+
+def _windows(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
+    """The same with each of the windows that the trace and the other settings can answer for."""
+    for gamma in gammas:
+        if gamma >= loaded.scenario.schedule.least_window:
+            one = at_window(loaded, gamma)
+            if not (one.trace and one.scenario.schedule.unrecorded(one.trace)):
+                yield gamma, one
+
+
+def _to_show(points: Iterable[SweepPoint], own: int) -> Iterator[SweepPoint]:
+    """Until well past both the scenario's own window and gamma*."""
+    last, hidden = max(8, own + 2, round(1.6 * own)), True
+    for point in points:
+        hidden = hidden and point.overlap_ms is not None and point.draft_ms <= point.overlap_ms
+        if hidden:
+            last = max(last, round(1.6 * point.gamma))
+        if point.gamma > last:
+            return
+        yield point
+
+
+def _telling(points: Sequence[SweepPoint], own: int) -> set[int]:
+    """Both ends, the scenario's own window, and the best by law with its neighbours; none of none."""
+    if not points:
+        return set()
+    best = min(points, key=lambda point: point.law_tpot_ms).gamma
+    return {points[0].gamma, points[-1].gamma, own, best - 1, best, best + 1}
+
+
+def main_kind(kinds: Iterable[Kind]) -> Kind:
+    """The step that the paper's equation is about: every request has its window at hand."""
+    return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.resampled))
+
+
+def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
+    strategy, law = scenario.schedule, run.law(scenario, acceptance)
+    kind = main_kind(law.kinds)
+    durations = strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context))
+    named: Mapping[str, float] = durations._asdict()
+    point = SweepPoint(
+        gamma=strategy.window,
+        law_step_ms=law.step_s * 1e3,
+        law_tpot_ms=law.tpot_s * 1e3,
+        main_step_ms=float(strategy.step_seconds(durations, kind)) * 1e3,
+        draft_ms=named.get("draft", 0.0) * 1e3,
+        overlap_ms=named[strategy.hidden_behind] * 1e3 if strategy.hidden_behind else None,
+        baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
+    )
+    if strategy.name != "vanilla_sd" and hasattr(strategy, "drafter"):
+        serial = VanillaSD(gamma=strategy.window, drafter=strategy.drafter, bonus_on_full_accept=strategy.bonus_on_full_accept)
+        vanilla = run.law(scenario.replace(strategy=serial), acceptance)
+        point = replace(point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3)
+    return point
+
+
+def _simulated(point: SweepPoint, loaded: Loaded, done: run.Result | None) -> SweepPoint:
+    if done and done.scenario == loaded.scenario:
+        outcome = done.simulated
+    else:
+        outcome, _ = run.simulate(loaded.scenario, loaded.acceptance())
+    return replace(
+        point,
+        simulated_requests=loaded.scenario.requests.count,
+        simulated_step_ms=outcome.step_s * 1e3,
+        simulated_tpot_ms=outcome.tpot_s * 1e3,
+        replayed_tpot_ms=run.law_from(loaded.scenario, outcome).tpot_s * 1e3,
+    )
+
+
+def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -> Loaded:
+    """The same with windows of ``gamma``, of so many requests; stated times of a whole window grow with it."""
+    scenario = loaded.scenario
+    requests = scenario.requests
+    count = min(requests.count, max(most_requests, 2 * requests.concurrency))
+    changed = loaded.change(gamma=gamma)
+    updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
+    if scenario.durations:
+        scale = changed.scenario.schedule.window_steps / scenario.schedule.window_steps
+        updates["durations"] = Given(**dict(_scaled(scenario.durations, scale)))
+    return changed.replace(**updates)
+
+
+def _scaled(given: Given, scale: float) -> Iterator[tuple[str, Any]]:
+    for name in given.model_fields_set:
+        value = getattr(given, name)
+        yield name, value * scale if name in ("draft_ms", "redraft_ms") and value is not None else value
