@@ -21,7 +21,7 @@ import numpy as np
 from figures import Figure, at_least, bare_timeouts, show, turns
 from simpy import Event
 
-from simulator.acceptance.draft_tree import Beam, Floats, Ints, PipelineTree
+from simulator.acceptance.draft_tree import Beam, Floats, Ints, TravellingTree
 from simulator.acceptance.tree_replay import recorded_beams
 from simulator.scenario import load
 from simulator.serving.scheduler import TURNS
@@ -113,7 +113,7 @@ def text(choices: Choices, tokens: int) -> list[int]:
 
 def live_tree(choices: Choices, said: list[int]) -> int:
     """Pipeline steps of a tree of 64 nodes a level over eight stages, grown and pruned as a text is verified."""
-    tree = PipelineTree(0, 0, choices, BEAM)
+    tree = TravellingTree(0, 0, choices, BEAM)
     return sum(tree.verify(token).steps for token in said)
 
 

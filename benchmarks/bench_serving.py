@@ -18,7 +18,7 @@ from figures import Figure, at_least, at_most, show
 
 from simulator.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.cost.cost import Cost
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import Tally
@@ -36,7 +36,7 @@ from simulator.world import World
 TITLE = "Batches"
 QUICK = ("autoregressive, prefill first, varied lengths", "the same, spans on")
 """Cases with costs remembered, for which iterations have a goal."""
-GIVEN = Given(prefix_ms=8, suffix_ms=8, draft_ms=6, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1, prefill_ms=20)
+GIVEN = StatedDurations(prefix_ms=8, suffix_ms=8, draft_ms=6, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1, prefill_ms=20)
 PLAIN, RATES = Cycle((0,)), Rates((0.8,), 0.95)
 SEVEN_B = "vanilla_llama_2_7b_a100"
 VARIED = Requests(
@@ -66,7 +66,7 @@ REPLICAS = {"10,000 of 512/128, autoregressive, two replicas": 2}
 
 def measure(name: str) -> dict[str, Any]:
     strategy, policy, requests, hardware, spans, acceptance = CASES[name]
-    cost: Cost = load(SEVEN_B).scenario.cost if hardware else GivenCost(GIVEN, strategy.window_steps)
+    cost: Cost = load(SEVEN_B).scenario.cost if hardware else StatedCost(GIVEN, strategy.window_steps)
     first, source = World(spans), ClosedLoop(requests)
     worlds = [first, *(World(spans, first.environment) for _ in range(REPLICAS.get(name, 1) - 1))]
     front = Fleet(source, "least_outstanding", first.environment) if len(worlds) > 1 else None

@@ -24,7 +24,7 @@ from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.model import ModelSpec
 from simulator.files import writing
-from simulator.files.descriptions import meanings
+from simulator.files.descriptions import field_descriptions
 from simulator.files.schema import Frozen, Sourced, descendants
 from simulator.report.markdown import table
 from simulator.scenario import Scenario
@@ -170,7 +170,7 @@ class Book:
             name = one.schema["properties"]["name"]["const"]
             yield purpose(name) + f" `specsim show {name}` has the law."
         yield marked(inspect.cleandoc(one.model.__doc__ or ""))
-        told, required = meanings(one.model), one.schema.get("required", ())
+        told, required = field_descriptions(one.model), one.schema.get("required", ())
         rows = []
         for field, part in one.schema["properties"].items():
             if "const" in part and field == "name":

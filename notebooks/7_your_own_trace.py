@@ -85,4 +85,4 @@ pd.Series({"times autoregressive": result.speedup, "tokens per step": result.sim
 
 # %%
 assert recorded.exit_code == 0
-assert any("stand-in" in note for note in result.notes)
+assert any("stand-in" in note for note in result.caveats)

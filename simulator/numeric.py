@@ -15,7 +15,7 @@ EXACT = 1_000
 """So many requests have binomial coefficients that a float can hold."""
 
 
-def added(values: Iterable[Number]) -> Number:
+def ordered_sum(values: Iterable[Number]) -> Number:
     """Floats, or arrays of them, added from first to last; 0 of none.
 
     The same on every Python: from 3.12 on ``sum`` makes up for what rounding loses between floats, before it does not.
@@ -23,7 +23,7 @@ def added(values: Iterable[Number]) -> Number:
     return cast("Number", reduce(add, values, 0))
 
 
-def longest(*seconds: Any) -> Any:
+def elementwise_max(*seconds: Any) -> Any:
     """The longest of some durations; element by element where there are arrays among them."""
     try:
         return max(seconds)
@@ -50,4 +50,4 @@ def _chance(requests: int, k: int, share: Any) -> Any:
     ways = lgamma(requests + 1) - lgamma(k + 1) - lgamma(requests - k + 1)
     with np.errstate(divide="ignore"):  # the logarithm of an impossible chance: e to its power is 0
         likely = (times * np.log(chance) if times else 0.0 for times, chance in ((k, share), (requests - k, 1.0 - share)))
-        return np.exp(ways + added(likely))
+        return np.exp(ways + ordered_sum(likely))

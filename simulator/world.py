@@ -85,7 +85,7 @@ def at(environment: Environment, time_s: float) -> Event:
     return event
 
 
-def put_off(event: Event, time_s: float) -> None:
+def reschedule(event: Event, time_s: float) -> None:
     """Let an event that was scheduled come at another time."""
     queue = event.env._queue
     place = next(place for place, entry in enumerate(queue) if entry[3] is event)
@@ -235,4 +235,4 @@ class SharingLane(Lane):
         self.free_at = end + seconds
         self.spans[-1] = (begin, self.free_at, label)
         if self.end is not None:
-            put_off(self.end, self.free_at)
+            reschedule(self.end, self.free_at)

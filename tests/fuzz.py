@@ -41,7 +41,7 @@ from simulator.acceptance.trace import read as read_trace
 from simulator.catalogue import FOLDERS, Catalogue, shipped
 from simulator.cost.huggingface import read_config
 from simulator.evidence.calibrate import measurements
-from simulator.evidence.published import Cell, rows
+from simulator.evidence.published import PublishedCell, rows
 from simulator.files.schema import BadInput, parse
 from simulator.scenario import load
 from simulator.scenario.run import law_details
@@ -147,7 +147,7 @@ def loaders() -> dict[str, Loader]:
         "measurements": Loader(
             lambda path: measurements.read([path]), [("own.csv", sound)] * 20 + _in_corpus("measurements"), broken
         ),
-        "paper": Loader(lambda path: list(rows(Cell, path)), papers, broken),
+        "paper": Loader(lambda path: list(rows(PublishedCell, path)), papers, broken),
     }
 
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.record.heads import HiddenChain
 from simulator.acceptance.record.network import ExitHead, Network
-from simulator.acceptance.sequences import Iteration
+from simulator.acceptance.sequences import SequenceIteration
 from simulator.acceptance.sources import accepted_prefix
-from simulator.acceptance.tree_replay import Verified
+from simulator.acceptance.tree_replay import ResampledVerification
 from simulator.evidence.live.decoding import Decoded
 
 Path = tuple[int, ...]
@@ -160,13 +160,13 @@ class Resampler:
 
 def speculate_resampling(
     target: Network, drafter: Resampler, prompt: list[int], tokens: int, budget: int, resampled_budget: int
-) -> tuple[list[int], list[Verified]]:
+) -> tuple[list[int], list[ResampledVerification]]:
     """Output and steps of Lyanna: the drafted tree and the one left from the step before are verified together."""
-    text, steps, left = [*prompt, choice(target, prompt)], list[Verified](), set[Path]()
+    text, steps, left = [*prompt, choice(target, prompt)], list[ResampledVerification](), set[Path]()
     while len(text) - len(prompt) < tokens:
         raw = drafter.chain(text)
         committed = walk(target, text, drafter.tree(raw, None, budget), left)
-        steps.append(Verified(len(committed) - 1, bool(left)))
+        steps.append(ResampledVerification(len(committed) - 1, bool(left)))
         text += committed
         remaining = raw[len(committed) :]
         left = drafter.tree(remaining, text[-1], resampled_budget) if remaining else set()
@@ -175,9 +175,9 @@ def speculate_resampling(
 
 def duodecode(
     target: Network, draft: Network, prompt: list[int], tokens: int, budget: int, divisors: Iterable[int]
-) -> tuple[list[int], list[Iteration]]:
+) -> tuple[list[int], list[SequenceIteration]]:
     """Output and iterations of DuoDecoding as its program decides them: both models see the same unverified prefix."""
-    text, unverified, steps = [*prompt, choice(target, prompt)], list[int](), list[Iteration]()
+    text, unverified, steps = [*prompt, choice(target, prompt)], list[int](), list[SequenceIteration]()
     while len(text) - len(prompt) < tokens:
         prefix = [*text, *unverified]
         odds = chances(draft, prefix).exp()
@@ -190,7 +190,7 @@ def duodecode(
         right = accepted_prefix(unverified, checked)
         text += checked[: right + 1]
         accepted = [row for row in drafted if right == len(unverified) and row[0] == text[-1]]
-        steps.append(Iteration(count, len(unverified), right + 1, bool(accepted)))
+        steps.append(SequenceIteration(count, len(unverified), right + 1, bool(accepted)))
         unverified = accepted[0][1:] if accepted else []
     return text[len(prompt) :], steps
 

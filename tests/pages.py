@@ -23,13 +23,13 @@ from simulator.report.run_page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.run import run, tuned
 from simulator.scenario.uncertainty import Times, of_speedup
-from simulator.studies.compare import Candidate, compare
+from simulator.studies.compare import Contestant, compare
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing
 from simulator.studies.sweep.study import study
 from simulator.studies.sweep.sweeping import sweep as evaluate
-from simulator.studies.sweep.table import Table, table
+from simulator.studies.sweep.table import SweepTable, table
 from simulator.studies.window import window_sweep
 from tests.test_plan import small
 from tests.toy_paper import TERMS, written
@@ -79,11 +79,11 @@ def compared() -> Page:
     """A pair on one machine, of which one has more requests to serve."""
     names, overrides = ("mirror_qwen3_32b_a100", "vanilla_qwen3_32b_a100"), ["requests.output_tokens=48"]
     loaded = [load(name, [*overrides, f"requests.count={count}"]) for name, count in zip(names, (4, 5), strict=True)]
-    given = [Candidate(*one) for one in zip("AB", names, (f"specsim run {name}" for name in names), loaded, strict=True)]
+    given = [Contestant(*one) for one in zip("AB", names, (f"specsim run {name}" for name in names), loaded, strict=True)]
     return comparison_page(compare(given, "specsim compare mirror_qwen3_32b_a100 vanilla_qwen3_32b_a100"))
 
 
-def swept(folder: Path) -> tuple[Table, Scenario]:
+def swept(folder: Path) -> tuple[SweepTable, Scenario]:
     """Every point of ``SWEEP``, and what it begins from."""
     (folder / "small.yaml").write_text(SWEEP, "utf-8")
     given = study(str(folder / "small.yaml"), Catalogue())

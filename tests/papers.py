@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from simulator.evidence.fits import Paper
-from simulator.evidence.published import Cell, cells
+from simulator.evidence.published import PublishedCell, cells
 from simulator.evidence.validation import Errors, likeness
 from simulator.scenario import load
 
@@ -50,6 +50,6 @@ class Committed:
         return Errors.of([guess / published - 1.0 for guess, published in found if guess])
 
     @property
-    def predicted(self) -> list[Cell]:
+    def predicted(self) -> list[PublishedCell]:
         """The cells that no fit has seen."""
         return self.paper.with_role("predict")

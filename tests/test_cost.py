@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from simulator.catalogue import Catalogue
 from simulator.cost.cost import HardwareCost, Phase, Placement, Rows, layer_time, together
 from simulator.cost.model import DraftHead, ModelSpec
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import read, validate
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 100}
@@ -78,7 +78,7 @@ def test_rows_add_up() -> None:
 
 @pytest.mark.parametrize("exit_layer", [1, 2, 0.5, 0.75])
 def test_prefix_and_suffix_make_the_whole_pass(exit_layer: int | float) -> None:
-    for cost in (HardwareCost(place()), GivenCost(Given(layers_ms=(1, 2, 3, 4), draft_ms=1))):
+    for cost in (HardwareCost(place()), StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1))):
         prefix, suffix = cost.target(ONE, 0.0, exit_layer), cost.target(ONE, exit_layer, 1.0)
         assert prefix.wall_s + suffix.wall_s == pytest.approx(cost.target(ONE).wall_s)
         assert min(prefix.wall_s, suffix.wall_s) > 0.0
@@ -86,10 +86,10 @@ def test_prefix_and_suffix_make_the_whole_pass(exit_layer: int | float) -> None:
 
 def test_an_exit_at_the_last_layer_leaves_nothing_to_overlap() -> None:
     """MSD-2: Delta = 0, and the LM head is paid once."""
-    for cost in (HardwareCost(place()), GivenCost(Given(layers_ms=(1, 2, 3, 4), draft_ms=1))):
+    for cost in (HardwareCost(place()), StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1))):
         assert cost.target(ONE, 4, 1.0) == Phase(0.0, {})
         assert cost.target(ONE, 0.0, 4).wall_s == pytest.approx(cost.target(ONE).wall_s)
-    assert GivenCost(Given(prefix_ms=18, suffix_ms=18, draft_ms=1)).target(ONE, 1.0, 1.0).wall_s == 0.0
+    assert StatedCost(StatedDurations(prefix_ms=18, suffix_ms=18, draft_ms=1)).target(ONE, 1.0, 1.0).wall_s == 0.0
 
 
 def test_the_host_hides_behind_the_device_or_adds_to_it() -> None:
@@ -211,23 +211,23 @@ def test_phases_add() -> None:
 )
 def test_durations_that_do_not_fit_together(fields: dict[str, float], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        Given.model_validate(fields)
+        StatedDurations.model_validate(fields)
 
 
 def test_a_stated_pass_takes_the_time_of_its_rows() -> None:
-    cost = GivenCost(Given(target_ms={8: 10, 1: 4, 4: 7}, draft_step_ms=1))
+    cost = StatedCost(StatedDurations(target_ms={8: 10, 1: 4, 4: 7}, draft_step_ms=1))
     times = [cost.target(Rows.decode(rows, 100)).wall_s * 1e3 for rows in (1, 2, 4, 6, 8, 99)]
     assert times == pytest.approx([4, 5, 7, 8.5, 10, 10])
-    staged = GivenCost(Given(stages_ms=({1: 2, 5: 4}, 3), links_ms=(1,), draft_step_ms=0))
+    staged = StatedCost(StatedDurations(stages_ms=({1: 2, 5: 4}, 3), links_ms=(1,), draft_step_ms=0))
     assert [staged.stage(index, Rows.decode(3, 100)).wall_s * 1e3 for index in (0, 1)] == pytest.approx([3, 3])
     assert staged.target(Rows.decode(3, 100)).wall_s * 1e3 == pytest.approx(7)
 
 
 def test_given_durations_split_at_the_exit() -> None:
-    cost = GivenCost(Given(target_ms=40, draft_ms=21), window_steps=7)
+    cost = StatedCost(StatedDurations(target_ms=40, draft_ms=21), window_steps=7)
     assert cost.target(ONE, 0.0, 0.25).wall_s == pytest.approx(0.010)
     assert cost.draft(ONE).wall_s == pytest.approx(0.003)
-    layers = GivenCost(Given(layers_ms=(1, 2, 3, 4), draft_ms=1))
+    layers = StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1))
     assert (layers.target(ONE, 0.0, 3).wall_s, layers.target(ONE, 3, 1.0).wall_s) == pytest.approx((0.006, 0.004))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.acceptance.draft_tree import Beam, DraftTree, Floats, Ints, Passage, PipelineTree, widest
+from simulator.acceptance.draft_tree import Beam, DraftTree, Floats, Ints, Passage, TravellingTree, widest
 
 
 def grown(*levels: tuple[list[int], list[float], list[int]], root: int = 1) -> DraftTree:
@@ -161,7 +161,7 @@ def drawn_text(seed: int, tokens: int) -> list[int]:
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 5), st.integers(1, 6))
 def test_a_tree_in_a_pipeline_is_that_of_plain_lists(seed: int, width: int, branching: int, stages: int) -> None:
     text, beam = drawn_text(seed, 12), Beam(width, branching, stages)
-    tree = PipelineTree(text[0], 0, Invented((text[0],)), beam)
+    tree = TravellingTree(text[0], 0, Invented((text[0],)), beam)
     assert [tree.verify(token) for token in text[1:]] == staged(text, beam)
 
 
@@ -170,7 +170,7 @@ def test_a_tree_in_a_pipeline_is_that_of_plain_lists(seed: int, width: int, bran
 def test_steps_lie_between_one_and_the_stages(seed: int, width: int, stages: int) -> None:
     """A hit behind a hit with every level in place takes a step; behind a miss, all stages."""
     text = drawn_text(seed, 15)
-    tree = PipelineTree(text[0], 0, Invented((text[0],)), Beam(width, 4, stages))
+    tree = TravellingTree(text[0], 0, Invented((text[0],)), Beam(width, 4, stages))
     passages = [tree.verify(token) for token in text[1:]]
     assert all(1 <= passage.steps <= stages == len(passage.rows) and passage.rows[-1] == 1 for passage in passages)
     assert all(after.steps == stages for before, after in pairwise(passages) if not before.hit)
@@ -181,5 +181,5 @@ def test_a_perfect_draft_gives_a_token_a_step() -> None:
     text = [0]
     for _ in range(10):
         text.append(choices(tuple(text))[0][0])
-    tree = PipelineTree(text[0], 0, Invented((0,)), Beam(width=1, branching=1, stages=4))
+    tree = TravellingTree(text[0], 0, Invented((0,)), Beam(width=1, branching=1, stages=4))
     assert [tree.verify(token) for token in text[1:]] == [Passage(4, [1] * 4, True), *[Passage(1, [1] * 4, True)] * 9]

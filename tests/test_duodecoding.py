@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.cli.main import main
 from simulator.cost.cost import Phase
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
 from simulator.report.run_summary import conditions, gaps, kind_name
 from simulator.scenario import Loaded, load, run
@@ -30,10 +30,10 @@ from tests.test_tree_replay import trace_of
 
 A800 = "duodecoding_llama_2_7b_a800"
 milliseconds = st.floats(min_value=0.01, max_value=500.0)
-durations = st.builds(Given, target_ms=milliseconds, draft_step_ms=milliseconds, rv_fv_ms=st.floats(0.0, 5.0))
+durations = st.builds(StatedDurations, target_ms=milliseconds, draft_step_ms=milliseconds, rv_fv_ms=st.floats(0.0, 5.0))
 
 
-def play(strategy: DuoDecoding, verdicts: Acceptance, cost: GivenCost, output: int, count: int = 1) -> tuple[Scheduler, World]:
+def play(strategy: DuoDecoding, verdicts: Acceptance, cost: StatedCost, output: int, count: int = 1) -> tuple[Scheduler, World]:
     world = World()
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
@@ -52,9 +52,9 @@ def test_the_whole_timeline_of_a_cold_a_warm_and_a_rejected_step() -> None:
     The first token: both read the prompt (20 and 5), the draft writes one token, then messages and verification.
     Cold: nothing to verify, the drafts begin right. Warm: 2 of 3 tail tokens right, so three tokens and no tail.
     """
-    given_ms = Given(target_ms=10, draft_step_ms=3, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=5)
+    given_ms = StatedDurations(target_ms=10, draft_step_ms=3, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=5)
     strategy = DuoDecoding(gamma=4, sequences=1, verify_us=2_000)
-    loop, world = play(strategy, Cycle((2,)), GivenCost(given_ms, 4), output=5)
+    loop, world = play(strategy, Cycle((2,)), StatedCost(given_ms, 4), output=5)
     found = [(span.lane, span.label, round(span.start_s * 1e3, 6), round(span.end_s * 1e3, 6)) for span in world.spans]
     cold, warm = 24, 40
     expected = [
@@ -81,11 +81,11 @@ def test_the_whole_timeline_of_a_cold_a_warm_and_a_rejected_step() -> None:
 @settings(max_examples=40)
 @given(durations, st.integers(1, 9), st.integers(0, 9), st.floats(1.0, 2.0), st.booleans())
 def test_law_replay_and_simulation_agree_with_constant_acceptance(
-    stated: Given, gamma: int, accepted: int, contention: float, halves: bool
+    stated: StatedDurations, gamma: int, accepted: int, contention: float, halves: bool
 ) -> None:
     """Two runs of different length differ by whole cycles of a cold and a warm step."""
     strategy = DuoDecoding(gamma=gamma, sequences=2 if halves and gamma > 1 else 1, first_rate=None)
-    verdicts, cost = Cycle((accepted,)), GivenCost(stated, gamma, contention)
+    verdicts, cost = Cycle((accepted,)), StatedCost(stated, gamma, contention)
     source = strategy.reads(verdicts)
     law = strategy.law(cost, lambda tail: source.odds(tail, None), 1, 100)
     tail = strategy.split.longest_tail
@@ -116,7 +116,7 @@ def test_the_law_of_recorded_shares_is_the_simulation(sequences: int | str) -> N
 
 def stated(loaded: Loaded, target_ms: float = 24.0, draft_step_ms: float = 1.0) -> Loaded:
     """The same with durations instead of hardware."""
-    times = Given(target_ms=target_ms, draft_step_ms=draft_step_ms, rv_fv_ms=0.15)
+    times = StatedDurations(target_ms=target_ms, draft_step_ms=draft_step_ms, rv_fv_ms=0.15)
     return loaded.replace(target=None, draft=None, channel=None, durations=times)
 
 
@@ -129,7 +129,7 @@ def test_marginal_shares_are_met_where_tokens_are_independent() -> None:
     worth = random.integers(1, 3, size=(6, 60_000))
     trace = trace_of(ranks.tolist(), rollout_sequences=worth)
     strategy = DuoDecoding(gamma=6)
-    cost = GivenCost(Given(target_ms=5, draft_step_ms=1, rv_fv_ms=0.1), 6)
+    cost = StatedCost(StatedDurations(target_ms=5, draft_step_ms=1, rv_fv_ms=0.1), 6)
     source = strategy.reads(Replay(trace))
     law = strategy.law(cost, lambda tail: source.odds(tail, None), 1, 100)
     loop, _ = play(strategy, Replay(trace), cost, output=20_000)
@@ -143,7 +143,7 @@ def test_marginal_shares_are_met_where_tokens_are_independent() -> None:
 # ---- what it costs
 
 
-class Counting(GivenCost):
+class Counting(StatedCost):
     """Counts passes of the draft by their rows, and copied tokens."""
 
     def draft(self, rows: Any, purpose: Any = "window") -> Phase:
@@ -172,7 +172,7 @@ def test_passes_and_copies_of_several_sequences(
 ) -> None:
     strategy = DuoDecoding(**options)
     assert strategy.passes(sequences) == passes
-    cost = Counting(Given(target_ms=1, draft_step_ms=1), 1)
+    cost = Counting(StatedDurations(target_ms=1, draft_step_ms=1), 1)
     drafted = strategy.durations(cost, strategy.step(strategy.kind_of(0, sequences), 10)).draft
     assert drafted == sum(rows * times for rows, times in passes.items()) + 1_000 * copies
 
@@ -218,7 +218,10 @@ def test_shown_tokens_are_taken_back_after_a_rejection() -> None:
 
 def test_a_rejection_may_take_back_more_than_it_brings() -> None:
     loop, _ = play(
-        DuoDecoding(gamma=8, sequences=1, count="emitted"), Cycle((1,)), GivenCost(Given(target_ms=1, draft_step_ms=0)), 30
+        DuoDecoding(gamma=8, sequences=1, count="emitted"),
+        Cycle((1,)),
+        StatedCost(StatedDurations(target_ms=1, draft_step_ms=0)),
+        30,
     )
     assert min(progress.shown for progress in loop.tally.settled) == 2 - 7
     assert loop.tally.tokens == 30
@@ -232,7 +235,7 @@ def test_the_released_program_counts_more_than_is_verified(cap: int, gamma: int,
     ratios = []
     for rate in (0.6, 0.7, 0.8):
         strategy = DuoDecoding(gamma=gamma, sequences=1)
-        source, cost = strategy.reads(Rates((rate,))), GivenCost(Given(target_ms=24, draft_step_ms=1), gamma)
+        source, cost = strategy.reads(Rates((rate,))), StatedCost(StatedDurations(target_ms=24, draft_step_ms=1), gamma)
         written = strategy.until_shown(cost, lambda tail, source=source: source.odds(tail, None), 100, cap)  # type: ignore[misc]
         ratios.append(written.shown / written.verified)
     assert least <= min(ratios) and max(ratios) <= most, ratios
@@ -240,7 +243,7 @@ def test_the_released_program_counts_more_than_is_verified(cap: int, gamma: int,
 
 def test_the_law_of_shown_tokens_is_met_by_drawn_requests() -> None:
     strategy = DuoDecoding(gamma=12, sequences=2, first_rate=0.85, count="emitted")
-    rates, cost = Rates((0.7,), seed=8), GivenCost(Given(target_ms=10, draft_step_ms=1), 12)
+    rates, cost = Rates((0.7,), seed=8), StatedCost(StatedDurations(target_ms=10, draft_step_ms=1), 12)
     source = strategy.reads(rates)
     law = strategy.until_shown(cost, lambda tail: source.odds(tail, None), 100, 64)
     loop, _ = play(strategy, rates, cost, 64, count=600)

@@ -17,7 +17,7 @@ import pytest
 from simulator.acceptance.sequence_chances import budget, cost_coefficient, expected_tokens, sequences_worth, threshold, verify
 from simulator.acceptance.sequences import Split
 from simulator.acceptance.sources import Rates
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.strategies.duodecoding import DuoDecoding
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/duodecoding_worked_examples.csv").open()))
@@ -32,7 +32,7 @@ def duo_1(i: dict[str, Any]) -> Answers:
 def duo_2(i: dict[str, Any]) -> Answers:
     strategy = DuoDecoding(gamma=i["gamma"], sequences=1)
     each = i["overhead_ms"] / 2
-    cost = GivenCost(Given(target_ms=i["T_target_ms"], draft_step_ms=i["T_draft_ms"], rv_fv_ms=each), i["gamma"])
+    cost = StatedCost(StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["T_draft_ms"], rv_fv_ms=each), i["gamma"])
     kind = strategy.kind_of(i["gamma"] - 1, 1)
     step = strategy.step(kind, 100)
     idle = strategy.derived(cost, step)
@@ -78,7 +78,9 @@ def duo_6(i: dict[str, Any]) -> Answers:
     source = strategy.reads(Rates((rate,)))
     kinds = strategy.kinds(lambda gamma: source.odds(gamma, None), 1)
     assert sum(share for kind, share in kinds.items() if kind.name == "warm") == pytest.approx(warm)
-    law = strategy.law(GivenCost(Given(target_ms=1, draft_step_ms=1), 1), lambda gamma: source.odds(gamma, None), 1, 100)
+    law = strategy.law(
+        StatedCost(StatedDurations(target_ms=1, draft_step_ms=1), 1), lambda gamma: source.odds(gamma, None), 1, 100
+    )
     assert law.tokens_per_step == pytest.approx(tokens)
     return {"pi_warm": warm, "E_tokens_warm": tokens_warm, "E_tokens_per_iteration": tokens}
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulator.evidence.fits import Paper, Question
 from simulator.evidence.fitting import calibrate
-from simulator.evidence.published import Cell, cells
+from simulator.evidence.published import PublishedCell, cells
 from simulator.evidence.validation import Errors, likeness, predictions
 from simulator.files.schema import BadInput
 from tests.toy_paper import TERMS, written
@@ -66,7 +66,7 @@ def test_a_parameter_that_nothing_decides_is_refused(paper: Paper) -> None:
 
 
 def test_a_guess_needs_something_calibrated() -> None:
-    alone = Cell(cell="x", source="T1", quantity="tpot", published="3", role="predict")
+    alone = PublishedCell(cell="x", source="T1", quantity="tpot", published="3", role="predict")
     assert likeness(alone, [alone]) is None
 
 

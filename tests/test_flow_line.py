@@ -16,8 +16,8 @@ from plain_line import PlainLine
 from simpy import Environment, Event
 
 from simulator.strategies.common.pipeline_laws import PipelineTimes
-from simulator.strategies.common.stage_pipeline import FlowLine
 from simulator.strategies.common.stage_pipeline import Level as OnLine
+from simulator.strategies.common.stage_pipeline import StagePipeline
 from simulator.world import World
 
 
@@ -40,7 +40,7 @@ def played(times: PipelineTimes, passages: Sequence[Passage], keep: int | None =
     world, known = World(keep), list[float]()
     stages = [world.lane(f"stage {i + 1}") for i in range(len(times.stages))]
     links = [world.lane(f"link {i + 1}") for i in range(len(times.links))]
-    line = FlowLine(stages, links, world.lane("draft"), times.prune, times.token, times.asynchronous)
+    line = StagePipeline(stages, links, world.lane("draft"), times.prune, times.token, times.asynchronous)
 
     def request() -> Iterator[Event]:
         for steps, entering in passages:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.blocks import Code, Link, Listing, Strong
+from simulator.report.blocks import Code, Hyperlink, Listing, Strong
 from simulator.report.markdown import inline, plain, shown
 
 HOSTILE = (
@@ -89,5 +89,5 @@ def test_marks_are_escaped_and_plain_words_stay_as_they_are() -> None:
     assert plain("# no title\n- no item") == "\\# no title\n\\-\\ no item".replace("\\ ", " ")
     assert inline(Strong("<b>")) == "**\\<b>**"
     assert inline(Code("a`b")) == "`` a`b ``"
-    assert inline(Link("<b>", "x.md")) == "[\\<b>](x.md)"
+    assert inline(Hyperlink("<b>", "x.md")) == "[\\<b>](x.md)"
     assert next(shown(Listing("```\nx"))) == "````\n```\nx\n````"

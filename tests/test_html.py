@@ -27,7 +27,7 @@ from simulator.report.blocks import (
     Code,
     Figure,
     Highlight,
-    Link,
+    Hyperlink,
     Listing,
     Page,
     Paragraph,
@@ -129,7 +129,7 @@ def every_word(one: Page) -> list[Words]:
 
 def everywhere(text: str) -> Page:
     """A page with the same words in every place that takes any."""
-    marks: Words = (text, Strong(text), Code(text), Link(text, text))
+    marks: Words = (text, Strong(text), Code(text), Hyperlink(text, text))
     blocks = (
         Paragraph(marks),
         Bullets([marks]),

@@ -90,4 +90,4 @@ def test_jitter_is_among_the_numbers_with_a_source(tmp_path: Path) -> None:
     result = run_scenario(load(str(tmp_path / "x.yaml"), FEW))
     (found,) = [one for one in result.provenance() if "jitter" in str(one["parameter"])]
     assert (found["value"], found["source"], found["confidence"]) == (30, "pinged", "measured")
-    assert any(note.startswith("links jitter") for note in result.notes)
+    assert any(note.startswith("links jitter") for note in result.caveats)

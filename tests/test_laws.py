@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Cycle, Odds, Rates
 from simulator.cost.cost import Phase, Rows
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
@@ -32,7 +32,7 @@ from simulator.world import World
 
 milliseconds = st.floats(min_value=0.01, max_value=500.0)
 given_durations = st.builds(
-    Given,
+    StatedDurations,
     prefix_ms=milliseconds,
     suffix_ms=milliseconds,
     draft_ms=milliseconds,
@@ -89,7 +89,7 @@ POLICIES: dict[str, Policy] = {
 
 
 def play(
-    strategy: Strategy, acceptance: Any, cost: GivenCost, requests: Requests, policy: Policy = POLICIES["fixed_batch"]
+    strategy: Strategy, acceptance: Any, cost: StatedCost, requests: Requests, policy: Policy = POLICIES["fixed_batch"]
 ) -> tuple[Scheduler, World]:
     world = World()
     if cost.contention > 1.0:
@@ -118,7 +118,7 @@ def test_all_strategies_are_exercised_here() -> None:
 @pytest.mark.parametrize("policy", list(POLICIES))
 @given(any_strategy, given_durations, st.integers(0, 9), st.booleans(), st.sampled_from([1, 8]))
 def test_law_and_simulation_agree_with_constant_acceptance(
-    policy: str, strategy: Strategy, durations: Given, accepted: int, off_exit: bool, batch: int
+    policy: str, strategy: Strategy, durations: StatedDurations, accepted: int, off_exit: bool, batch: int
 ) -> None:
     """Two runs of different length differ by whole cycles of steady steps; the first step, whose window
     is always at hand, drops out.
@@ -126,7 +126,7 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     if strategy.prompts_apart:
         policy = {"chunked_prefill": "prefill_first", "unified_budget": "fixed_batch"}.get(policy, policy)
     acceptance = Cycle((accepted,), (off_exit,))
-    cost = GivenCost(durations, strategy.window_steps)
+    cost = StatedCost(durations, strategy.window_steps)
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100)
     if any(share < 1.0 for share in law.kinds.values()):
         law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100, in_lockstep(strategy, batch))
@@ -159,12 +159,12 @@ def in_lockstep(strategy: Strategy, batch: int) -> dict[Kind, float]:
 
 @given(given_durations, windows, st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8))
 def test_law_and_simulation_agree_over_a_cycle_with_fallbacks(
-    durations: Given, gamma: int, cycle: list[tuple[int, bool]]
+    durations: StatedDurations, gamma: int, cycle: list[tuple[int, bool]]
 ) -> None:
     """One request; the kind of a step is set by the verdict before, so the cycle is played from its second turn on."""
     strategy = MirrorSD(gamma=gamma)
     acceptance = Cycle(tuple(a for a, _ in cycle), tuple(off for _, off in cycle))
-    cost = GivenCost(durations, strategy.window_steps)
+    cost = StatedCost(durations, strategy.window_steps)
     law = strategy.law(cost, lambda g: acceptance.odds(g, None), 1, 100)
     tokens = sum(min(a, gamma) + 1 for a, _ in cycle)
     once, twice = (
@@ -186,7 +186,7 @@ class Staggered(Cycle):
 
 
 @given(given_durations, windows, st.integers(0, 9), st.sampled_from(["wait", "proceed", "undrafted"]))
-def test_eight_requests_with_one_in_fallback(durations: Given, gamma: int, accepted: int, switch: str) -> None:
+def test_eight_requests_with_one_in_fallback(durations: StatedDurations, gamma: int, accepted: int, switch: str) -> None:
     """What the seven others do is the explicit switch: wait for the redraft, step on, or carry a bare token along."""
     strategy = MirrorSD(
         gamma=gamma,
@@ -194,7 +194,7 @@ def test_eight_requests_with_one_in_fallback(durations: Given, gamma: int, accep
         others="proceed" if switch == "proceed" else "wait",
     )
     acceptance = Staggered((accepted,), (True,) + (False,) * 7)
-    cost = GivenCost(durations, strategy.window_steps)
+    cost = StatedCost(durations, strategy.window_steps)
     loop, _ = play(
         strategy, acceptance, cost, Requests(concurrency=8, count=8, output_tokens=1 + 8 * (min(accepted, gamma) + 1))
     )
@@ -218,17 +218,17 @@ def test_eight_requests_with_one_in_fallback(durations: Given, gamma: int, accep
 
 
 @given(given_durations, st.floats(1.0, 2.0))
-def test_contention_is_the_same_term_in_law_and_simulation(durations: Given, slowdown: float) -> None:
+def test_contention_is_the_same_term_in_law_and_simulation(durations: StatedDurations, slowdown: float) -> None:
     strategy, acceptance = MirrorSD(gamma=4), Cycle((3,))
-    cost = GivenCost(durations, strategy.window_steps, slowdown)
+    cost = StatedCost(durations, strategy.window_steps, slowdown)
     loop, _ = play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + 4 * 10))
     agree(strategy.law(cost, lambda g: acceptance.odds(g, None), 1, 100), loop)
 
 
 @given(given_durations)
-def test_the_two_regimes_of_the_mirror_law(durations: Given) -> None:
+def test_the_two_regimes_of_the_mirror_law(durations: StatedDurations) -> None:
     """MSD-3: hidden and exposed draft; the step saves min(Delta, T_d) - T_rv and never gains more than 1 + Delta/T_target."""
-    t = MirrorSD(gamma=4).durations(GivenCost(durations, 4), MirrorSD().step(Kind("reuse", 1), 10))
+    t = MirrorSD(gamma=4).durations(StatedCost(durations, 4), MirrorSD().step(Kind("reuse", 1), 10))
     mirror = float(MirrorSD().step_seconds(t, Kind("reuse", 1)))
     target, rv = t.prefix + t.suffix, t.rv_ee + t.rv_fv
     serial = target + t.draft
@@ -255,7 +255,7 @@ def test_stated_rates_are_what_the_odds_say(alpha: float, gamma: int, spare: flo
 def test_random_acceptance_meets_its_odds() -> None:
     """The law of independent requests, B = 4, against 40,000 drawn windows: within 1 %."""
     strategy, acceptance = MirrorSD(gamma=5), Rates((0.75,), 0.9, seed=3)
-    cost = GivenCost(Given(prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1), 5)
+    cost = StatedCost(StatedDurations(prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1), 5)
     for options in ({}, {"fallback": "undrafted"}, {"others": "proceed"}, {"message": "first_position"}):
         strategy = MirrorSD(gamma=5, **options)
         loop, _ = play(strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=3_000))
@@ -283,13 +283,13 @@ def test_odds_of_a_cycle_are_shares() -> None:
 def test_the_window_of_most_goodput_shrinks_as_the_batch_makes_rows_dear() -> None:
     """Target 20 ms up to 64 rows and 1 ms a row beyond, draft 1 ms a token: worked out by law, for every batch."""
 
-    class Knee(GivenCost):
+    class Knee(StatedCost):
         def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0) -> Phase:
             return Phase((20 + max(0, rows.tokens - 64)) * 1e-3, {})
 
     acceptance = Rates((0.8,))
     strategy = VanillaSD(gamma=8, adaptive=GoodputWindow(name="goodput"))
-    cost = Knee(Given(target_ms=20, draft_step_ms=1), 8)
+    cost = Knee(StatedDurations(target_ms=20, draft_step_ms=1), 8)
     found = strategy.tuned(cost, lambda gamma: acceptance.odds(gamma, None), 64, 100)
 
     def rate(window: int, batch: int) -> float:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from simulator.acceptance.draft_tree import Beam, PipelineTree  # noqa: E402
+from simulator.acceptance.draft_tree import Beam, TravellingTree  # noqa: E402
 from simulator.acceptance.record.family import Family  # noqa: E402
 from simulator.acceptance.record.tree_drafter import TreeDrafter  # noqa: E402
 from simulator.catalogue import Catalogue, shipped  # noqa: E402
@@ -23,7 +23,7 @@ from simulator.evidence.live import validation as live_validation  # noqa: E402
 from simulator.evidence.live.budget import PAIR, beside  # noqa: E402
 from simulator.evidence.live.costs import Samples, slowdown  # noqa: E402
 from simulator.evidence.live.decoding import alone  # noqa: E402
-from simulator.evidence.live.validation import BOUNDS, Live, Point, Setting, validate  # noqa: E402
+from simulator.evidence.live.validation import BOUNDS, Live, LivePoint, Setting, validate  # noqa: E402
 from simulator.scenario import load  # noqa: E402
 from simulator.scenario.run import run  # noqa: E402
 
@@ -55,7 +55,7 @@ def test_two_stages_write_what_the_target_writes_passage_for_passage(family: Fam
             done = live_pipeline.decode(family, connection, prompt, 24, beam)
             assert done.tokens == alone(family.target, prompt, 24).tokens
             drafter = TreeDrafter(family.modules["draft"], [*prompt, *done.tokens], beam.branching)
-            tree = PipelineTree(done.tokens[0], len(prompt), drafter, beam)
+            tree = TravellingTree(done.tokens[0], len(prompt), drafter, beam)
             assert [tree.verify(token) for token in done.tokens[1:]] == done.passages
 
 
@@ -86,7 +86,7 @@ def test_a_machine_becomes_a_profile_that_scenarios_run_on(tmp_path: Path, monke
 def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
     command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = Live([Point(Setting(name, 2), [10.0, 10.0], [9.0, 9.0], 4, 4) for name in BOUNDS], "wall", (0.5, 1.0))
+    found = Live([LivePoint(Setting(name, 2), [10.0, 10.0], [9.0, 9.0], 4, 4) for name in BOUNDS], "wall", (0.5, 1.0))
     monkeypatch.setattr(live_validation, "validate", lambda *asked, **options: found)
     done = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "live")])
     assert done.exit_code == 3
@@ -102,17 +102,17 @@ def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
 
 
 def test_error_spread_and_interval_of_round_numbers() -> None:
-    point = Point(Setting("vanilla_sd", 2), [10.0, 12.0, 8.0], [9.0, 12.0, 8.0], requests=3, identical=3)
+    point = LivePoint(Setting("vanilla_sd", 2), [10.0, 12.0, 8.0], [9.0, 12.0, 8.0], requests=3, identical=3)
     assert (point.error, point.spread, point.bound) == (0.0, 0.2, 0.2)
     low, high = point.interval_ms
     assert low < 8.0
     assert high > 12.0
     assert (point.covered, point.held) == (3, True)
-    off = Point(Setting("autoregressive", 0), [10.0, 10.0], [11.0, 11.0], requests=2, identical=2)
+    off = LivePoint(Setting("autoregressive", 0), [10.0, 10.0], [11.0, 11.0], requests=2, identical=2)
     assert off.error == pytest.approx(0.1)
     assert (off.bound, off.held, off.covered) == (0.08, False, 0)
     windows = [
-        Point(Setting(name, g), [1.0 + abs(g - 2)], [1.0 + abs(g - 3)])
+        LivePoint(Setting(name, g), [1.0 + abs(g - 2)], [1.0 + abs(g - 3)])
         for name in ("vanilla_sd", "duodecoding")
         for g in (1, 2, 3)
     ]

@@ -19,7 +19,7 @@ from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
 from simulator.cost.cost import Device, HardwareCost, Placement
 from simulator.cost.model import ModelSpec
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, NonNegative
 from simulator.scenario import load, run
 from simulator.serving.policies import FixedBatch
@@ -32,14 +32,14 @@ from simulator.studies.batches import batch_sweep
 from simulator.world import World
 
 TABLE_1 = (0.91, 0.80, 0.70)
-STATED = Given(target_ms=10, draft_step_ms=1, draft_head_ms=2, prefill_ms=7)
+STATED = StatedDurations(target_ms=10, draft_step_ms=1, draft_head_ms=2, prefill_ms=7)
 TIMES = {"level_us": NonNegative(value=500), "host_ms": NonNegative(value=3)}
 
 
 def play(strategy: Lyanna, acceptance: Any, requests: Requests, cost: Any = None) -> tuple[Scheduler, World]:
     world = World()
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    loop = Scheduler(strategy, acceptance, None, ClosedLoop(requests), cost or GivenCost(STATED, 3), FixedBatch())
+    loop = Scheduler(strategy, acceptance, None, ClosedLoop(requests), cost or StatedCost(STATED, 3), FixedBatch())
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
@@ -165,7 +165,7 @@ def test_resampling_never_keeps_less(rates: list[float], threshold: int) -> None
 def test_the_binomial_law_of_a_batch_meets_its_simulation() -> None:
     strategy = Lyanna(fusion=False, **TIMES)
     acceptance = strategy.reads(Rates((0.5, 0.6, 0.7), seed=3))
-    law = strategy.law(GivenCost(STATED, 3), lambda gamma: acceptance.odds(gamma, None), 4, 100)
+    law = strategy.law(StatedCost(STATED, 3), lambda gamma: acceptance.odds(gamma, None), 4, 100)
     loop, _ = play(strategy, acceptance, Requests(concurrency=4, count=40, output_tokens=2_000))
     tally = loop.tally
     assert tally.step_seconds / sum(tally.steps.values()) == pytest.approx(law.step_s, rel=0.01)

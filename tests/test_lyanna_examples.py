@@ -20,7 +20,7 @@ from simulator.acceptance.draft_tree import DraftTree, widest
 from simulator.acceptance.sources import Rates
 from simulator.cost.cost import Depth, HardwareCost, Phase, Placement, Rows
 from simulator.cost.model import ModelSpec
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative
 from simulator.strategies.lyanna import HOT_TOKENS, Lyanna, table_bytes
 from simulator.strategies.lyanna.resampling import RatedTrees
@@ -35,7 +35,9 @@ def drafting_ms(chain: str, i: dict[str, Any]) -> float:
     switches = {"token_info": False, "resample": False} if chain == "tokens" else {}
     level = NonNegative(value=i["t_sample"] * 1e3)
     strategy = Lyanna(depth=i["k"], budget=1, chain=chain, level_us=level, **switches)
-    cost = GivenCost(Given(target_ms=0, draft_step_ms=i["t_layer"], draft_head_ms=i["t_head"]), strategy.window_steps)
+    cost = StatedCost(
+        StatedDurations(target_ms=0, draft_step_ms=i["t_layer"], draft_head_ms=i["t_head"]), strategy.window_steps
+    )
     t = strategy.durations(cost, strategy.step(strategy.kind_of(1, 0), 100))
     return (t.layers + t.head + t.sample) * 1e3
 
@@ -151,7 +153,7 @@ def lya_6(i: dict[str, Any]) -> Answers:
 
 
 @dataclass(frozen=True)
-class Floor(GivenCost):
+class Floor(StatedCost):
     """A pass takes ``max(memory floor, c n)``; the root of a tree costs nothing here."""
 
     floor_ms: float = 0.0
@@ -162,7 +164,7 @@ class Floor(GivenCost):
 
 
 def lya_7(i: dict[str, Any]) -> Answers:
-    stated = Given(target_ms=0, draft_step_ms=0)
+    stated = StatedDurations(target_ms=0, draft_step_ms=0)
     cost = Floor(stated, floor_ms=i["mem_floor_ms"], ms_per_token=i["ms_per_token"])
     drafted, resampled = i["draft_tokens"], i["resampled_tokens"]
     found = {}

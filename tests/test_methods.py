@@ -15,7 +15,7 @@ from simulator.acceptance.sources import Cycle
 from simulator.catalogue import Catalogue, shipped
 from simulator.cli.main import main
 from simulator.cost.model import ModelSpec
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, Infeasible, read, validate
 from simulator.scenario import load
 from simulator.scenario.run import simulate
@@ -55,7 +55,9 @@ def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> N
         strategy = strategy.model_copy(update={"matched": None})
     source = Cycle((accepted,))
     acceptance = strategy.reads(source)
-    cost = GivenCost(Given(prefix_ms=6.0, suffix_ms=7.0, draft_ms=3.0, redraft_ms=3.0), max(1, strategy.window_steps))
+    cost = StatedCost(
+        StatedDurations(prefix_ms=6.0, suffix_ms=7.0, draft_ms=3.0, redraft_ms=3.0), max(1, strategy.window_steps)
+    )
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), 2, 100)
     if any(share < 1.0 for share in law.kinds.values()):
         pytest.skip("several kinds of step: in the tests of its strategy")

@@ -8,7 +8,7 @@ import pytest
 from papers import Committed
 
 from simulator.evidence.fits import Paper
-from simulator.evidence.published import Cell, cells
+from simulator.evidence.published import PublishedCell, cells
 from simulator.evidence.validation import Errors
 from simulator.scenario import load
 
@@ -24,7 +24,7 @@ def test_what_is_predicted_is_mapped_and_at_most_half_as_much_is_free() -> None:
 
 
 @pytest.mark.parametrize("cell", MAPPED, ids=lambda one: one.cell)
-def test_a_mapped_value_loads(cell: Cell) -> None:
+def test_a_mapped_value_loads(cell: PublishedCell) -> None:
     question = PAPER.question(cell)
     loaded = load(question.run.scenario, question.run.overrides)
     assert (loaded.scenario.strategy.name == "duodecoding") == (cell.method.startswith("DuoDec") and not cell.against)

@@ -6,7 +6,7 @@ import pytest
 from papers import Committed
 
 from simulator.evidence.fits import Paper
-from simulator.evidence.published import Cell, cells
+from simulator.evidence.published import PublishedCell, cells
 from simulator.scenario import load
 
 NAME = "speculative_streaming"
@@ -38,7 +38,7 @@ def test_a_scenario_loads_with_what_was_fitted(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("cell", PAPER.with_role("check")[:9], ids=lambda one: one.cell)
-def test_extra_parameters_follow_from_shapes(cell: Cell) -> None:
+def test_extra_parameters_follow_from_shapes(cell: PublishedCell) -> None:
     """To the two digits printed; EAGLE's layer for Mistral is printed in Llama-2's shape (no grouped heads, narrower MLP)."""
     tolerance = 0.06 if (cell.model, cell.method) == ("Mistral-Instruct-7B", "Eagle") else 0.025
     assert PAPER.question(cell).answer() == pytest.approx(float(cell.published), rel=tolerance)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.cost.cost import HardwareCost, Rows
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.report.run_memory import HEAD, caption, stage_rows
 from simulator.scenario import Loaded, load
 
@@ -66,7 +66,7 @@ def test_a_pass_goes_through_all_stages_and_links(tmp_path: Path) -> None:
 
 
 def test_stated_stages_are_a_whole_pass_too() -> None:
-    cost = GivenCost(Given(stages_ms=(10, 20, 30), links_ms=(1, 2), token_ms=0.5))
+    cost = StatedCost(StatedDurations(stages_ms=(10, 20, 30), links_ms=(1, 2), token_ms=0.5))
     rows = Rows.decode(1, 100)
     assert cost.target(rows).wall_s == pytest.approx(0.063)
     assert [cost.stage(index, rows).wall_s for index in range(cost.stages)] == pytest.approx([0.01, 0.02, 0.03])

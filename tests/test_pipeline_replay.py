@@ -15,12 +15,12 @@ from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedPassages
 from simulator.cost.cost import Phase, Rows
-from simulator.cost.stated import GivenCost
+from simulator.cost.stated import StatedCost
 from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages
 from simulator.strategies.specpipe.replay import StepTables, token_seconds
 
 
-class ByRows(GivenCost):
+class ByRows(StatedCost):
     """Stages, links and draft take longer for more rows, each in its own way."""
 
     def stage(self, index: int, rows: Rows) -> Phase:

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.cost.device import Device, Roofline
-from simulator.files.schema import BadInput, Infeasible, Positive, altered
+from simulator.files.schema import BadInput, Infeasible, Positive, replace_nested
 from simulator.scenario import Loaded, load, resolved, run
 from simulator.serving.arrivals import Poisson
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import faster
-from simulator.studies.plan.bounds import Bounds, LimitBrokenError, Watch, _least_widths, _most_over
+from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch, _least_widths, _most_over
 from simulator.studies.plan.break_even import break_even, speedup
-from simulator.studies.plan.export import Schedule, exports, schedule
+from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Plan, devices_of, load_plan
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
 from simulator.studies.plan.search import examine, most_traffic, nearest_miss, replicated, search, with_loaded
@@ -185,27 +185,27 @@ def test_no_simulation_beats_a_bound(
         Limit(metric, share, 1.01 * getattr(outcome.serving, metric).quantile(share))
         for metric in ("ttft", "tpot", "e2e", "tbt")
     )
-    assert Bounds(one, limits).holds or (policy == "prefill_first" and kv_tokens)
-    assert Bounds(one, limits).broken_by(replicas) is None
-    assert Bounds(one, limits[:2]).broken_by(replicas) is None
+    assert FleetBounds(one, limits).holds or (policy == "prefill_first" and kv_tokens)
+    assert FleetBounds(one, limits).broken_by(replicas) is None
+    assert FleetBounds(one, limits[:2]).broken_by(replicas) is None
 
 
 def test_bounds_bite() -> None:
     one = loaded("drafted", 50.0, "fixed_batch", 4, None, 0)
     for metric in ("ttft", "tpot", "e2e", "tbt"):
-        assert Bounds(one, (Limit(metric, 0.9, 1e-3),)).broken_alone
+        assert FleetBounds(one, (Limit(metric, 0.9, 1e-3),)).broken_alone
     flood = faster(one, 1e3)
     limits = (Limit("ttft", 0.9, 0.5),)
-    assert Bounds(flood, limits).broken_alone is None
-    assert Bounds(flood, limits).broken_by(1) is None or Bounds(flood, limits).broken_by(1) == ("demand", limits[0])
-    assert Bounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(1) == Limit("e2e", 0.99, 0.5)
-    assert Bounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(100) is None
+    assert FleetBounds(flood, limits).broken_alone is None
+    assert FleetBounds(flood, limits).broken_by(1) is None or FleetBounds(flood, limits).broken_by(1) == ("demand", limits[0])
+    assert FleetBounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(1) == Limit("e2e", 0.99, 0.5)
+    assert FleetBounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(100) is None
 
 
 def test_bounds_keep_out_of_what_they_are_not_proven_for() -> None:
     one = loaded("drafted", 2.0, "prefill_first", 4, None, 0)
     broken = (Limit("ttft", 0.9, 1e-6),)
-    assert Bounds(one, broken).broken_by(1)
+    assert FleetBounds(one, broken).broken_by(1)
     chunked = one.replace(
         serving=type(one.scenario.serving).model_validate({"policy": {"name": "chunked_prefill", "max_requests": 4}})
     )
@@ -215,7 +215,7 @@ def test_bounds_keep_out_of_what_they_are_not_proven_for() -> None:
         adaptive,
         load("specpipe_llama_3_1_70b_8x3090", ONE_BY_ONE),
     ):
-        assert Bounds(other, broken).broken_by(1) is None
+        assert FleetBounds(other, broken).broken_by(1) is None
 
 
 def test_demand_by_hand() -> None:
@@ -340,7 +340,7 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     assert command.startswith("# each of 2 replicas")
     config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
     assert config["num_speculative_tokens_per_batch_size"] == (ranges if found.finding.kept else [[1, 8, 2]])
-    assert Schedule({1: 4, 6: 2}, found.finding).ranges(8) == [[1, 5, 4], [6, 8, 2]]
+    assert WindowSchedule({1: 4, 6: 2}, found.finding).ranges(8) == [[1, 5, 4], [6, 8, 2]]
 
 
 @pytest.mark.parametrize(
@@ -399,12 +399,12 @@ def test_measured_widths_that_fall_are_taken_as_their_least_from_there_on() -> N
 
 def test_what_is_altered_is_made_anew_and_nothing_else() -> None:
     scenario = load("vanilla_qwen3_32b_a100").scenario
-    assert altered(scenario, Device, lambda device: device) is scenario
+    assert replace_nested(scenario, Device, lambda device: device) is scenario
     doubled = Positive(value=2.0)
-    other = altered(scenario, Device, lambda device: device.model_copy(update={"peak_tflops": doubled}))
+    other = replace_nested(scenario, Device, lambda device: device.model_copy(update={"peak_tflops": doubled}))
     assert {place.device.peak_tflops for place in (other.target, other.draft)} == {doubled}
     assert other.requests is scenario.requests
     assert scenario.target
     assert scenario.target.device.peak_tflops.value != 2.0
-    sharper = altered(scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled}))
+    sharper = replace_nested(scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled}))
     assert all(one.p_norm is doubled for one in sharper.target.device.matmul.values())

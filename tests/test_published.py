@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from simulator.evidence.published import PAPERS, Cell, cells, contradictions, fingerprint, rows
+from simulator.evidence.published import PAPERS, PublishedCell, cells, contradictions, fingerprint, rows
 from simulator.files.schema import BadInput
 
 CELLS = cells()
@@ -38,7 +38,7 @@ def test_a_paper_says_where_its_values_stand(paper: str) -> None:
 
 def test_mapped_and_unmapped_rows_are_told_apart() -> None:
     row = CELLS["specpipe"][0].model_dump()
-    mapped = Cell(**row | {"scenario": "specpipe_70b", "overrides": "strategy.width=32 seed=1", "metric": "law.ms"})
+    mapped = PublishedCell(**row | {"scenario": "specpipe_70b", "overrides": "strategy.width=32 seed=1", "metric": "law.ms"})
     assert (CELLS["specpipe"][0].mapped, mapped.mapped) == (bool(row["scenario"]), True)
     assert mapped.assignments == ("strategy.width=32", "seed=1")
 
@@ -61,7 +61,7 @@ def test_a_mistake_names_its_line(lines: list[str], fault: str, tmp_path: Path) 
     path = tmp_path / "cells.csv"
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(BadInput) as caught:
-        list(rows(Cell, path))
+        list(rows(PublishedCell, path))
     assert any(fault in str(one) for one in caught.value.faults), caught.value
 
 

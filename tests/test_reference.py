@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, simple_table, slug
 from simulator.cli.catalogue import json_schema
 from simulator.cli.main import main
-from simulator.files.descriptions import meanings
+from simulator.files.descriptions import field_descriptions
 from simulator.files.schema import Frozen
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
 
@@ -89,8 +89,8 @@ def test_a_field_means_what_its_class_or_the_one_above_says() -> None:
         so."""
 
     Mine.__module__ = "tests"
-    assert meanings(Mine) == {}
-    held = meanings(SpecPipeTandem)
+    assert field_descriptions(Mine) == {}
+    held = field_descriptions(SpecPipeTandem)
     assert held["width"] == "Nodes of a level."
     assert held["stages"] == "Filled in from the placement."
 

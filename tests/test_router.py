@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import simulate
@@ -26,7 +26,7 @@ from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.step import Lanes
 from simulator.world import World
 
-SECOND = GivenCost(Given(target_ms=1000, prefill_ms=1000))
+SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
 Served = dict[int, tuple[str, float, float]]
 """By request: replica, admitted, finished."""
 

@@ -142,7 +142,7 @@ def test_one_shared_device_serialises_and_the_law_says_it_is_a_bound() -> None:
     result = run(load("mirror_qwen3_32b_a100", changes))
     assert result.law.relation.startswith("lower bound")
     assert result.simulated.step_s > result.law_replayed.step_s * 1.05
-    assert any("share one lane" in note for note in result.notes)
+    assert any("share one lane" in note for note in result.caveats)
 
 
 def test_the_overlap_emerges_from_two_lanes() -> None:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from simulator.acceptance.sources import Cycle
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.scenario.variants import variant
@@ -108,7 +108,9 @@ policies = st.one_of(
     st.builds(ChunkedPrefill, name=st.just("chunked_prefill"), max_requests=st.integers(1, 5), chunk_tokens=st.integers(1, 30)),
     st.builds(UnifiedBudget, name=st.just("unified_budget"), max_requests=st.integers(1, 5), budget_tokens=st.integers(1, 30)),
 )
-durations = Given(prefix_ms=8, suffix_ms=8, draft_ms=9, redraft_ms=5, rv_ee_ms=1, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=4)
+durations = StatedDurations(
+    prefix_ms=8, suffix_ms=8, draft_ms=9, redraft_ms=5, rv_ee_ms=1, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=4
+)
 
 
 class Traffic(RuleBasedStateMachine):
@@ -142,7 +144,7 @@ class Traffic(RuleBasedStateMachine):
         self.worlds = [first, *(World(None, first.environment) for _ in range(replicas - 1))]
         self.environment = first.environment
         self.fleet = Fleet(self.inbox, router, self.environment)
-        cost = GivenCost(durations, strategy.window_steps)
+        cost = StatedCost(durations, strategy.window_steps)
         acceptance = Cycle(tuple(kept), tuple(off))
         self.log: list[Iteration] = []
         self.replicas = []
@@ -278,7 +280,7 @@ def pipeline(count: int, depth: int, output: int) -> tuple[list[Iteration], Worl
     world, log = World(), []
     stages = tuple(world.lane(f"stage {i}") for i in range(1, depth + 1))
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages)
-    cost = GivenCost(Given(target_ms=1000.0 * depth))
+    cost = StatedCost(StatedDurations(target_ms=1000.0 * depth))
     source = Arrivals([Request(index, 0.0, 4, output) for index in range(count)])
     scheduler = Scheduler(Pipeline(depth=depth), Cycle((0,)), None, source, cost, FixedBatch(), log=log.append)
     for _ in range(depth):
@@ -318,7 +320,7 @@ def test_two_requests_that_need_the_same_room_do_not_push_themselves_out_for_eve
     world, log = World(), []
     lanes = Lanes(*(world.lane(name) for name in ("target", "draft", "rendezvous")), tuple(map(world.lane, "abc")))
     source = Arrivals([Request(0, 0.0, 27, 13), Request(1, 0.01, 27, 9)])
-    policy, cost = UnifiedBudget(budget_tokens=17), GivenCost(durations)
+    policy, cost = UnifiedBudget(budget_tokens=17), StatedCost(durations)
     scheduler = Scheduler(Pipeline(depth=3), Cycle((0,)), None, source, cost, policy, Blocks(1, 40), log=log.append)
     for _ in range(3):
         world.environment.process(scheduler.run(world, lanes))
@@ -363,7 +365,9 @@ def test_an_idle_system_waits_for_the_next_arrival_on_both_clocks() -> None:
         world = World()
         lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
         source = Arrivals([Request(0, 1.0, 4, 3), Request(1, 50.0, 4, 2)])
-        scheduler = Scheduler(Autoregressive(), Cycle((0,)), None, source, GivenCost(Given(target_ms=1000)), FixedBatch())
+        scheduler = Scheduler(
+            Autoregressive(), Cycle((0,)), None, source, StatedCost(StatedDurations(target_ms=1000)), FixedBatch()
+        )
         if replayed:
             ends.append(scheduler.replay())
         else:
@@ -419,7 +423,7 @@ def test_rounds_of_the_same_requests_are_what_planning_them_anew_gives(
             Cycle(tuple(kept)),
             None,
             Arrivals(requests),
-            GivenCost(Given(target_ms=6.0, draft_step_ms=1.0, prefill_ms=10.0), 4),
+            StatedCost(StatedDurations(target_ms=6.0, draft_step_ms=1.0, prefill_ms=10.0), 4),
             FixedBatch(max_requests=places),
             finished=lambda request: finished.append((request.index, request.finished_s)),
         )

@@ -11,9 +11,9 @@ from simulator.acceptance.sequence_chances import expected_tokens, tail_shares, 
 from simulator.acceptance.sequences import (
     Automaton,
     DrawnSequences,
-    Iteration,
     RecordedDrafting,
     RecordedSequences,
+    SequenceIteration,
     Split,
     largest_divisor,
     unrecorded,
@@ -32,11 +32,17 @@ def test_from_cold_to_warm_and_back() -> None:
     worth = [[2] * 9, [1] * 9, [2] * 9, [2] * 9]
     replay = replay_of(trace_of([0, 1, 0, 0, 0, 0, 3, 0, 0], rollout_sequences=worth), Split(4))
     assert [replay.judge() for _ in range(5)] == [
-        Iteration(sequences=2, unverified=0, committed=1, hit=True),  # rank 1 is the second sequence; two tokens, one checked
-        Iteration(sequences=1, unverified=1, committed=2, hit=True),  # the tail and the first of the next four are right
-        Iteration(sequences=2, unverified=3, committed=3, hit=False),  # the third of the tail is wrong: rank 3
-        Iteration(sequences=2, unverified=0, committed=1, hit=True),
-        Iteration(sequences=1, unverified=1, committed=2, hit=False),  # goes round: behind position 8 comes 1, of rank 1
+        SequenceIteration(
+            sequences=2, unverified=0, committed=1, hit=True
+        ),  # rank 1 is the second sequence; two tokens, one checked
+        SequenceIteration(
+            sequences=1, unverified=1, committed=2, hit=True
+        ),  # the tail and the first of the next four are right
+        SequenceIteration(sequences=2, unverified=3, committed=3, hit=False),  # the third of the tail is wrong: rank 3
+        SequenceIteration(sequences=2, unverified=0, committed=1, hit=True),
+        SequenceIteration(
+            sequences=1, unverified=1, committed=2, hit=False
+        ),  # goes round: behind position 8 comes 1, of rank 1
     ]
 
 
@@ -44,9 +50,9 @@ def test_three_sequences_share_a_budget_of_eleven() -> None:
     """DUO-4: 3, 3, 3 and two tokens unused; no roll-outs are asked for where the number is fixed."""
     replay = replay_of(trace_of([0, 2, 0, 0, 3, 1, 0]), Split(11, 3))
     assert [replay.judge() for _ in range(3)] == [
-        Iteration(sequences=3, unverified=0, committed=1, hit=True),
-        Iteration(sequences=3, unverified=2, committed=3, hit=False),  # the tail is right, rank 3 is nobody's first
-        Iteration(sequences=3, unverified=0, committed=1, hit=True),
+        SequenceIteration(sequences=3, unverified=0, committed=1, hit=True),
+        SequenceIteration(sequences=3, unverified=2, committed=3, hit=False),  # the tail is right, rank 3 is nobody's first
+        SequenceIteration(sequences=3, unverified=0, committed=1, hit=True),
     ]
 
 
@@ -134,7 +140,7 @@ def test_a_cycle_that_keeps_three_tokens_takes_turns() -> None:
     split = Split(8, 1)
     automaton = Automaton(DrawnSequences(Cycle((3,)), split).cursor(0, None), split)
     assert [automaton.judge() for _ in range(3)] == [
-        Iteration(1, 0, 1, True),
-        Iteration(1, 7, 4, False),
-        Iteration(1, 0, 1, True),
+        SequenceIteration(1, 0, 1, True),
+        SequenceIteration(1, 7, 4, False),
+        SequenceIteration(1, 0, 1, True),
     ]

@@ -18,7 +18,7 @@ from simpy import Environment, Event
 from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
 from simulator.cost.cost import Rows
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
@@ -147,7 +147,7 @@ def test_rejected_tokens_give_their_blocks_back() -> None:
 
     world = World()
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    cost = GivenCost(Given(target_ms=10, draft_ms=4), 4)
+    cost = StatedCost(StatedDurations(target_ms=10, draft_ms=4), 4)
     strategy = Watched(gamma=4)
     one = Scheduler(strategy, Cycle((1,)), None, Arrivals([Request(0, 0, 10, 7)]), cost, policy, memory, log=lambda _: None)
     world.environment.process(one.run(world, lanes))
@@ -204,11 +204,11 @@ def test_tight_memory_preempts_and_everybody_is_still_served() -> None:
 @pytest.mark.parametrize(("draft_ms", "first_s"), [(0, 0.030), (20, 0.030), (50, 0.050)])
 def test_the_draft_prefill_is_part_of_the_time_to_first_token(draft_ms: int, first_s: float) -> None:
     """Side by side on two lanes: the longer one counts. The first window comes after the first token."""
-    given = Given(prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=7, prefill_ms=30, draft_prefill_ms=draft_ms)
+    given = StatedDurations(prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=7, prefill_ms=30, draft_prefill_ms=draft_ms)
     world = World()
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     source = Arrivals([Request(0, 0.0, 16, 6)])
-    one = Scheduler(MirrorSD(gamma=4), Cycle((4,)), None, source, GivenCost(given, 4), FixedBatch())
+    one = Scheduler(MirrorSD(gamma=4), Cycle((4,)), None, source, StatedCost(given, 4), FixedBatch())
     world.environment.process(one.run(world, lanes))
     world.environment.run()
     assert one.tally.ttft.mean == pytest.approx(first_s)
@@ -341,7 +341,7 @@ def test_an_iteration_of_twenty_costs_no_more_than_sixty_events() -> None:
         world = World(0)
         lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
         source = Arrivals([Request(index, 0.0, 100, 1_000 + 50 * index) for index in range(20)])
-        cost, policy, memory = GivenCost(Given(target_ms=10)), PrefillFirst(), Blocks(16, 10_000)
+        cost, policy, memory = StatedCost(StatedDurations(target_ms=10)), PrefillFirst(), Blocks(16, 10_000)
         one = Scheduler(Autoregressive(), Cycle((0,)), None, source, cost, policy, memory)
         world.environment.process(one.run(world, lanes))
         begin = time.process_time()

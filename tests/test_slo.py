@@ -170,7 +170,7 @@ def test_devices_cost_by_the_hour_and_draw_at_most_their_power() -> None:
     small = ["requests.concurrency=4", "requests.count=12", "requests.output_tokens=40", "serving.replicas=2"]
     changes = [*small, "serving.policy={name: chunked_prefill}", "target.device.price_usd_per_hour=1.5"]
     result = run(load("vanilla_llama_2_7b_a100", changes))
-    found, simulated = result.bill, result.simulated
+    found, simulated = result.expenses, result.simulated
     assert found
     assert found.usd_per_hour == 3.0
     assert found.usd_per_million_tokens == pytest.approx(3.0 / 3600 * simulated.end_s / simulated.tokens * 1e6)
@@ -182,7 +182,7 @@ def test_devices_cost_by_the_hour_and_draw_at_most_their_power() -> None:
 def test_a_stage_is_busy_with_prompts_and_with_its_levels() -> None:
     """Prompts pass all stages on the target's lane: eight RTX 3090 of 350 W, and the L40 of 300 W that drafts."""
     result = run(load("specpipe_llama_3_1_70b_8x3090", ["requests.count=4"]))
-    found, simulated = result.bill, result.simulated
+    found, simulated = result.expenses, result.simulated
     stages = sum(simulated.busy_s[f"stage {number}"] + simulated.busy_s["target"] for number in range(1, 9))
     watt_seconds = 350 * stages + 300 * simulated.busy_s["draft"]
     assert found
@@ -191,9 +191,9 @@ def test_a_stage_is_busy_with_prompts_and_with_its_levels() -> None:
 
 
 def test_what_states_no_price_has_no_cost() -> None:
-    assert run(load("durations_only", ["requests.count=2"])).bill is None
+    assert run(load("durations_only", ["requests.count=2"])).expenses is None
     result = run(load("mirror_qwen3_32b_a100", ["requests.count=2", "target.device.price_usd_per_hour=2"]))
-    found = result.bill
+    found = result.expenses
     assert found
     assert (found.usd_per_hour, found.unpriced) == (None, ("a100_80g_sxm",))
     assert found.most_j_per_token == pytest.approx(9 * 400 * result.simulated.end_s / result.simulated.tokens)

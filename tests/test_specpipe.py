@@ -19,7 +19,7 @@ from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages
 from simulator.catalogue import Catalogue, shown
 from simulator.cli.main import main
 from simulator.cost.cost import Phase, Rows
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative, Positive
 from simulator.report.run_summary import gaps
 from simulator.scenario import load
@@ -41,9 +41,11 @@ def specpipe(times: PipelineTimes, **fields: Any) -> SpecPipe:
     return SpecPipe(stages=len(times.stages), prune_ms=prune, asynchronous=times.asynchronous, **fields)
 
 
-def cost_of(times: PipelineTimes) -> GivenCost:
+def cost_of(times: PipelineTimes) -> StatedCost:
     stages, links = (tuple(one * 1e3 for one in many) for many in (times.stages, times.links))
-    return GivenCost(Given(stages_ms=stages, links_ms=links, token_ms=times.token * 1e3, draft_step_ms=times.draft * 1e3))
+    return StatedCost(
+        StatedDurations(stages_ms=stages, links_ms=links, token_ms=times.token * 1e3, draft_step_ms=times.draft * 1e3)
+    )
 
 
 def play(
@@ -59,7 +61,7 @@ def played(
     acceptance: Acceptance,
     tokens: int,
     requests: int,
-    cost: GivenCost | None = None,
+    cost: StatedCost | None = None,
 ) -> tuple[list[Iteration], Scheduler, World]:
     world, log = World(), []
     lanes = Lanes(
@@ -182,7 +184,7 @@ def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
     Three stages hold 2 0 0, 3 2 0, 6 3 2 rows, then 5 3 1, for the lost tree begins again; at the end it is alone.
     """
 
-    class OneSecondARow(GivenCost):
+    class OneSecondARow(StatedCost):
         def stage(self, index: int, rows: Rows) -> Phase:
             return Phase(float(rows.tokens), {})
 

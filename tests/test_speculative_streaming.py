@@ -20,7 +20,7 @@ from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.cost.cost import Rows
 from simulator.cost.model import ModelSpec
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, read, validate
 from simulator.scenario import load, run
 from simulator.serving.policies import FixedBatch
@@ -41,7 +41,7 @@ VICUNA = validate(ModelSpec, read(Catalogue().names("model")["vicuna_7b"]))
 
 def test_a_step_part_by_part() -> None:
     """Prefill 5 ms and a token; a step of 8 + 1 + 3 + 1 ms brings three tokens, the next one the last."""
-    cost = GivenCost(Given(prefix_ms=8, suffix_ms=3, draft_head_ms=1, prefill_ms=5))
+    cost = StatedCost(StatedDurations(prefix_ms=8, suffix_ms=3, draft_head_ms=1, prefill_ms=5))
     world = World(20)
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     source = ClosedLoop(Requests(count=1, output_tokens=5))

@@ -21,7 +21,7 @@ from simulator.strategies.common.pipeline_laws import (
     unequal_stages,
 )
 from simulator.strategies.common.step import ABSENT, Kind, Progress, State, Step
-from simulator.strategies.pipeline import Durations, Pipelined
+from simulator.strategies.pipeline import Pipelined, PipelineDurations
 from simulator.strategies.pipeline_tree import PipelineTree
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
@@ -46,7 +46,7 @@ def test_a_batch_passes_three_stages_and_two_links() -> None:
     step = plain.compose(batch)
     assert step == Step(Kind("step", 0, 2), Rows(2, 2, 2, 32, 32))
     t = plain.durations(ledger, step)
-    assert t == Durations((2, 4, 6), (0.5, 1.0), 0.125)
+    assert t == PipelineDurations((2, 4, 6), (0.5, 1.0), 0.125)
     assert [question[:2] for question in ledger.asked] == [("stage", 0), ("stage", 1), ("stage", 2), ("carry", 0), ("carry", 1)]
     assert plain.phases(ledger, step) == {"compute": Phase(12, {"target compute": 12}), "carry": Phase(1.625, {})}
     spans, end = booked(plain, t, step.kind, stages=3)
@@ -67,7 +67,7 @@ def test_a_batch_passes_three_stages_and_two_links() -> None:
 
 def test_links_that_take_no_time_leave_no_span() -> None:
     plain = Pipelined(stages=2)
-    spans, end = booked(plain, Durations((2, 4), (0.0,), 0.0), Kind("step", 0, 1), stages=2)
+    spans, end = booked(plain, PipelineDurations((2, 4), (0.0,), 0.0), Kind("step", 0, 1), stages=2)
     assert (spans, end) == ([("stage 1", 0, 2, "compute"), ("stage 2", 2, 6, "compute")], 6)
 
 
@@ -80,7 +80,7 @@ def test_batches_in_flight_share_requests_out_evenly() -> None:
 
 
 def test_law_of_a_pipeline_is_its_way_or_its_slowest_part() -> None:
-    t = Durations((2, 4, 6), (0.5, 1.0), 0.125)
+    t = PipelineDurations((2, 4, 6), (0.5, 1.0), 0.125)
     for requests, seconds in ((1, 13.625), (2, 13.625), (3, 18.0)):
         assert Pipelined(stages=3, requests=requests).step_seconds(t, Kind("step", 0, 1)) == seconds
     assert Pipelined(stages=3, requests=3).step_seconds(t._replace(links=(0.5, 7.0)), Kind("step", 0, 1)) == 21.0

@@ -14,7 +14,7 @@ from simulator.acceptance.trace import UNKNOWN, Trace
 from simulator.acceptance.tree_replay import (
     PipelineReplay,
     ResampledReplay,
-    Verified,
+    ResampledVerification,
     ranks_ahead,
     static_tree_run,
     tree_of,
@@ -77,20 +77,22 @@ def test_lyanna_takes_the_better_of_two_trees() -> None:
     trace.extra["lyanna_tree.run"] = np.array(LEFT)  # type: ignore[index]
     replay = ResampledReplay(trace, 0)
     assert [replay.judge() for _ in range(4)] == [
-        Verified(accepted=1, resampled=False),  # start 1 keeps 1 of its tree; of the chain, row 2 is left: 1 token
-        Verified(accepted=3, resampled=True),  # start 3 keeps 3, and nothing is left
-        Verified(accepted=0, resampled=False),  # start 2, having gone round, keeps none; row 1 is left: none of it right
-        Verified(accepted=3, resampled=True),  # start 3 again
+        ResampledVerification(accepted=1, resampled=False),  # start 1 keeps 1 of its tree; of the chain, row 2 is left: 1 token
+        ResampledVerification(accepted=3, resampled=True),  # start 3 keeps 3, and nothing is left
+        ResampledVerification(
+            accepted=0, resampled=False
+        ),  # start 2, having gone round, keeps none; row 1 is left: none of it right
+        ResampledVerification(accepted=3, resampled=True),  # start 3 again
     ]
     alone = ResampledReplay(trace, 0, resample=False)
-    assert [alone.judge() for _ in range(2)] == [Verified(1, False), Verified(3, False)]
+    assert [alone.judge() for _ in range(2)] == [ResampledVerification(1, False), ResampledVerification(3, False)]
 
 
 def test_a_resampled_tree_can_be_the_better_one() -> None:
     trace = trace_of([0] * 4, header={"models": {"target": {}}})
     trace.extra["lyanna_tree.run"] = np.array([[0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]])  # type: ignore[index]
     replay = ResampledReplay(trace, 0)
-    assert [replay.judge() for _ in range(2)] == [Verified(0, False), Verified(2, True)]
+    assert [replay.judge() for _ in range(2)] == [ResampledVerification(0, False), ResampledVerification(2, True)]
 
 
 def test_a_pipeline_passes_tokens_as_recorded() -> None:

@@ -15,7 +15,7 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
 from simulator.cost.cost import Rows
 from simulator.cost.model import DraftHead, ModelSpec
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import Fraction, NonNegative
 from simulator.serving.requests import Requests
 from simulator.strategies.common.drafters import DraftPass
@@ -33,7 +33,7 @@ HEADS = TreeSD(
 CHAIN = TreeSD(
     tree=TokenTree(branching=(1, 1, 1)), drafter="lookup", matched=Fraction(value=0.5), host_ms=NonNegative(value=0.5)
 )
-COST = GivenCost(Given(target_ms=10.0, draft_ms=6.0), 3)
+COST = StatedCost(StatedDurations(target_ms=10.0, draft_ms=6.0), 3)
 SEVEN_B = ModelSpec(
     name="x",
     hidden_size=4096,
@@ -66,7 +66,7 @@ def test_rows_of_every_pass() -> None:
     """Two requests with 100 cached tokens each: rows, logits and cached tokens of the draft's passes and of the target's."""
     asked: list[tuple[str, Rows]] = []
 
-    class Noted(GivenCost):
+    class Noted(StatedCost):
         def head(self, head: DraftHead, rows: Rows):  # type: ignore[no-untyped-def]
             asked.append((f"{head.layers}/{head.squares}", rows))
             return super().head(head, rows)
@@ -127,12 +127,12 @@ def test_misses_are_plain_steps() -> None:
 def test_law_of_hits_and_misses_is_exact_with_the_shares_that_were_counted() -> None:
     """Twelve tokens a round in six steps, two of them misses: T(4) + T(1) weighted, against the event engine at 1e-9."""
 
-    class ByRows(GivenCost):
+    class ByRows(StatedCost):
         def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0):  # type: ignore[no-untyped-def]
             return super().target(rows, start, stop)._replace(wall_s=rows.tokens * 1e-3)
 
     acceptance = CHAIN.reads(Replay(looked_up()))
-    cost = ByRows(Given(target_ms=10.0, draft_ms=0.0), 1)
+    cost = ByRows(StatedDurations(target_ms=10.0, draft_ms=0.0), 1)
     loop, _ = play(CHAIN, acceptance, cost, Requests(count=1, output_tokens=1 + 12 * 5))
     steps = loop.tally.steps
     assert dict(steps) == {Kind("step", 1): 20, Kind("miss", 0, 1): 10}
@@ -145,7 +145,7 @@ def test_law_of_hits_and_misses_is_exact_with_the_shares_that_were_counted() -> 
 def test_drawn_matches_meet_the_binomial_law() -> None:
     strategy, share = CHAIN, 0.7
     acceptance = DrawnMatches(Cycle((2,)), share, seed=1)
-    cost = GivenCost(Given(target_ms=10.0, draft_ms=0.0), 1)
+    cost = StatedCost(StatedDurations(target_ms=10.0, draft_ms=0.0), 1)
     loop, _ = play(strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=1_500))
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), 4, 100)
     assert sum(law.kinds.values()) == pytest.approx(1.0)

@@ -20,7 +20,7 @@ from simulator.cli.main import main
 from simulator.evidence.fits import Paper, Question, papers
 from simulator.evidence.law_check import law_gap
 from simulator.evidence.published import cells, notes, paper_figures
-from simulator.evidence.validation import Bounds, Prediction, Validated, left_over, shortfalls, summaries, validated
+from simulator.evidence.validation import ErrorBounds, Prediction, Validated, left_over, shortfalls, summaries, validated
 from simulator.files.schema import BadInput, Fault
 from simulator.parallel import in_turn, spread
 from simulator.report.pages.validate_words import print_validation
@@ -149,7 +149,7 @@ def test_summaries_and_bounds(fitted: Paper) -> None:
     assert second.errors is None
     assert pooled.errors
     assert pooled.errors.mape == pytest.approx(0.2)
-    missed = shortfalls([found, bare], Bounds(0.1, 0.3, 0.5, 0.01))
+    missed = shortfalls([found, bare], ErrorBounds(0.1, 0.3, 0.5, 0.01))
     assert list(map(str, missed)) == [
         "all papers: MAPE 20.0 % is above 10 %",
         "all papers: within 10 % 0.0 % is below 50 %",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.window_replay import WindowReplay
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Request, Requests
 from simulator.serving.scheduler import Scheduler
@@ -74,7 +74,7 @@ def test_the_event_engine_walks_the_same_windows(ranks: list[list[int]], gamma: 
     replayed = WindowReplay.of(replay)
     strategy, world = VanillaSD(gamma=gamma, bonus_on_full_accept=bonus), World()
     source = OneAfterTheOther([replay.length(request) for request in range(len(ranks))])
-    cost = GivenCost(Given(target_ms=2.0, draft_step_ms=1.0), gamma)
+    cost = StatedCost(StatedDurations(target_ms=2.0, draft_step_ms=1.0), gamma)
     scheduler = Scheduler(strategy, replay, None, source, cost, FixedBatch())
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     world.environment.process(scheduler.run(world, lanes))

@@ -28,7 +28,7 @@ from simulator.acceptance.sources import (
 )
 from simulator.cost.cost import Rows
 from simulator.cost.device import TreeAllReduce
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.strategies.common.base import Law
 from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
 from simulator.strategies.common.step import Kind, Step
@@ -51,7 +51,7 @@ def msd_1(i: dict[str, Any]) -> Answers:
         mean = Rates((i["alpha"],)).odds(i["gamma"], None).mean_accepted
         return {"E_A": mean, "rho": mean / i["gamma"]}
     strategy = VanillaSD(gamma=i["gamma"])
-    cost = GivenCost(Given(target_ms=i["T_target_ms"], draft_step_ms=i["draft_ms_per_token"]), strategy.window_steps)
+    cost = StatedCost(StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["draft_ms_per_token"]), strategy.window_steps)
     durations = strategy.durations(cost, Step(STEP, Rows()))
     step, tokens = strategy.step_seconds(durations, STEP), 1 + i["E_A"]
     law = Law(step, tokens, "exact", "example")
@@ -65,7 +65,7 @@ def msd_1(i: dict[str, Any]) -> Answers:
 
 def msd_2(i: dict[str, Any]) -> Answers:
     layers = [1.0] * 8 + [1.5] * 8 if isinstance(i["layer_ms"], str) else [i["layer_ms"]] * i["layers"]
-    cost = GivenCost(Given(layers_ms=tuple(layers), draft_ms=0))
+    cost = StatedCost(StatedDurations(layers_ms=tuple(layers), draft_ms=0))
     durations = MirrorSD(exit_layer=i["exit_layer"]).durations(cost, Step(REUSE, Rows()))
     return {"T_prefix": durations.prefix * 1e3, "Delta": durations.suffix * 1e3}
 
@@ -89,7 +89,7 @@ def msd_4(i: dict[str, Any]) -> Answers:
         mean = sum(i["eta"][:steps]) / steps
         assert steps >= ceil(i["gamma"] / mean), "K10: the printed bound has the wrong direction"
         return {"J": steps, "mean_eta": mean, "ceil_gamma_over_mean": ceil(i["gamma"] / mean)}
-    cost = GivenCost(Given(target_ms=1, draft_step_ms=i["u_ms"] + i["s_ms"]), i["J"])
+    cost = StatedCost(StatedDurations(target_ms=1, draft_step_ms=i["u_ms"] + i["s_ms"]), i["J"])
     strategy = MirrorSD(gamma=i["J"], drafter=AutoregressiveDrafter())
     return {"T_draft_gen_ms": strategy.durations(cost, Step(REUSE, Rows())).draft * 1e3}
 
@@ -197,7 +197,7 @@ def msd_13(i: dict[str, Any]) -> Answers:
     for gamma in i["gamma"]:
         strategy = MirrorSD(gamma=gamma, drafter=drafter)
         step = i.get("draft_ms_per_token", i.get("draft_ms_per_internal_step"))
-        cost = GivenCost(Given(prefix_ms=0, suffix_ms=i["Delta"], draft_step_ms=step), strategy.window_steps)
+        cost = StatedCost(StatedDurations(prefix_ms=0, suffix_ms=i["Delta"], draft_step_ms=step), strategy.window_steps)
         exposed.append(float(exposed_draft(strategy.durations(cost, Step(REUSE, Rows())))) * 1e3)
     return {"exposed_ms": exposed}
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from simulator.acceptance.assignment import Dealer, replay_behind
+from simulator.acceptance.assignment import TraceAssignment, replay_behind
 from simulator.acceptance.sources import Cycle, Replay
 from simulator.catalogue import Catalogue
 from simulator.cli.main import main
@@ -204,7 +204,7 @@ def test_what_no_context_holds_may_be_left_out(tmp_path: Path) -> None:
     assert [(one.number, one.arrival_s) for one in loaded.scenario.requests.lines()] == [(2, 1.0), (4, 3.0)]
     assert (
         "1 requests of more than 40,960 tokens, prompt and output together, are left out of the traffic"
-        in run.run(loaded).notes
+        in run.run(loaded).caveats
     )
 
 
@@ -306,7 +306,7 @@ def test_every_shipped_workload_runs(name: str) -> None:
 def test_a_report_says_what_came_and_what_was_replayed() -> None:
     changes = ["requests=mixed_tasks", "requests.count=40", "serving.policy={name: chunked_prefill}"]
     result = run.run(load("vanilla_qwen3_32b_a100", changes))
-    assert "requests of task 'code' replay 20 recordings (code), over and over" in result.notes
+    assert "requests of task 'code' replay 20 recordings (code), over and over" in result.caveats
     assert "idealised" in result.law.relation
     held = run.summary(result)["scenario"]["requests"]
     assert held["task_flavours"]["chat"] == ["dialogue", "prose"]
@@ -333,7 +333,7 @@ def test_a_request_replays_a_recording_of_its_task() -> None:
     replay = replay_behind(loaded.acceptance())
     assert isinstance(replay, Replay)
     flavour = {one: name for name, held in replay.trace.requests_by_flavour.items() for one in held}
-    deal, known = Dealer(replay, loaded.scenario.requests.task_flavours), loaded.scenario.requests.task_flavours
+    deal, known = TraceAssignment(replay, loaded.scenario.requests.task_flavours), loaded.scenario.requests.task_flavours
     for index, line in enumerate(loaded.scenario.requests.lines()):
         number = deal(index, line.task)
         assert flavour[replay.order[number % len(replay.order)]] in known[line.task]
@@ -343,7 +343,7 @@ def test_a_request_replays_a_recording_of_its_task() -> None:
 
 @given(st.lists(st.sampled_from(["chat", "code"]), max_size=300))
 def test_dealing_uses_every_recording_of_a_task_before_any_again(tasks: list[str]) -> None:
-    deal = Dealer(REPLAY, {"chat": ("dialogue", "prose"), "code": ("code",)})
+    deal = TraceAssignment(REPLAY, {"chat": ("dialogue", "prose"), "code": ("code",)})
     numbers = [deal(index, task) for index, task in enumerate(tasks)]
     assert len(set(numbers)) == len(numbers)
     for task, held in (("chat", 40), ("code", 20)):
@@ -356,7 +356,7 @@ REPLAY = replay_behind(load("vanilla_qwen3_32b_a100").acceptance())
 
 
 def test_without_a_recording_everybody_gets_a_number_of_their_own() -> None:
-    assert [Dealer(Cycle((1,)), {"chat": ("code",)})(index, "chat") for index in range(3)] == [0, 1, 2]
+    assert [TraceAssignment(Cycle((1,)), {"chat": ("code",)})(index, "chat") for index in range(3)] == [0, 1, 2]
 
 
 def test_a_task_without_flavours_and_a_flavour_without_recordings(tmp_path: Path) -> None:

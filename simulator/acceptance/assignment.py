@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from simulator.acceptance.sources import Acceptance, Replay
 
 
-class Dealer:
+class TraceAssignment:
     """Deals out recordings, over and over.
 
     A source of acceptance is asked by number, and number n replays the n-th recording of its order, which the seed set.

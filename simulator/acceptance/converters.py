@@ -37,7 +37,7 @@ FROM_STEPS = (
 )
 
 
-class Request(NamedTuple):
+class ConvertedRequest(NamedTuple):
     """One converted request: kind of text, and by position what a window that starts there keeps."""
 
     flavour: str
@@ -57,7 +57,7 @@ def positional(rows: Iterable[Row], method: str, window: int | None = None) -> T
     """
     field = f"acc_len_{method}"
     requests = [
-        Request(_flavour(line, row, "dataset"), [length - 1 for length in _counts(line, row, field, least=1)])
+        ConvertedRequest(_flavour(line, row, "dataset"), [length - 1 for length in _counts(line, row, field, least=1)])
         for line, row in enumerate(rows, 1)
     ]
     names = {"target": "Llama-3.1-8B-Instruct", "draft": method}
@@ -81,7 +81,7 @@ def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
             if 0 in others:
                 raise fault(line, "accept_lengths: a step that is not a turn's first cannot yield 0 tokens")
             kept = [first, *(length - 1 for length in others)]
-            requests.append(Request(flavour, _inside_steps(kept)))
+            requests.append(ConvertedRequest(flavour, _inside_steps(kept)))
         if taken != len(lengths):
             raise fault(line, f"accept_lengths: expected {taken} steps by steps_idx, found {len(lengths)}")
     names = {"target": "Vicuna-7B-v1.5", "draft": "REST retrieval"}
@@ -96,7 +96,7 @@ def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
     window only, see ``FROM_STEPS``.
     """
     requests = [
-        Request(_flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted")))
+        ConvertedRequest(_flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted")))
         for line, row in enumerate(rows, 1)
     ]
     return _trace(requests, window, FROM_STEPS, "accepted draft tokens by step", {}, vocabulary=None)
@@ -124,7 +124,12 @@ def _inside_steps(kept: Iterable[int]) -> list[int]:
 
 
 def _trace(
-    requests: Sequence[Request], window: int | None, how: str, source: str, names: Mapping[str, str], vocabulary: int | None
+    requests: Sequence[ConvertedRequest],
+    window: int | None,
+    how: str,
+    source: str,
+    names: Mapping[str, str],
+    vocabulary: int | None,
 ) -> Trace:
     if not requests:
         raise BadInput([Fault(("", 0, 0), "", "holds no requests")])

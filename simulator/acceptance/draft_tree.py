@@ -174,7 +174,7 @@ class Passage(NamedTuple):
         return self.rows[ahead:] + [0] * ahead
 
 
-class PipelineTree:
+class TravellingTree:
     """One request's tree while its levels travel through the stages of a pipeline, one level a step (SP-12).
 
     In each step the draft grows the next level from the deepest one and the root's row may leave the last

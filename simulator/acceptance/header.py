@@ -28,7 +28,7 @@ class _Open(BaseModel):
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
 
 
-class Shape(_Open):
+class ModelShape(_Open):
     """Of a recorded model."""
 
     layers: int | None = Field(default=None, ge=1)
@@ -44,7 +44,7 @@ class Model(_Open):
     """As its authors call it."""
     parameters: int | None = Field(default=None, ge=0)
     """Weights in all."""
-    shape: Shape | None = None
+    shape: ModelShape | None = None
     """As far as it is known."""
 
 

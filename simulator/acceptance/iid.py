@@ -27,7 +27,7 @@ RESAMPLES = 1_000
 INTERVAL_PERCENT = (5.0, 95.0)
 
 
-class Error(NamedTuple):
+class IidError(NamedTuple):
     """One window; ``low_percent`` and ``high_percent`` hold 90 % of bootstrap samples over requests."""
 
     gamma: int
@@ -47,7 +47,7 @@ class Independence(NamedTuple):
     """Share of one-token windows that keep their token: what the formula is fitted to."""
     by_position: tuple[float, ...]
     """Share kept at each position of the widest window, of the windows that got there."""
-    errors: tuple[Error, ...]
+    errors: tuple[IidError, ...]
 
 
 def independence(
@@ -92,11 +92,11 @@ def _per_step(replayed: WindowReplay, gamma: int, weights: NDArray[np.float64]) 
     return np.asarray(1.0 + kept / steps)
 
 
-def _error(gamma: int, rates: NDArray[np.float64], recorded: NDArray[np.float64]) -> Error:
+def _error(gamma: int, rates: NDArray[np.float64], recorded: NDArray[np.float64]) -> IidError:
     formula = np.array([1.0 + independent(rate, gamma) for rate in rates])
     percents = 100.0 * (formula / recorded - 1.0)
     low, high = np.percentile(percents[1:], INTERVAL_PERCENT)
-    return Error(gamma, float(recorded[0]), float(formula[0]), float(percents[0]), float(low), float(high))
+    return IidError(gamma, float(recorded[0]), float(formula[0]), float(percents[0]), float(low), float(high))
 
 
 def _by_position(replayed: WindowReplay, gamma: int) -> tuple[float, ...]:

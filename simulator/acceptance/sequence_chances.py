@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 
 
 def cost_coefficient(target_s: float, draft_s: float) -> float:
@@ -38,7 +38,7 @@ def sequences_worth(first: Sequence[float], second: float) -> int:
     return max(1, sum(chance > threshold(first, second) for chance in first))
 
 
-class Verified(NamedTuple):
+class SequenceVerification(NamedTuple):
     """What one verification made of the tail and of the new sequences."""
 
     committed: int
@@ -47,7 +47,7 @@ class Verified(NamedTuple):
     """The sequence whose first token is among them; None: every draft is thrown away."""
 
 
-def verify(tail: Sequence[bool], firsts: Sequence[bool]) -> Verified:
+def verify(tail: Sequence[bool], firsts: Sequence[bool]) -> SequenceVerification:
     """Algorithm 2 on the outcome of each test ``r < p/q``, oldest first (DUO-5, K48 to K50).
 
     A rejection in the tail brings one token of the target's own and ends the iteration; behind a tail that is right
@@ -55,7 +55,7 @@ def verify(tail: Sequence[bool], firsts: Sequence[bool]) -> Verified:
     """
     right = sum(1 for _ in takewhile(bool, tail))
     chosen = next((index for index, accepted in enumerate(firsts) if accepted), None) if right == len(tail) else None
-    return Verified(right + 1, chosen)
+    return SequenceVerification(right + 1, chosen)
 
 
 class Expected(NamedTuple):
@@ -72,7 +72,7 @@ class Expected(NamedTuple):
 def expected_tokens(rate: float, first_rate: float, tail: int) -> Expected:
     """Tail tokens are right with chance ``rate`` each, one of the sequences begins right with ``first_rate`` (DUO-6)."""
     survives = rate**tail
-    tokens = float(added(rate**place for place in range(tail + 1)))
+    tokens = float(ordered_sum(rate**place for place in range(tail + 1)))
     warm = first_rate / (1.0 + first_rate - first_rate * survives)
     return Expected(warm, tokens, 1.0 - warm + warm * tokens)
 

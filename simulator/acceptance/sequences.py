@@ -46,7 +46,7 @@ def largest_divisor(number: int, at_most: int) -> int:
     return next(divisor for divisor in range(min(number, at_most), 0, -1) if number % divisor == 0)
 
 
-class Iteration(NamedTuple):
+class SequenceIteration(NamedTuple):
     """One iteration of DuoDecoding."""
 
     sequences: int
@@ -76,13 +76,13 @@ class Automaton:
         self.unverified = 0
         self.sequences = split.sequences(drafting.worth(0))
 
-    def judge(self) -> Iteration:
+    def judge(self) -> SequenceIteration:
         """Draft and verify once."""
         unverified, sequences = self.unverified, self.sequences
         right, hit = self.drafting.check(unverified, sequences)
         self.unverified = self.split.tail(sequences) if hit else 0
         self.sequences = self.split.sequences(self.drafting.worth(self.unverified))
-        return Iteration(sequences, unverified, right + 1, hit)
+        return SequenceIteration(sequences, unverified, right + 1, hit)
 
 
 @dataclass(frozen=True)

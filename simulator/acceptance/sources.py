@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.trace import Bools, Trace
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Odds:
     @property
     def mean_accepted(self) -> Any:
         """E[A], correction and bonus not counted."""
-        return added(kept * share for kept, share in enumerate(self.accepted))
+        return ordered_sum(kept * share for kept, share in enumerate(self.accepted))
 
     def committed(self, bonus: bool = True) -> Any:
         """Expected tokens per step, correction or bonus included."""

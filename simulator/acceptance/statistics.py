@@ -19,7 +19,7 @@ from simulator.acceptance.trace import Bools, Trace
 from simulator.acceptance.tree_replay import recorded_beams
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.files.schema import BadInput, Fault, did_you_mean
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 
 LONGEST = 16
 """Largest window replayed, in draft tokens."""
@@ -164,7 +164,7 @@ def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
 
 def independent(rate: float, gamma: int) -> float:
     """Mean accepted draft tokens of a window if every position is accepted alike and on its own."""
-    return added(rate**position for position in range(1, gamma + 1))
+    return ordered_sum(rate**position for position in range(1, gamma + 1))
 
 
 def _windows(replay: Replay, windows: WindowReplay) -> tuple[WindowMean, ...]:

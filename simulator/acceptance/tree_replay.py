@@ -179,7 +179,7 @@ class Recording:
         self.position = (self.position + tokens) % (self.end - self.start)
 
 
-class Verified(NamedTuple):
+class ResampledVerification(NamedTuple):
     """One step of Lyanna."""
 
     accepted: int
@@ -201,14 +201,14 @@ class ResampledReplay:
         self.least = least if resample else len(self.runs)
         self.left: int | None = None
 
-    def judge(self) -> Verified:
+    def judge(self) -> ResampledVerification:
         """Verify once."""
         here, left = self.recording.position, self.left
         accepted = max(int(self.runs[0, here]), left or 0)
         enough = len(self.runs) - accepted - 1 >= self.least
         self.left = int(self.runs[1 + accepted, here]) if enough else None
         self.recording.move(accepted + 1)
-        return Verified(accepted, left is not None)
+        return ResampledVerification(accepted, left is not None)
 
 
 class PipelineReplay:

@@ -13,7 +13,7 @@ import click
 from simulator.cli.options import catalogue_option, faults_as_lines
 
 if TYPE_CHECKING:
-    from simulator.evidence.calibrate.profile import Fitted
+    from simulator.evidence.calibrate.profile import FittedProfile
     from simulator.files.schema import Document
 
 FORMATS = ("vidur", "llmservingsim")
@@ -241,7 +241,7 @@ def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str])
     return shlex.join(["specsim", "calibrate", verb, *(path.name for path in tables), "--like", like, *options])
 
 
-def _results(name: str, found: Fitted, out: Path | None, report: Path | None, command: str) -> list[str]:
+def _results(name: str, found: FittedProfile, out: Path | None, report: Path | None, command: str) -> list[str]:
     """Write the profile and the page that were asked for."""
     from simulator.evidence.calibrate import profile
     from simulator.files import writing
@@ -257,7 +257,7 @@ def _results(name: str, found: Fitted, out: Path | None, report: Path | None, co
     return [str(path) for path in texts]
 
 
-def _told(found: Fitted, written: list[str], as_json: bool) -> None:
+def _told(found: FittedProfile, written: list[str], as_json: bool) -> None:
     from rich.console import Console
 
     from simulator.report.pages.calibrate import as_data, print_fit

@@ -88,14 +88,14 @@ def json_schema(kind: str) -> dict[str, Any]:
     A field that names a file may hold the name instead. A scenario may start from another one (``like``) and
     leave out what it says, so nothing in it is required; ``specsim`` itself checks the whole.
     """
-    from simulator.files.descriptions import meanings
+    from simulator.files.descriptions import field_descriptions
 
     model = _class_of(kind)
     found = model.model_json_schema()
     own_last = sorted(descendants(Frozen), key=lambda one: one.__module__.startswith("simulator."))
     known = {one.__name__: one for one in own_last}  # another package may use a name once more
     for name, part in {model.__name__: found, **found.get("$defs", {})}.items():
-        for field, words in meanings(known[name]).items():
+        for field, words in field_descriptions(known[name]).items():
             part["properties"][field].setdefault("description", words.replace("``", "`"))
     if kind == "scenario":
         _as_files_have_it(found)

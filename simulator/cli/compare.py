@@ -46,7 +46,7 @@ def compare(
     from simulator.catalogue import Catalogue
     from simulator.report.pages.compare import as_data, print_comparison, write_comparison
     from simulator.scenario import load
-    from simulator.studies.compare import Candidate
+    from simulator.studies.compare import Contestant
     from simulator.studies.compare import compare as compared
 
     each = _by_letter(scenarios, overrides)
@@ -55,7 +55,7 @@ def compare(
         for name, (letter, own_sets) in zip(scenarios, each.items(), strict=True):
             loaded = load(name, own_sets, Catalogue(own), seed)
             told = _name(letter, loaded.scenario.name, overrides)
-            candidates.append(Candidate(letter, told, typed("run", [name], own_sets, seed), loaded))
+            candidates.append(Contestant(letter, told, typed("run", [name], own_sets, seed), loaded))
         found = compared(candidates, typed("compare", scenarios, overrides, seed, ["--out", str(out)] if out else []))
         if out:
             write_comparison(found, out)

@@ -62,7 +62,7 @@ def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: s
     """
     with faults_as_lines():
         try:
-            from simulator.acceptance.record.pair_recorder import Job, record_pair
+            from simulator.acceptance.record.pair_recorder import RecordingJob, record_pair
             from simulator.acceptance.record.scores import Sampling
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
@@ -70,7 +70,7 @@ def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: s
             raise BadInput([Fault(("trace record", 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
         if temperature == 0.0 and (top_k or top_p < 1.0):
             raise BadInput([Fault(("--top-k, --top-p", 0, 0), "", "cut a distribution to sample from; give a --temperature")])
-        job = Job(sampling=Sampling(temperature, top_k, top_p), exits=shares(exits), **asked)
+        job = RecordingJob(sampling=Sampling(temperature, top_k, top_p), exits=shares(exits), **asked)
         try:
             trace = record_pair(job)
         except KeyboardInterrupt:

@@ -15,9 +15,9 @@ from simulator.cli.options import catalogue_option, faults_as_lines, overrides_o
 
 if TYPE_CHECKING:
     from simulator.studies.sweep.store import Store
-    from simulator.studies.sweep.study import Study
+    from simulator.studies.sweep.study import SweepStudy
     from simulator.studies.sweep.sweeping import Watcher
-    from simulator.studies.sweep.table import Table
+    from simulator.studies.sweep.table import SweepTable
 
 EVALUATIONS = ("law", "replay", "simulation", "law then simulation")
 NAMED_FAULTS = 20
@@ -89,7 +89,7 @@ def sweep(
 
 def _swept(
     name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any
-) -> tuple[Study, bool]:
+) -> tuple[SweepStudy, bool]:
     """Evaluate what the store does not have; the sweep, and whether it came to its end."""
     from simulator.catalogue import Catalogue
     from simulator.files.schema import BadInput, Fault
@@ -117,7 +117,7 @@ def _swept(
     return given, True
 
 
-def _report(found: Table, given: Study, folder: Path, command: str) -> None:
+def _report(found: SweepTable, given: SweepStudy, folder: Path, command: str) -> None:
     """A page of all points with its pictures and the table."""
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.sweep import points_file, sweep_page
@@ -189,7 +189,7 @@ def _print_status(store: Store, as_json: bool) -> None:
         click.echo("  made by other code than this; --resume would evaluate every point again")
 
 
-def _print_found(found: Table, cautions: list[str], path: Path, as_json: bool) -> None:
+def _print_found(found: SweepTable, cautions: list[str], path: Path, as_json: bool) -> None:
     from simulator.studies.sweep.table import best, faults
 
     wrong = faults(found)
@@ -209,7 +209,7 @@ def _print_found(found: Table, cautions: list[str], path: Path, as_json: bool) -
         click.echo(f"  and {len(wrong) - NAMED_FAULTS:,} more; all of them stand in the exported table", err=True)
 
 
-def _draw_all(found: Table, folder: Path) -> list[Path]:
+def _draw_all(found: SweepTable, folder: Path) -> list[Path]:
     """Every picture that the sweep names."""
     from simulator.files.writing import write
     from simulator.report.pages.sweep_figures import picture

@@ -51,7 +51,7 @@ def validate(
     from simulator.catalogue import Catalogue
     from simulator.evidence.fits import papers as chosen
     from simulator.evidence.law_check import law_gaps
-    from simulator.evidence.validation import GOAL, Bounds, shortfalls, validated
+    from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
     from simulator.parallel import CORES, spread
     from simulator.report.pages.validate_words import as_data, print_validation
 
@@ -62,7 +62,7 @@ def validate(
             for paper in asked:
                 status.update(paper.name)
                 found.append(validated(paper, everywhere))
-        missed = shortfalls(found, Bounds(**{name: share and share / 100 for name, share in bounds.items()}))
+        missed = shortfalls(found, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
         if out:
             _write(out, found, gaps, shortfalls(found, GOAL), shlex.join(["specsim", "validate", *papers]))
     if as_json:

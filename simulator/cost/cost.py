@@ -20,7 +20,7 @@ from simulator.cost.engine import Engine
 from simulator.cost.model import WEIGHT_BYTES, DraftHead, ModelSpec, WeightFormat
 from simulator.cost.partition import ACTIVATION_BYTES, Pipeline, message_bytes
 from simulator.files.schema import BadInput, Fault, Frozen
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 
 REMEMBERED = 1 << 16
 """Passes whose times are kept for the next time they are asked for; then forgotten, so that memory stays bounded."""
@@ -88,7 +88,7 @@ def together(*phases: Phase, times: int = 1) -> Phase:
     for phase in phases:
         for lane, seconds in phase.busy.items():
             busy[lane] = busy.get(lane, 0.0) + seconds * times
-    return Phase(added(phase.wall_s for phase in phases) * times, busy)
+    return Phase(ordered_sum(phase.wall_s for phase in phases) * times, busy)
 
 
 class Cost(Protocol):
@@ -475,7 +475,7 @@ class HardwareCost:
     def _through(self, rows: Rows) -> Phase:
         """One pass through all stages, one after the other."""
         walks = [self.stage(index, rows) for index in range(self.stages)]
-        carried = added(self.carry(index, rows.tokens) for index in range(self.stages - 1))
+        carried = ordered_sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
         return together(*walks, Phase(carried, {"target links": carried}))
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:

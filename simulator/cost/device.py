@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from simulator.files.schema import Fraction, Frozen, NonNegative, OneOrMore, Positive
-from simulator.numeric import longest
+from simulator.numeric import elementwise_max
 
 if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
@@ -144,7 +144,7 @@ class Device(Frozen):
             memory_ratio, fixed_ratio = operation.width_ratios(tokens)
             memory, fixed = size_bytes / bandwidth * memory_ratio, constant * fixed_ratio
             compute = flops * (operation.tiled(tokens) / tokens if tokens else 1.0) / peak
-            largest = longest(memory, compute)
+            largest = elementwise_max(memory, compute)
             if isinstance(largest, float) and not largest:
                 return fixed
             return fixed + largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)

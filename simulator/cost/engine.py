@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from simulator.files.schema import Frozen, NonNegative, Positive
-from simulator.numeric import longest
+from simulator.numeric import elementwise_max
 
 
 class Engine(Frozen):
@@ -46,7 +46,7 @@ class Engine(Frozen):
 
     def wall_seconds(self, host: float, device: Any) -> Any:
         """Time of one pass from its host and device times, in seconds."""
-        return host + device if self.launch == "synchronous" else longest(host, device)
+        return host + device if self.launch == "synchronous" else elementwise_max(host, device)
 
     def kv_traffic(self, group: int) -> float:
         """KV bytes moved for every cached byte, with ``group`` query heads to a key-value head."""

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from simulator.cost.cost import Depth, Phase, Purpose, Role, Rows
 from simulator.cost.model import DraftHead
 from simulator.files.schema import BadInput, Fault, Frozen
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 
 Duration = Annotated[float, Field(ge=0)]
 ByRows = Annotated[dict[Annotated[int, Field(gt=0)], Duration], Field(min_length=1)]
@@ -23,7 +23,7 @@ PassDuration = Annotated[
 ]
 
 
-class Given(Frozen):
+class StatedDurations(Frozen):
     """Durations in milliseconds; of a pass of the target or of a stage one for any rows, or one by its rows.
 
     The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
@@ -64,7 +64,7 @@ class Given(Frozen):
     """The draft's pass over a prompt."""
 
     @model_validator(mode="after")
-    def _complete(self) -> Given:
+    def _complete(self) -> StatedDurations:
         split = {"prefix_ms": self.prefix_ms, "suffix_ms": self.suffix_ms}
         whole = self.target_ms, self.layers_ms, self.stages_ms
         forms = [*(form is not None for form in whole), None not in split.values()]
@@ -79,10 +79,10 @@ class Given(Frozen):
 
 
 @dataclass(frozen=True)
-class GivenCost:
+class StatedCost:
     """Costs that a scenario states; ``window_steps`` internal steps make the draft's whole window."""
 
-    given: Given
+    given: StatedDurations
     window_steps: int = 1
     contention: float = 1.0
     reads_context: ClassVar[bool] = False
@@ -92,11 +92,11 @@ class GivenCost:
         given = self.given
         if given.layers_ms is not None:
             first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
-            return Phase(added(given.layers_ms[first:last]) * 1e-3, {})
+            return Phase(ordered_sum(given.layers_ms[first:last]) * 1e-3, {})
         if start == stop:
             return Phase(0.0, {})
         if given.stages_ms is not None:
-            return Phase((added(_at(each, rows) for each in given.stages_ms) + added(given.links_ms)) * 1e-3, {})
+            return Phase((ordered_sum(_at(each, rows) for each in given.stages_ms) + ordered_sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
             return Phase(_at(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))
@@ -152,7 +152,7 @@ class GivenCost:
         """Stated durations do not."""
         return False
 
-    def drawn(self, seed: int) -> GivenCost:
+    def drawn(self, seed: int) -> StatedCost:
         """Itself."""
         return self
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from simulator.catalogue import Catalogue, shipped, shown
-from simulator.evidence.published import PAPERS, Cell, Note, cells, notes
+from simulator.evidence.published import PAPERS, Note, PublishedCell, cells, notes
 from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import run, summary
@@ -69,20 +69,20 @@ class Parameter(Frozen):
     def _sane(self) -> Parameter:
         if not self.least <= self.start <= self.most:
             raise ValueError(f"start {self.start:g} is not between least {self.least:g} and most {self.most:g}")
-        unknown = sorted({*self.where, *self.decided_by, *self.per} - set(Cell.model_fields))
+        unknown = sorted({*self.where, *self.decided_by, *self.per} - set(PublishedCell.model_fields))
         if unknown:
             raise ValueError(f"'{unknown[0]}' is no column of cells.csv")
         return self
 
-    def applies(self, cell: Cell) -> bool:
+    def applies(self, cell: PublishedCell) -> bool:
         """Whether it sets its key in the scenario of this cell."""
         return _among(cell, self.where)
 
-    def decides(self, cell: Cell) -> bool:
+    def decides(self, cell: PublishedCell) -> bool:
         """Whether it is fitted to this cell."""
         return cell.role == "calibrate" and cell.mapped and self.applies(cell) and _among(cell, self.decided_by)
 
-    def group(self, cell: Cell) -> str:
+    def group(self, cell: PublishedCell) -> str:
         """Which of its terms a cell uses."""
         return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
 
@@ -94,7 +94,7 @@ class Parameters(Frozen):
     parameters: Mapping[str, Parameter]
 
 
-class Fitted(Frozen):
+class FittedPaper(Frozen):
     """What a fit came to."""
 
     command: str
@@ -105,7 +105,7 @@ Answer = Callable[[Iterable["Question"]], Sequence[float]]
 """Runs that do not depend on each other, in order."""
 
 
-def _among(cell: Cell, columns: Columns) -> bool:
+def _among(cell: PublishedCell, columns: Columns) -> bool:
     return all(str(getattr(cell, column)) in wanted for column, wanted in columns.items())
 
 
@@ -114,22 +114,22 @@ class Paper:
     """The cells of a paper with the scenarios, the free parameters and the fit that go with them."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[PublishedCell, ...]
     parameters: Mapping[str, Parameter]
     fitted: Values
     folder: Path
     notes: tuple[Note, ...] = ()
 
     @staticmethod
-    def of(name: str, cells: tuple[Cell, ...], root: Path | None = None) -> Paper:
+    def of(name: str, cells: tuple[PublishedCell, ...], root: Path | None = None) -> Paper:
         """As it stands in the catalogue; without the files nothing is free."""
         folder = (root or shipped()) / PAPERS / name
         declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
         parameters = validate(Parameters, read(declared, shown(declared))).parameters if declared.exists() else {}
-        values = validate(Fitted, read(fitted, shown(fitted))).terms if fitted.exists() else {}
+        values = validate(FittedPaper, read(fitted, shown(fitted))).terms if fitted.exists() else {}
         return Paper(name, cells, parameters, values, folder, notes(name, root))
 
-    def with_role(self, *roles: str) -> list[Cell]:
+    def with_role(self, *roles: str) -> list[PublishedCell]:
         """Mapped cells of these roles, in the paper's order."""
         return [cell for cell in self.cells if cell.role in roles and cell.mapped]
 
@@ -138,11 +138,11 @@ class Paper:
         """Free parameters: terms that cells of the paper use."""
         return len(self.terms())
 
-    def note(self, cell: Cell) -> str:
+    def note(self, cell: PublishedCell) -> str:
         """What is said of a cell, all that applies."""
         return "; ".join(one.note for one in self.notes if one.about(cell))
 
-    def unmapped(self, *roles: str) -> list[Cell]:
+    def unmapped(self, *roles: str) -> list[PublishedCell]:
         """Cells of these roles for which nothing says how they are reproduced."""
         return [cell for cell in self.cells if cell.role in roles and not cell.mapped]
 
@@ -155,7 +155,7 @@ class Paper:
                     used[name, one.group(cell)] = one
         return used
 
-    def overrides(self, cell: Cell, values: Values | None = None) -> list[str]:
+    def overrides(self, cell: PublishedCell, values: Values | None = None) -> list[str]:
         """What the fit sets in a cell's scenario; BadInput where a term has not been fitted."""
         values = self.fitted if values is None else values
         stated = dict(one.split("=", 1) for one in cell.assignments)
@@ -171,7 +171,7 @@ class Paper:
                 found[one.key] = one.scale, found[one.key][1] + values[name][group]
         return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in found.items()]
 
-    def question(self, cell: Cell, values: Values | None = None) -> Question:
+    def question(self, cell: PublishedCell, values: Values | None = None) -> Question:
         """What has to be run for a cell, as its row and the fit set it."""
         fitted = self.overrides(cell, values)
         own = Run(str(self.folder / f"{cell.scenario}.yaml"), (*cell.assignments, *fitted))

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.evidence.fits import Answer, Fitted, Paper, Parameter, Question, Values
-from simulator.evidence.published import Cell
+from simulator.evidence.fits import Answer, FittedPaper, Paper, Parameter, Question, Values
+from simulator.evidence.published import PublishedCell
 
 TOLERANCE = 1e-4
 STEP = 0.02
@@ -29,10 +29,10 @@ class Calibration:
     residuals: Mapping[str, float]
     runs: int
 
-    def fitted(self, paper: str) -> Fitted:
+    def fitted(self, paper: str) -> FittedPaper:
         """As it is written to ``fitted.yaml``."""
         terms = {name: {group: round(term, 6) for group, term in groups.items()} for name, groups in self.terms.items()}
-        return Fitted(command=f"specsim calibrate paper {paper}", terms=terms)
+        return FittedPaper(command=f"specsim calibrate paper {paper}", terms=terms)
 
 
 class Runs:
@@ -80,7 +80,7 @@ def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] 
     return Calibration(_values(terms, best.x), left, len(runs.known))
 
 
-def _deciding(paper: Paper) -> list[Cell]:
+def _deciding(paper: Paper) -> list[PublishedCell]:
     return [cell for cell in paper.with_role("calibrate") if any(one.decides(cell) for one in paper.parameters.values())]
 
 

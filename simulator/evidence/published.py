@@ -39,7 +39,7 @@ Role = Literal["calibrate", "predict", "check", "report", "input", "excluded"]
 PAPERS = "scenarios/papers"
 
 
-class Cell(Frozen):
+class PublishedCell(Frozen):
     """One published value; columns as described above, empty ones left out."""
 
     cell: str
@@ -62,7 +62,7 @@ class Cell(Frozen):
     against: str = ""
 
     @model_validator(mode="after")
-    def _reproducible(self) -> Cell:
+    def _reproducible(self) -> PublishedCell:
         if self.role in ("calibrate", "predict", "check", "report"):
             float(self.published)  # pydantic words what this raises
             if bool(self.scenario) != bool(self.metric):
@@ -103,7 +103,7 @@ class Note(Frozen):
     cell: str
     note: str
 
-    def about(self, cell: Cell) -> bool:
+    def about(self, cell: PublishedCell) -> bool:
         """Whether it speaks of this one."""
         return fnmatchcase(cell.cell, self.cell)
 
@@ -144,10 +144,10 @@ def rows(kind: type[Row], path: Path) -> Iterator[Row]:
         raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reason}")]) from error
 
 
-def cells(root: Path | None = None) -> Mapping[str, tuple[Cell, ...]]:
+def cells(root: Path | None = None) -> Mapping[str, tuple[PublishedCell, ...]]:
     """Every published value, by paper."""
     folder = (root or shipped()) / PAPERS
-    return {path.parent.name: tuple(rows(Cell, path)) for path in sorted(folder.glob("*/cells.csv"))}
+    return {path.parent.name: tuple(rows(PublishedCell, path)) for path in sorted(folder.glob("*/cells.csv"))}
 
 
 def contradictions(root: Path | None = None) -> tuple[Contradiction, ...]:
@@ -166,7 +166,7 @@ def paper_figures(root: Path | None = None) -> tuple[PaperFigure, ...]:
     return tuple(rows(PaperFigure, (root or shipped()) / PAPERS / "figures.csv"))
 
 
-def fingerprint(published: Mapping[str, tuple[Cell, ...]]) -> str:
+def fingerprint(published: Mapping[str, tuple[PublishedCell, ...]]) -> str:
     """BLAKE2b, 16 bytes in hexadecimal, of every cell and its role: what must not change."""
     lines = sorted(f"{one.cell} {one.role}" for every in published.values() for one in every)
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()

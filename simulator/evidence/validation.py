@@ -13,7 +13,7 @@ from statistics import geometric_mean, mean, median
 from typing import NamedTuple
 
 from simulator.evidence.fits import Answer, Paper, Question
-from simulator.evidence.published import Cell
+from simulator.evidence.published import PublishedCell
 from simulator.parallel import Spread
 from simulator.scenario import load
 from simulator.scenario.uncertainty import Doubt, Interval, Times, interval, slowed
@@ -28,7 +28,7 @@ class Prediction:
     """A published value beside what a run says."""
 
     paper: str
-    cell: Cell
+    cell: PublishedCell
     run: float
     likeness: float | None
     """The guess without a simulator; None where nothing was calibrated that could be compared."""
@@ -86,7 +86,7 @@ class Validated:
     calibrated: Sequence[Prediction]
     checked: Sequence[Prediction]
     reported: Sequence[Prediction]
-    unmapped: Sequence[Cell]
+    unmapped: Sequence[PublishedCell]
     """Of the four roles, those that nothing reproduces."""
 
     @property
@@ -119,7 +119,7 @@ def validated(paper: Paper, spread: Spread) -> Validated:
     return Validated(paper, predicted, calibrated, checked, reported, paper.unmapped("calibrate", "predict", "check", "report"))
 
 
-def _beside(paper: Paper, chosen: Sequence[Cell], found: Sequence[float]) -> list[Prediction]:
+def _beside(paper: Paper, chosen: Sequence[PublishedCell], found: Sequence[float]) -> list[Prediction]:
     return [
         Prediction(paper.name, cell, run, likeness(cell, paper.cells), note=paper.note(cell))
         for cell, run in zip(chosen, found, strict=True)
@@ -140,13 +140,13 @@ def estimate(question: Question) -> tuple[float, Doubt]:
     return value, Doubt(tuple(times.requests), {name: log(question.answer(change) / value) for name, change in devices})
 
 
-def likeness(cell: Cell, cells: Iterable[Cell]) -> float | None:
+def likeness(cell: PublishedCell, cells: Iterable[PublishedCell]) -> float | None:
     """The guess of somebody who has the calibrated cells and no simulator."""
     known = [one for one in cells if one.role == "calibrate" and one.quantity == cell.quantity and one is not cell]
     if not known:
         return None
 
-    def alike(one: Cell) -> tuple[bool, int]:
+    def alike(one: PublishedCell) -> tuple[bool, int]:
         return one.method == cell.method, sum(getattr(one, column) == getattr(cell, column) for column in COLUMNS)
 
     most = max(map(alike, known))
@@ -190,7 +190,7 @@ def summaries(found: Sequence[Validated]) -> list[Summary]:
     return [*(summary(one.paper.name, [one]) for one in found), summary(POOLED, found)]
 
 
-class Bounds(NamedTuple):
+class ErrorBounds(NamedTuple):
     """What errors are held to, as shares; None where nothing is asked."""
 
     most_mape: float | None = None
@@ -200,7 +200,7 @@ class Bounds(NamedTuple):
     """Of one with ``FEW`` predicted cells or more."""
 
 
-GOAL = Bounds(0.06, 0.035, 0.82, 0.09)
+GOAL = ErrorBounds(0.06, 0.035, 0.82, 0.09)
 """What the project holds itself to over the 132 predicted cells of five papers."""
 
 
@@ -217,7 +217,7 @@ class Shortfall(NamedTuple):
         return f"{self.of}: {self.what} {100 * self.found:.1f} % is {way} {100 * self.bound:g} %"
 
 
-def shortfalls(found: Sequence[Validated], bounds: Bounds) -> list[Shortfall]:
+def shortfalls(found: Sequence[Validated], bounds: ErrorBounds) -> list[Shortfall]:
     """Every bound that is missed; one that nothing can be held against counts as missed by nothing."""
     *papers, pooled = summaries(found)
     held: list[tuple[str, str, float, float | None]] = []

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pydantic import BaseModel
 
 
-def meanings(model: type[BaseModel]) -> dict[str, str]:
+def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
     """By field, also of those that it inherits; a field without any is left out."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):

@@ -25,14 +25,14 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Link:
+class Hyperlink:
     """Words that lead to a page or a file beside this one."""
 
     text: str
     to: str
 
 
-Words: TypeAlias = str | Strong | Code | Link | tuple["Words", ...]
+Words: TypeAlias = str | Strong | Code | Hyperlink | tuple["Words", ...]
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
         item(console, memory.caption(result.scenario), width)
     extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
     extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]
-    for note in (*extra, *(f"Note: {note}" for note in result.notes)):
+    for note in (*extra, *(f"Note: {note}" for note in result.caveats)):
         item(console, note, width)
 
 

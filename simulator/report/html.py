@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from simulator.report.blocks import Code, Figure, Link, Page, Strong, Table, Words
+from simulator.report.blocks import Code, Figure, Hyperlink, Page, Strong, Table, Words
 
 TEMPLATES = Path(__file__).parent / "templates"
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -30,7 +30,7 @@ SHORT, LONG = 20, 36
 """Letters of a cell that stands on one line, and of one that wants room for several."""
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell of a table: its words, whether it is a number, is long, is a badge, and the width of the bar behind it."""
 
     words: Words
@@ -74,7 +74,7 @@ def marked(words: Words) -> Markup:
             return Markup("<strong>{}</strong>").format(text)
         case Code(text):
             return Markup("<code>{}</code>").format(text)
-        case Link(text, to):
+        case Hyperlink(text, to):
             return Markup('<a href="{}">{}</a>').format(to, text)
         case tuple():
             return Markup("").join(map(marked, words))
@@ -85,7 +85,7 @@ def marked(words: Words) -> Markup:
 def plain(words: Words) -> str:
     """Words without their marks."""
     match words:
-        case Strong(text) | Code(text) | Link(text, _):
+        case Strong(text) | Code(text) | Hyperlink(text, _):
             return text
         case tuple():
             return "".join(map(plain, words))
@@ -93,17 +93,17 @@ def plain(words: Words) -> str:
             return words
 
 
-def cells(table: Table) -> tuple[list[Cell], list[list[Cell]]]:
+def cells(table: Table) -> tuple[list[TableCell], list[list[TableCell]]]:
     """Head and rows of a table with what their look depends on."""
     texts = [[plain(cell) for cell in row] for row in table.rows]
     styles = [_style([row[place] for row in texts if place < len(row)]) for place in range(len(table.head))]
-    head = [Cell(name, style, "", None) for name, style in zip(table.head, styles, strict=True)]
+    head = [TableCell(name, style, "", None) for name, style in zip(table.head, styles, strict=True)]
 
-    def row(words: tuple[Words, ...], told: list[str]) -> Iterator[Cell]:
+    def row(words: tuple[Words, ...], told: list[str]) -> Iterator[TableCell]:
         for place, (cell, text) in enumerate(zip(words, told, strict=True)):
             share = SHARE.match(text) if place in table.bars else None
             badge = slug(text) if place in table.badges else ""
-            yield Cell(cell, styles[place], badge, min(100.0, float(share[1])) if share else None)
+            yield TableCell(cell, styles[place], badge, min(100.0, float(share[1])) if share else None)
 
     return head, [list(row(tuple(words), told)) for words, told in zip(table.rows, texts, strict=True)]
 

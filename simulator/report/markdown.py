@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Link, Listing, Page, Paragraph, Strong, Table, Words
+from simulator.report.blocks import Block, Bullets, Code, Figure, Hyperlink, Listing, Page, Paragraph, Strong, Table, Words
 
 MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(|[`~]{3,}|^[ \t]*(?:#|>|[-+*][ \t]|=+$|-+$)", re.MULTILINE)
 """What would be a tag, a link, a fence, a title or a list in words that only say something."""
@@ -52,7 +52,7 @@ def inline(words: Words) -> str:
             return f"**{plain(text)}**"
         case Code(text):
             return f"`` {text} ``" if "`" in text else f"`{text}`"
-        case Link(text, to):
+        case Hyperlink(text, to):
             return f"[{plain(text)}]({to})"
         case tuple():
             return "".join(map(inline, words))

@@ -11,7 +11,7 @@ from simulator.report.blocks import (
     Block,
     Bullets,
     Figure,
-    Link,
+    Hyperlink,
     Page,
     Paragraph,
     Strong,
@@ -54,7 +54,7 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
     opening: list[Block] = [Paragraph(conditions(result))]
     if speedup and scenario.schedule.window:
         opening.insert(0, Paragraph(f"{doubt(speedup).capitalize()}."))
-    notes = [Bullets(result.notes)] if result.notes else []
+    notes = [Bullets(result.caveats)] if result.caveats else []
     return Page(
         title=f"{scenario.name}: {scenario.method_name}",
         about=scenario.about,
@@ -217,9 +217,9 @@ def _timeline(result: Result) -> Iterator[Block]:
     yield Paragraph(
         (
             "Origin: simulation; chosen to show as many different spans as possible, so not typical shares. ",
-            Link(TRACE, TRACE),
+            Hyperlink(TRACE, TRACE),
             " (the first 20,000 spans at most) opens in ",
-            Link("Perfetto", PERFETTO),
+            Hyperlink("Perfetto", PERFETTO),
             ".",
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from simulator.report.run_summary import number, share
-from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Outcome, Serving
+from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Outcome, ServingOutcome
 from simulator.scenario.run import Result
 from simulator.serving.metrics import level_quantile
 from simulator.serving.slo import METRICS
@@ -16,7 +16,7 @@ SLO_HEAD = ("asked", "limit (ms)", "found (ms)", "within the limit", "")
 REPLICA_HEAD = ("replica", "requests", "tokens", "busy", "batch", "queue", "preempted", "TTFT p99 (ms)")
 
 
-def times(serving: Serving) -> Iterator[tuple[str, ...]]:
+def times(serving: ServingOutcome) -> Iterator[tuple[str, ...]]:
     """Rows under ``HEAD``, in milliseconds; quantiles are within half a per cent."""
     held = (
         ("from arrival to admission", serving.wait),
@@ -30,7 +30,7 @@ def times(serving: Serving) -> Iterator[tuple[str, ...]]:
         yield (name, *(number(seconds * 1e3) for seconds in values))
 
 
-def verdicts(serving: Serving) -> Iterator[tuple[str, ...]]:
+def verdicts(serving: ServingOutcome) -> Iterator[tuple[str, ...]]:
     """Rows under ``SLO_HEAD``; none without an SLO."""
     for one in serving.counted.slo:
         asked = f"{one.metric.upper()} {one.percentile}"
@@ -100,7 +100,7 @@ def sentences(result: Result) -> Iterator[str]:
 
 def costs(result: Result) -> Iterator[str]:
     """Money and energy, as far as the devices say."""
-    found = result.bill
+    found = result.expenses
     if found and found.usd_per_hour and found.usd_per_million_tokens:
         hourly, each = number(found.usd_per_hour), number(found.usd_per_million_tokens)
         yield f"Cost: {each} USD per million tokens, at {hourly} USD per hour"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.acceptance.assignment import Dealer
+from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.scenario import Loaded, Scenario
 
 
-def notes(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
+def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     """Sentences for the report: about the law, the load, and the recording that was replayed."""
     yield from _about_law(loaded.scenario)
     if loaded.trace is not None:
@@ -69,7 +69,7 @@ def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
         asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
         yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts stay as recorded"
     count, recordings = scenario.requests.count, len(replay.order)
-    dealer = Dealer(replay, scenario.requests.task_flavours)
+    dealer = TraceAssignment(replay, scenario.requests.task_flavours)
     for task, flavours in scenario.requests.task_flavours.items():
         yield f"requests of task '{task}' replay {len(dealer.places[task])} recordings ({', '.join(flavours)}), over and over"
     if count > recordings and not dealer.places:

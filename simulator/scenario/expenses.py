@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from simulator.cost.device import Device
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
 
 
-class Held(NamedTuple):
+class RentedDevices(NamedTuple):
     """Devices of one kind in one replica, and the lanes on which they work."""
 
     lanes: tuple[str, ...]
@@ -24,7 +24,7 @@ class Held(NamedTuple):
     number: int
 
 
-class Bill(NamedTuple):
+class Expenses(NamedTuple):
     """What a run costs; None where a device does not say."""
 
     usd_per_hour: float | None
@@ -39,19 +39,19 @@ class Bill(NamedTuple):
     """Devices that state no price."""
 
 
-def held(scenario: Scenario) -> Iterator[Held]:
+def held(scenario: Scenario) -> Iterator[RentedDevices]:
     """Devices of one replica."""
     target, draft = scenario.target, scenario.draft
     if target:
         staged = scenario.schedule.staged
         for number, place in enumerate(target.on_stages or (target,), start=1):
             lanes = ("target", f"stage {number}") if staged else ("target",)  # prompts pass all stages on the target's lane
-            yield Held(lanes, place.device, target.tensor_parallel)
+            yield RentedDevices(lanes, place.device, target.tensor_parallel)
     if draft and scenario.schedule.needs_draft and not scenario.one_lane:
-        yield Held(("draft",), draft.device, draft.tensor_parallel)
+        yield RentedDevices(("draft",), draft.device, draft.tensor_parallel)
 
 
-def bill(scenario: Scenario, outcome: Outcome) -> Bill | None:
+def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
     """Of a simulated run; None without devices."""
     devices, replicas = list(held(scenario)), scenario.serving.replicas
     if not devices:
@@ -60,13 +60,13 @@ def bill(scenario: Scenario, outcome: Outcome) -> Bill | None:
     powers = [one.device.power_w for one in devices]
     hourly = busy = most = None
     if all(prices):
-        hourly = replicas * added(price.value * one.number for price, one in zip(prices, devices, strict=True) if price)
+        hourly = replicas * ordered_sum(price.value * one.number for price, one in zip(prices, devices, strict=True) if price)
     if all(powers):
         watts = [power.value * one.number for power, one in zip(powers, devices, strict=True) if power]
         per_token = replicas / outcome.tokens
-        most = added(watts) * outcome.end_s * per_token
-        working = (min(outcome.end_s, added(outcome.busy_s.get(lane, 0.0) for lane in one.lanes)) for one in devices)
-        busy = added(each * seconds for each, seconds in zip(watts, working, strict=True)) * per_token
+        most = ordered_sum(watts) * outcome.end_s * per_token
+        working = (min(outcome.end_s, ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in one.lanes)) for one in devices)
+        busy = ordered_sum(each * seconds for each, seconds in zip(watts, working, strict=True)) * per_token
     tokens_per_hour = outcome.tokens_per_s * 3600.0
     unpriced = tuple(dict.fromkeys(one.device.name for one in devices if one.device.price_usd_per_hour is None))
-    return Bill(hourly, None if hourly is None else hourly / tokens_per_hour * 1e6, busy, most, unpriced)
+    return Expenses(hourly, None if hourly is None else hourly / tokens_per_hour * 1e6, busy, most, unpriced)

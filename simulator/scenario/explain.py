@@ -14,7 +14,7 @@ from simulator.catalogue import strategy_files
 from simulator.cost.cost import Placement
 from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
 from simulator.scenario import Loaded, Scenario
-from simulator.scenario.caveats import notes
+from simulator.scenario.caveats import caveats
 
 
 class Default(NamedTuple):
@@ -43,7 +43,7 @@ def explain(loaded: Loaded) -> Explanation:
     scenario = loaded.scenario
     counts = Counter(str(entry["confidence"]) for entry in provenance(scenario))
     found = {(one.field, one.value): one for one in defaults(scenario, loaded.document)}  # stages have most in common
-    told = list(notes(loaded, loaded.acceptance()))
+    told = list(caveats(loaded, loaded.acceptance()))
     return Explanation(dict(_topics(scenario)), list(found.values()), dict(counts.most_common()), told)
 
 

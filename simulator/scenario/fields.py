@@ -11,9 +11,9 @@ from simulator.acceptance.sources import Exit
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.cost import Cost, HardwareCost, Placement
 from simulator.cost.device import Link
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, Fault, Frozen, Sourced
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
@@ -48,7 +48,7 @@ class SharedMemory(Frozen):
         return self
 
 
-class Held(NamedTuple):
+class RoleMemory(NamedTuple):
     """A role on its devices and the size of its weights on each, in 1e9 bytes."""
 
     role: str
@@ -59,7 +59,7 @@ class Held(NamedTuple):
 class DeviceGroup(NamedTuple):
     """Roles in one memory, of which ``utilisation`` may be used."""
 
-    roles: tuple[Held, ...]
+    roles: tuple[RoleMemory, ...]
     utilisation: float
 
     @property
@@ -69,13 +69,13 @@ class DeviceGroup(NamedTuple):
 
     def needed_gb(self, tokens: int) -> float:
         """Weights and the caches of ``tokens``."""
-        return added(weights + place.kv_gb(tokens) for _, place, weights in self.roles)
+        return ordered_sum(weights + place.kv_gb(tokens) for _, place, weights in self.roles)
 
     @property
     def room_tokens(self) -> int:
         """Tokens whose caches fit beside the weights; 0 if those do not fit."""
-        left = self.limit_gb - added(weights for _, _, weights in self.roles)
-        return max(0, int(left / added(place.kv_gb(1) for _, place, _ in self.roles)))
+        left = self.limit_gb - ordered_sum(weights for _, _, weights in self.roles)
+        return max(0, int(left / ordered_sum(place.kv_gb(1) for _, place, _ in self.roles)))
 
 
 class Scenario(Frozen):
@@ -97,7 +97,7 @@ class Scenario(Frozen):
     """The link between target and draft, where they sit on different devices."""
     shared_memory: SharedMemory | None = None
     """How much target and draft slow each other down, where they use one memory."""
-    durations: Given | None = None
+    durations: StatedDurations | None = None
     """Times stated outright, instead of models and hardware."""
     acceptance: AcceptanceSpec
     """Which draft tokens the target keeps."""
@@ -164,7 +164,7 @@ class Scenario(Frozen):
     def cost(self) -> Cost:
         """Where durations come from."""
         if self.durations:
-            return GivenCost(self.durations, self.schedule.window_steps, self.contention)
+            return StatedCost(self.durations, self.schedule.window_steps, self.contention)
         if self.target is None:
             raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
         return HardwareCost(self.target, self.draft, self.channel, self.contention)
@@ -198,19 +198,19 @@ class Scenario(Frozen):
     @property
     def device_groups(self) -> list[DeviceGroup]:
         """Target and draft with what each needs, together where they share a memory."""
-        held: dict[tuple[str, str], list[Held]] = {}
+        held: dict[tuple[str, str], list[RoleMemory]] = {}
         pipeline = self.target.pipeline if self.target else None
         if self.target and pipeline:
             for number, part in enumerate(self.target.parts, start=1):
                 size = part.weights_gb() + pipeline.runtime_gb.value
-                held[f"stage {number}", ""] = [Held(f"stage {number}", part, size)]
+                held[f"stage {number}", ""] = [RoleMemory(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
             used = self.strategy.needs_draft if role == "draft" else pipeline is None
             if place is not None and used:
                 beside = (self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model))
                 extra, table = beside if role == "target" else (0, 0)
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
-                held.setdefault(key, []).append(Held(role, place, place.weights_gb(extra) + table / 1e9))
+                held.setdefault(key, []).append(RoleMemory(role, place, place.weights_gb(extra) + table / 1e9))
         return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in held.values()]
 
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.scenario import Scenario
-from simulator.serving.collector import Account
+from simulator.serving.collector import MetricsCollector
 from simulator.serving.metrics import Sketch, Tally, level_quantile
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.step import Kind
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingOutcome:
     """Requests and batches of a run."""
 
     requests: int
@@ -72,7 +72,7 @@ class Mean(NamedTuple):
     half_width: float
 
 
-class Verdict(NamedTuple):
+class LimitOutcome(NamedTuple):
     """A limit of the SLO and what a run made of it."""
 
     metric: str
@@ -96,7 +96,7 @@ class Counted:
     """Length of the stretch."""
     tokens: int
     """Tokens shown in it."""
-    slo: tuple[Verdict, ...]
+    slo: tuple[LimitOutcome, ...]
     good: int
     """Counted requests that meet every limit themselves; all of them without an SLO."""
     good_tokens: int
@@ -173,7 +173,7 @@ class Outcome:
     windows: int
     choices: Mapping[str, int]
     """What the strategy decided about its next step, counted; empty where it has no choice."""
-    serving: Serving
+    serving: ServingOutcome
     """The batch, its memory and the times of its requests."""
     busy_s: Mapping[str, float]
     """Busy time of each lane, mean over replicas; empty for a replay."""
@@ -193,7 +193,11 @@ class Outcome:
 
 
 def outcome_of(
-    scenario: Scenario, replicas: Sequence[Scheduler], account: Account, end: float, busy: Sequence[Mapping[str, float]]
+    scenario: Scenario,
+    replicas: Sequence[Scheduler],
+    account: MetricsCollector,
+    end: float,
+    busy: Sequence[Mapping[str, float]],
 ) -> Outcome:
     """The books of a run that has ended at ``end`` seconds, checked; ``busy`` by lane, for each replica."""
     for one in replicas:
@@ -218,7 +222,7 @@ def outcome_of(
         windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
         serving=_serving(scenario, replicas, tally, account, end),
-        busy_s={lane: added(one[lane] for one in busy) / len(busy) for lane in (busy[0] if busy else ())},
+        busy_s={lane: ordered_sum(one[lane] for one in busy) / len(busy) for lane in (busy[0] if busy else ())},
         replicas=each if len(each) > 1 else (),
     )
 
@@ -241,13 +245,13 @@ def _replica(replica: Scheduler, end: float, busy: Mapping[str, float]) -> Repli
     )
 
 
-def _counted(account: Account) -> Counted:
+def _counted(account: MetricsCollector) -> Counted:
     verdicts = []
     for metric, sketch in account.times.items():
         for limit, within in zip(sketch.limits, sketch.within, strict=True):
             share, found = within / max(1, sketch.count), sketch.quantile(limit.share)
             met = within >= limit.share * sketch.count
-            verdicts.append(Verdict(metric, limit.percentile, limit.seconds * 1e3, found * 1e3, share, met))
+            verdicts.append(LimitOutcome(metric, limit.percentile, limit.seconds * 1e3, found * 1e3, share, met))
     return Counted(
         rule=account.rule,
         requests=account.times["e2e"].count,
@@ -260,12 +264,14 @@ def _counted(account: Account) -> Counted:
     )
 
 
-def _serving(scenario: Scenario, replicas: Sequence[Scheduler], tally: Tally, account: Account, end: float) -> Serving:
+def _serving(
+    scenario: Scenario, replicas: Sequence[Scheduler], tally: Tally, account: MetricsCollector, end: float
+) -> ServingOutcome:
     block = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
         batches[scenario.schedule.batch(kind)] += seconds
-    return Serving(
+    return ServingOutcome(
         requests=tally.finished,
         counted=_counted(account),
         littles_law=_littles(tally, end),
@@ -277,7 +283,7 @@ def _serving(scenario: Scenario, replicas: Sequence[Scheduler], tally: Tally, ac
         mean_batch=tally.mean_batch,
         batch_s=dict(sorted(batches.items())),
         mean_in_system=tally.area_s / end,
-        mean_waiting=added(one.queues.waited_s for one in replicas) / end,
+        mean_waiting=ordered_sum(one.queues.waited_s for one in replicas) / end,
         queue_s=dict(sorted(tally.queue_s.items())),
         mean_kv_tokens=tally.block_area_s / end * block / len(replicas),
         most_kv_tokens=max(one.memory.most_used for one in replicas) * block,
@@ -309,7 +315,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def serving_data(serving: Serving) -> dict[str, Any]:
+def serving_data(serving: ServingOutcome) -> dict[str, Any]:
     """Requests and batches as plain data, times in milliseconds."""
     times = {f"{name}_ms": _spread(getattr(serving, name)) for name in ("wait", "ttft", "tbt", "tpot", "e2e")}
     levels = {"batch": _level(serving.batch_s), "queue": _level(serving.queue_s)}
@@ -330,8 +336,8 @@ def _replica_data(replica: Replica) -> dict[str, Any]:
 
 def _level(seconds: Mapping[int, float]) -> dict[str, float]:
     """A number that changes with time: over time."""
-    whole = added(seconds.values())
-    mean = added(level * held for level, held in seconds.items()) / whole if whole else 0.0
+    whole = ordered_sum(seconds.values())
+    mean = ordered_sum(level * held for level, held in seconds.items()) / whole if whole else 0.0
     return {"mean": mean, "p95": level_quantile(seconds, 0.95), "most": max(seconds, default=0)}
 
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from simulator.acceptance.assignment import Dealer
+from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.sources import Acceptance, Cycle, Odds, Replay, odds_of
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.cost import Cost, Phase
 from simulator.cost.partition import message_bytes
 from simulator.files.schema import provenance
 from simulator.scenario import Loaded, Scenario, resolved
-from simulator.scenario.caveats import notes
-from simulator.scenario.expenses import Bill, bill
+from simulator.scenario.caveats import caveats
+from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of
 from simulator.scenario.stages import stage_memories
-from simulator.serving.collector import Account
+from simulator.serving.collector import MetricsCollector
 from simulator.serving.requests import Request, Source
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
@@ -63,7 +63,7 @@ class Result:
     """The first of each lane, at most ``SPANS``."""
     fallback: Sequence[FallbackRate]
     """By exit depth and width on the trace; empty without a trace or an early exit."""
-    notes: tuple[str, ...]
+    caveats: tuple[str, ...]
     replications: Mapping[str, Mean] = field(default_factory=dict)
     """Metrics over further seeds (:mod:`simulator.scenario.replications`), where these were simulated."""
     seeds: int = 1
@@ -84,9 +84,9 @@ class Result:
         return {lane: seconds / self.simulated.end_s for lane, seconds in sorted(self.simulated.busy_s.items()) if seconds}
 
     @property
-    def bill(self) -> Bill | None:
+    def expenses(self) -> Expenses | None:
         """What the simulated tokens cost; None without devices."""
-        return bill(self.scenario, self.simulated)
+        return expenses(self.scenario, self.simulated)
 
     def provenance(self) -> list[dict[str, object]]:
         """Every number with a source that went in."""
@@ -120,7 +120,7 @@ def run(
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         fallback=_fallback(scenario, acceptance),
-        notes=tuple(notes(loaded, acceptance)),
+        caveats=tuple(caveats(loaded, acceptance)),
     )
 
 
@@ -154,7 +154,7 @@ def simulate(
 def _fleet(
     scenario: Scenario,
     acceptance: Acceptance,
-    account: Account,
+    account: MetricsCollector,
     spans: int,
     log: Callable[[Iteration], object] | None,
 ) -> tuple[list[World], list[Scheduler]]:
@@ -266,10 +266,12 @@ def baseline(scenario: Scenario) -> Law:
     return Autoregressive().law(scenario.cost, lambda gamma: unit, scenario.batch, scenario.mean_context)
 
 
-def _account(scenario: Scenario, acceptance: Acceptance, finished: Callable[[Request], object] | None = None) -> Account:
+def _account(
+    scenario: Scenario, acceptance: Acceptance, finished: Callable[[Request], object] | None = None
+) -> MetricsCollector:
     requests = scenario.requests
-    source = requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours))
-    return Account(source, requests, scenario.slo, finished)
+    source = requests.source_of(scenario.seed, TraceAssignment(acceptance, requests.task_flavours))
+    return MetricsCollector(source, requests, scenario.slo, finished)
 
 
 def _scheduler(
@@ -313,7 +315,7 @@ def summary(result: Result) -> dict[str, Any]:
             "tokens_per_s": result.baseline.tokens_per_s,
         },
         "speedup": result.speedup,
-        "bill": result.bill and result.bill._asdict(),
+        "bill": result.expenses and result.expenses._asdict(),
         "replications": {name: one._asdict() for name, one in result.replications.items()},
         "stages": list(_stage_data(result.scenario)),
         "speedup_with_prompts": result.speedup_with_prompts,
@@ -321,7 +323,7 @@ def summary(result: Result) -> dict[str, Any]:
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
         "fallback": [asdict(rate) for rate in result.fallback],
-        "notes": list(result.notes),
+        "notes": list(result.caveats),
         "provenance": result.provenance(),
     }
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cost.device import Device
-from simulator.files.schema import altered
+from simulator.files.schema import replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import baseline, law
 from simulator.serving.requests import Request
@@ -118,13 +118,13 @@ def devices(scenario: Scenario) -> list[str]:
         found.append(device.name)
         return device
 
-    altered(scenario, Device, note)
+    replace_nested(scenario, Device, note)
     return list(dict.fromkeys(found))
 
 
 def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
     """With devices slower, by name, by so many times their spread; faster where that is negative."""
-    return Loaded(altered(loaded.scenario, Device, partial(_slower, spreads)), loaded.trace, loaded.document)
+    return Loaded(replace_nested(loaded.scenario, Device, partial(_slower, spreads)), loaded.trace, loaded.document)
 
 
 def _slower(spreads: Mapping[str, float], device: Device) -> Device:

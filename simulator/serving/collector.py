@@ -18,7 +18,7 @@ from simulator.serving.scheduler import Scheduler
 from simulator.serving.slo import METRICS, Metric, Slo
 
 
-class Account:
+class MetricsCollector:
     """A source that knows which of its requests count, and what becomes of them.
 
     ``finished`` is called with every request that has ended, counted or not.

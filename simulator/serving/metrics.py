@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
 from typing import Any
 
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.serving.slo import Limit
 from simulator.strategies.common.step import Kind, Progress
 
@@ -73,7 +73,7 @@ class Sketch:
 
 def level_quantile(seconds: Mapping[int, float], share: float) -> int:
     """The level that is not exceeded for ``share`` of the time, of seconds by level; 0 of nothing."""
-    rank, seen = share * added(seconds.values()), 0.0
+    rank, seen = share * ordered_sum(seconds.values()), 0.0
     for level in sorted(seconds):
         seen += seconds[level]
         if seen >= rank:
@@ -201,7 +201,7 @@ class Tally:
     @property
     def step_seconds(self) -> float:
         """Time spent in steps of all kinds."""
-        return added(self.seconds.values())
+        return ordered_sum(self.seconds.values())
 
     @property
     def mean_batch(self) -> float:

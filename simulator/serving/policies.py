@@ -37,7 +37,7 @@ from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.step import UNLIMITED
 
 
-class Plan(NamedTuple):
+class IterationPlan(NamedTuple):
     """The next iteration: requests that decode, and prompts with the tokens of each that are prefilled."""
 
     decode: list[Request]
@@ -119,7 +119,7 @@ class Policy(Frozen, ABC):
     """A request holds memory for its whole life from its admission on."""
 
     @abstractmethod
-    def plan(self, queues: Queues) -> Plan:
+    def plan(self, queues: Queues) -> IterationPlan:
         """The next iteration; empty if nothing can be done now."""
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
@@ -149,7 +149,7 @@ class FixedBatch(Policy):
     max_requests: int | None = Field(default=None, gt=0, le=MOST_TOGETHER)
     """Places; by default as many as there are clients."""
 
-    def plan(self, queues: Queues) -> Plan:
+    def plan(self, queues: Queues) -> IterationPlan:
         """Prompts of all who may enter, else a decode step of all who run."""
         waiting, entering = queues.waiting, []
         places = self.max_requests or UNLIMITED
@@ -159,7 +159,7 @@ class FixedBatch(Policy):
                 break
             entering.append((first, first.left))
             queues.admit()
-        return Plan([], entering) if entering else Plan(queues.decoding(), [])
+        return IterationPlan([], entering) if entering else IterationPlan(queues.decoding(), [])
 
 
 class PrefillFirst(Policy):
@@ -180,7 +180,7 @@ class PrefillFirst(Policy):
     watermark: float = Field(default=0.01, ge=0, lt=1)
     """Share of the cache that an admission leaves free."""
 
-    def plan(self, queues: Queues) -> Plan:
+    def plan(self, queues: Queues) -> IterationPlan:
         """Prompts if any may enter, else decoding."""
         waiting = queues.waiting
         if waiting and len(queues.running) < self.max_requests and not queues.short:
@@ -192,8 +192,8 @@ class PrefillFirst(Policy):
                 budget -= need
                 entering.append((queues.admit(), need))
             if entering:
-                return Plan([], entering)
-        return Plan(queues.with_room(queues.decoding()), [])
+                return IterationPlan([], entering)
+        return IterationPlan(queues.with_room(queues.decoding()), [])
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Also: a recompute of everything but the last token must fit one pass, and leave the watermark."""
@@ -223,7 +223,7 @@ class ChunkedPrefill(Policy):
     watermark: float = Field(default=0.01, ge=0, lt=1)
     """Share of the cache that an admission leaves free."""
 
-    def plan(self, queues: Queues) -> Plan:
+    def plan(self, queues: Queues) -> IterationPlan:
         """Decoding requests and as much prompt as the chunk has room for."""
         before = queues.preemptions
         decode = queues.with_room(queues.decoding())
@@ -241,7 +241,7 @@ class ChunkedPrefill(Policy):
                     break
                 prompts.append((queues.admit(), min(need, rest)))
                 rest -= prompts[-1][1]
-        return Plan(decode, prompts)
+        return IterationPlan(decode, prompts)
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Also: everything but the last token must leave the watermark, should it have to be recomputed."""
@@ -269,7 +269,7 @@ class UnifiedBudget(Policy):
     budget_tokens: int = Field(default=2_048, gt=0)
     """Tokens of one pass, whatever they are."""
 
-    def plan(self, queues: Queues) -> Plan:
+    def plan(self, queues: Queues) -> IterationPlan:
         """Whatever the budget reaches, in running order."""
         before, rest = queues.preemptions, self.budget_tokens
         decode, prompts = self._under_way(queues)
@@ -281,7 +281,7 @@ class UnifiedBudget(Policy):
                     break
                 rest -= granted
                 prompts.append((queues.admit(), granted))
-        return Plan(decode, prompts)
+        return IterationPlan(decode, prompts)
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Rule 1."""

@@ -105,8 +105,8 @@ class Scheduler:
         self._fixed = policy.reserves and strategy.in_flight == 1
         self._same: _Round | None = None
         """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
-        self._bell: Event | None = None
-        self._alarm_s = -inf
+        self._wakeup: Event | None = None
+        self._wakeup_at_s = -inf
         self._since = 0.0
         self._leaving = False
 
@@ -166,18 +166,18 @@ class Scheduler:
 
     def _wait(self, environment: Environment) -> Event:
         """Until something changes: an arrival, the end of another iteration, a request handed in."""
-        if self._bell is None:
-            self._bell = Event(environment)
-        if self._alarm_s < self.source.next_s < inf:  # one alarm for an arrival, however many iterations wait for it
-            self._alarm_s = self.source.next_s
+        if self._wakeup is None:
+            self._wakeup = Event(environment)
+        if self._wakeup_at_s < self.source.next_s < inf:  # one alarm for an arrival, however many iterations wait for it
+            self._wakeup_at_s = self.source.next_s
             arrival = at(environment, self.source.next_s)
             arrival.callbacks.append(lambda _: self.ring())
-        return self._bell
+        return self._wakeup
 
     def ring(self) -> None:
         """Wake whoever waits for something to do."""
-        if self._bell is not None:
-            bell, self._bell = self._bell, None
+        if self._wakeup is not None:
+            bell, self._wakeup = self._wakeup, None
             bell.succeed()
 
     # ---- who takes part
@@ -293,7 +293,7 @@ class Scheduler:
             self.ring()
         self._same = one if self._fixed and not (one.prompts or self._leaving or queues.waiting or self.log) else None
         if self._leaving:
-            self._let_go()
+            self._release()
 
     def _write(self, one: _Round, now: float) -> None:
         members = (*one.decode, *(request for request, _ in one.prompts))
@@ -304,7 +304,7 @@ class Scheduler:
             held = one.waiting, one.kv_tokens
             self.log(Iteration(one.begin_s, now - one.begin_s, name, ids, rows, tuple(one.tokens), *held))
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Take the memory of all who have finished or were cancelled, and are in no iteration under way."""
         staying: list[Request] = []
         self._leaving = False

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.strategies.common.base import OddsOf, Strategy
-from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, same_kind
+from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
 
 
-class Durations(NamedTuple):
+class AutoregressiveDurations(NamedTuple):
     """Seconds of one pass, one new token per request."""
 
     target: float
@@ -27,24 +27,24 @@ class Autoregressive(Strategy):
     """Target-only decoding; what every speedup is relative to."""
 
     name: Literal["autoregressive"] = "autoregressive"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[AutoregressiveDurations]] = AutoregressiveDurations
     equation: ClassVar[str] = "T_step = T_target"
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Every request takes part with one token."""
         requests = len(states)
         rows = Rows.decode(1, sum([state.context for state in states]), requests)
-        return Step(same_kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
+        return Step(intern_kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """One pass."""
         return {"target": cost.target(step.rows + step.prompts)}
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: AutoregressiveDurations, kind: Kind) -> Timeline:
         """One pass."""
         return (lanes.target.start(durations.target, "decode"),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: AutoregressiveDurations, kind: Kind) -> Any:
         """T_target."""
         return durations.target
 

@@ -38,13 +38,13 @@ from simulator.acceptance.sources import Acceptance, Cursor, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.files.schema import NonNegative
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.strategies.common.base import LONGEST_WINDOW, OddsOf, Strategy
 from simulator.strategies.common.drafters import AutoregressiveDrafter, branch_rows
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
 
 
-class Durations(NamedTuple):
+class DuoDecodingDurations(NamedTuple):
     """Seconds: both sides, then the drafts on their way, the verification, the verdict on its way."""
 
     target: float
@@ -71,7 +71,7 @@ class DuoDecoding(Strategy):
     """
 
     name: Literal["duodecoding"] = "duodecoding"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[DuoDecodingDurations]] = DuoDecodingDurations
     equation: ClassVar[str] = "max{T_target, T_draft} + T_send + T_verify + T_reply (DuoDecoding Algorithm 1)"
     alone: ClassVar[bool] = True
     prompts_apart: ClassVar[bool] = True
@@ -239,9 +239,9 @@ class DuoDecoding(Strategy):
         """The drafts with their number, and the verdict."""
         return cost.rendezvous("fv", 0, (tokens + 1) * self.token_bytes), cost.rendezvous("fv", 0, self.reply_bytes)
 
-    def durations(self, cost: Cost, step: Step) -> Durations:
+    def durations(self, cost: Cost, step: Step) -> DuoDecodingDurations:
         """Named durations, with the contention under which the two sides overlap."""
-        durations: Durations = super().durations(cost, step)
+        durations: DuoDecodingDurations = super().durations(cost, step)
         return durations._replace(contention=cost.contention)
 
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
@@ -260,10 +260,10 @@ class DuoDecoding(Strategy):
             return Admission(target, draft, 0.0)
         seen = 1 if self.fixed else 2
         first = together(self._pass(cost, 1, context), times=seen).wall_s
-        exchange = added(phase.wall_s for phase in self._exchange(cost, 1)) + self.verify_us.value * 1e-6
+        exchange = ordered_sum(phase.wall_s for phase in self._exchange(cost, 1)) + self.verify_us.value * 1e-6
         return Admission(target + exchange, draft + first + exchange, 0.0)
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: DuoDecodingDurations, kind: Kind) -> Timeline:
         """The two sides are booked, and behind both how they talk."""
         t = durations
         lanes.target.occupy(t.target, "verify")
@@ -279,7 +279,7 @@ class DuoDecoding(Strategy):
         """Two machines are the point of it."""
         return "lower bound: target and draft share one lane and cannot overlap" if one_lane else "exact"
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: DuoDecodingDurations, kind: Kind) -> Any:
         """The longer side, with the contention of one memory, and the exchange."""
         t = durations
         overlap = np.maximum(t.target, t.draft) + (t.contention - 1.0) * np.minimum(t.target, t.draft)

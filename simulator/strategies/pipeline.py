@@ -21,14 +21,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.numeric import added, longest
+from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.world import Lane, at
 
 
-class Durations(NamedTuple):
+class PipelineDurations(NamedTuple):
     """Seconds; by stage and by link, and for a token from the last stage back to the first."""
 
     stages: tuple[float, ...]
@@ -40,7 +40,7 @@ class Pipelined(Strategy):
     """Target-only decoding on the stages of a pipeline, with a batch at every stage where there are enough requests."""
 
     name: Literal["pipeline"] = "pipeline"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[PipelineDurations]] = PipelineDurations
     equation: ClassVar[str] = "T_step = max{L, g M} (pipeline parallelism)"
     staged: ClassVar[bool] = True
 
@@ -69,21 +69,23 @@ class Pipelined(Strategy):
         rows = Rows.decode(1, sum([state.context for state in states]), requests)
         return Step(Kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
 
-    def durations(self, cost: Cost, step: Step) -> Durations:
+    def durations(self, cost: Cost, step: Step) -> PipelineDurations:
         """The same rows at every stage and on every link."""
         rows = step.rows + step.prompts
         stages = tuple(cost.stage(index, rows).wall_s for index in range(cost.stages))
-        return Durations(stages, tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)), cost.token())
+        return PipelineDurations(
+            stages, tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)), cost.token()
+        )
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """All stages, and all that is carried."""
         t = self.durations(cost, step)
         return {
-            "compute": Phase(added(t.stages), {"target compute": added(t.stages)}),
-            "carry": Phase(added(t.links) + t.token, {}),
+            "compute": Phase(ordered_sum(t.stages), {"target compute": ordered_sum(t.stages)}),
+            "carry": Phase(ordered_sum(t.links) + t.token, {}),
         }
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: PipelineDurations, kind: Kind) -> Timeline:
         """Stage by stage; each may be held up by the batch before. Nobody overtakes, so the whole way is booked at once."""
         return self._through(lanes, durations)
 
@@ -97,10 +99,10 @@ class Pipelined(Strategy):
             stage = following
         return (at(stage.environment, stage.free_at + t.token),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: PipelineDurations, kind: Kind) -> Any:
         """``max{L, g M}``."""
-        through = added(durations.stages) + added(durations.links) + durations.token
-        return longest(through, self.in_flight * longest(*durations.stages, *durations.links))
+        through = ordered_sum(durations.stages) + ordered_sum(durations.links) + durations.token
+        return elementwise_max(through, self.in_flight * elementwise_max(*durations.stages, *durations.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Batches of one size, the larger one where they cannot be equal."""

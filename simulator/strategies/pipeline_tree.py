@@ -32,14 +32,14 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.cost.model import ModelSpec
-from simulator.numeric import added, longest
+from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.token_tree import Branching
 from simulator.strategies.pipeline import Pipelined
 
 
-class Durations(NamedTuple):
+class PipelineTreeDurations(NamedTuple):
     """Seconds; for the whole tree, by stage and by link, and for a token from the last stage back to the draft."""
 
     draft: float
@@ -52,7 +52,7 @@ class PipelineTree(Pipelined):
     """A static tree for every pass through the stages."""
 
     name: Literal["pipeline_tree"] = "pipeline_tree"  # type: ignore[assignment]  # a strategy of its own
-    named: ClassVar[type[Durations]] = Durations  # type: ignore[assignment]  # with durations of its own
+    named: ClassVar[type[PipelineTreeDurations]] = PipelineTreeDurations  # type: ignore[assignment]  # with durations of its own
     equation: ClassVar[str] = "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)"
 
     branching: Branching = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
@@ -117,9 +117,9 @@ class PipelineTree(Pipelined):
 
     # ---- the time
 
-    def durations(self, cost: Cost, step: Step) -> Durations:  # type: ignore[override]
+    def durations(self, cost: Cost, step: Step) -> PipelineTreeDurations:  # type: ignore[override]
         """Levels one after the other, then the same rows at every stage and on every link."""
-        return Durations(self._draft(cost, step).wall_s, *super().durations(cost, step))
+        return PipelineTreeDurations(self._draft(cost, step).wall_s, *super().durations(cost, step))
 
     def _draft(self, cost: Cost, step: Step) -> Phase:
         """Prompts, then a pass over each level but the deepest, the root before it."""
@@ -132,16 +132,16 @@ class PipelineTree(Pipelined):
         """The draft, all stages, and all that is carried."""
         return {"draft": self._draft(cost, step), **super().phases(cost, step)}
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
+    def timeline(self, lanes: Lanes, durations: PipelineTreeDurations, kind: Kind) -> Timeline:  # type: ignore[override]
         """Draft, then stage by stage; each may be held up by the batch before."""
         lanes.draft.occupy(durations.draft, "draft tree")
         return self._through(lanes, durations, lanes.draft)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
+    def step_seconds(self, durations: PipelineTreeDurations, kind: Kind) -> Any:  # type: ignore[override]
         """``max{T_draft + L, g M}``."""
         t = durations
-        through = t.draft + added(t.stages) + added(t.links) + t.token
-        return longest(through, self.in_flight * longest(t.draft, *t.stages, *t.links))
+        through = t.draft + ordered_sum(t.stages) + ordered_sum(t.links) + t.token
+        return elementwise_max(through, self.in_flight * elementwise_max(t.draft, *t.stages, *t.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Batches of one size, the larger one where they cannot be equal."""

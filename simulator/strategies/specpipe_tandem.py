@@ -28,15 +28,15 @@ import numpy as np
 from simulator.acceptance.draft_tree import Passage
 from simulator.acceptance.sources import Cursor
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.strategies.common.base import OddsOf
 from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares
-from simulator.strategies.common.stage_pipeline import FlowLine, Level
+from simulator.strategies.common.stage_pipeline import Level, StagePipeline
 from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline
 from simulator.strategies.specpipe import InPipeline, SpecPipe
 
 
-class Durations(NamedTuple):
+class TandemDurations(NamedTuple):
     """Seconds: M and L for the first level that enters before the next token, and what each of them takes."""
 
     pace: float
@@ -56,15 +56,15 @@ class SpecPipeTandem(SpecPipe):
     """The tree of ``specpipe`` over stages that wait for nobody; one step is the way to the next token."""
 
     name: Literal["specpipe_tandem"] = "specpipe_tandem"  # type: ignore[assignment]  # a strategy of its own
-    named: ClassVar[type[Durations]] = Durations  # type: ignore[assignment]  # with durations of its own
+    named: ClassVar[type[TandemDurations]] = TandemDurations  # type: ignore[assignment]  # with durations of its own
     equation: ClassVar[str] = "P max{t_i} + (1 - P) sum t_i (SpecPipe Eq. 1 with immediate re-entry)"
 
     alone: ClassVar[bool] = True
 
-    def line(self, cost: Cost, lanes: Lanes) -> FlowLine:
+    def line(self, cost: Cost, lanes: Lanes) -> StagePipeline:
         """Empty."""
         prune, token = self.prune_ms.value * 1e-3, cost.token()
-        return FlowLine(lanes.stages, lanes.links, lanes.draft, prune, token, asynchronous=self.asynchronous)
+        return StagePipeline(lanes.stages, lanes.links, lanes.draft, prune, token, asynchronous=self.asynchronous)
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
         """The pipeline holds nothing of it yet."""
@@ -102,11 +102,11 @@ class SpecPipeTandem(SpecPipe):
                 rows.append(in_step[entry + stage][stage] or rows[-1])
             yield [*rows, 1][-self.stages :]
 
-    def durations(self, cost: Cost, step: Step) -> Durations:  # type: ignore[override]
+    def durations(self, cost: Cost, step: Step) -> TandemDurations:  # type: ignore[override]
         """What each level takes at every stage and on every link."""
         m = cost.stages
         levels = tuple(self.times(cost, step.loads[first : first + m]) for first in range(0, len(step.loads), m))
-        return Durations(levels[0].pace, levels[0].latency, levels)
+        return TandemDurations(levels[0].pace, levels[0].latency, levels)
 
     def times(self, cost: Cost, level: Sequence[Rows]) -> PipelineTimes:
         """The pipeline as a level with these rows at each stage meets it."""
@@ -124,11 +124,11 @@ class SpecPipeTandem(SpecPipe):
         times = self.times(cost, step.loads[: self.stages])
         return {
             "exchange": Phase(times.token + times.prune, {}),
-            "compute": Phase(max(times.stages), {"target compute": added(times.stages)}),
+            "compute": Phase(max(times.stages), {"target compute": ordered_sum(times.stages)}),
             "draft_level": Phase(times.draft, {}),
         }
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
+    def timeline(self, lanes: Lanes, durations: TandemDurations, kind: Kind) -> Timeline:  # type: ignore[override]
         """Levels enter; the line tells when the next token is known."""
         line, levels = lanes.line, [Level(times.stages, times.links, times.draft) for times in durations.levels]
         if line is None:
@@ -138,7 +138,7 @@ class SpecPipeTandem(SpecPipe):
             del levels[0]
         yield line.advance(len(levels) - 1, levels)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
+    def step_seconds(self, durations: TandemDurations, kind: Kind) -> Any:  # type: ignore[override]
         """M after a hit, L after a miss; M for each step of a partial refill."""
         if kind.active > self.stages:
             return durations.levels[0].pace + durations.levels[1].latency

@@ -31,7 +31,7 @@ from simulator.files.schema import Fraction, NonNegative
 from simulator.numeric import binomial
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.drafters import DraftPass
-from simulator.strategies.common.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, same_progress
+from simulator.strategies.common.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, intern_progress
 from simulator.strategies.common.token_tree import TokenTree
 
 ID_BYTES = 8
@@ -42,7 +42,7 @@ NEGLIGIBLE = 1e-15
 """Share of a step kind that no law can feel."""
 
 
-class Durations(NamedTuple):
+class TreeDurations(NamedTuple):
     """Seconds: all draft passes, the host's part, the target's pass."""
 
     draft: float
@@ -59,7 +59,7 @@ class TreeSD(Strategy):
     """
 
     name: Literal["tree_sd"] = "tree_sd"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[TreeDurations]] = TreeDurations
     equation: ClassVar[str] = "T_step = sum T_pass + T_host + T_target(1 + nodes + e)"
 
     tree: TokenTree
@@ -179,7 +179,7 @@ class TreeSD(Strategy):
         for state in states:
             accepted, committed, _, _ = state.cursor.judge(proposal if state.proposed else BARE)
             state.context += committed
-            settled.append(same_progress(committed, committed, accepted, size if state.proposed else 0))
+            settled.append(intern_progress(committed, committed, accepted, size if state.proposed else 0))
         return settled
 
     # ---- the time
@@ -197,7 +197,7 @@ class TreeSD(Strategy):
             "target": cost.target(step.rows + step.prompts),
         }
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: TreeDurations, kind: Kind) -> Timeline:
         """Draft, host, verify."""
         if durations.draft:
             (lanes.draft if self.needs_draft else lanes.target).occupy(durations.draft, "draft")
@@ -206,7 +206,7 @@ class TreeSD(Strategy):
         label = "verify" if kind.verifying else "decode"
         return (lanes.target.start(durations.target, label, lanes.draft, lanes.rendezvous),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: TreeDurations, kind: Kind) -> Any:
         """T_draft + T_host + T_target."""
         return durations.draft + durations.host + durations.target
 

@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.strategies.common.base import ChainStrategy, OddsOf, cut_to_grants
 from simulator.strategies.common.drafters import branch_rows
-from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, same_kind
+from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, intern_kind
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
 
 
-class Durations(NamedTuple):
+class VanillaDurations(NamedTuple):
     """Seconds: the whole window, its transfer, the verification."""
 
     draft: float
@@ -36,7 +36,7 @@ class VanillaSD(ChainStrategy):
     """Serial draft and verify with a window of ``gamma``."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[VanillaDurations]] = VanillaDurations
     equation: ClassVar[str] = "T_SD = T_draft + T_target (Mirror-SD Eq. 5)"
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
@@ -49,7 +49,7 @@ class VanillaSD(ChainStrategy):
             if state.most_rows <= gamma:
                 cut = True
         verifying, bare = (requests, 0) if gamma else (0, requests)
-        kind = same_kind("step", verifying, bare, 0, self.kind_window(gamma), prompts.sequences)
+        kind = intern_kind("step", verifying, bare, 0, self.kind_window(gamma), prompts.sequences)
         rows = cut_to_grants(states) if cut else Rows.decode(gamma + 1, context, requests)
         return Step(kind, rows, 0, prompts)
 
@@ -73,7 +73,7 @@ class VanillaSD(ChainStrategy):
             "target": cost.target(step.rows + step.prompts),
         }
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: VanillaDurations, kind: Kind) -> Timeline:
         """Draft, hand over, verify."""
         if kind.verifying or durations.draft:
             lanes.draft.occupy(durations.draft, "draft window" if kind.verifying else "draft prefill")
@@ -81,6 +81,6 @@ class VanillaSD(ChainStrategy):
             lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Any:
         """T_draft + T_rv + T_target."""
         return durations.draft + durations.rv + durations.target

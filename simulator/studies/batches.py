@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, run
 from simulator.strategies.common.base import ChainStrategy, Strategy
 from simulator.strategies.common.drafters import StreamingDrafter
@@ -33,7 +33,7 @@ TURNS = 4
 """Simulated requests for each place of the batch, or as many as the scenario has where that is more."""
 
 
-class AtBatch(Protocol):
+class PointAtBatch(Protocol):
     """A batch size, the rows that verify it, and what it is worth."""
 
     @property
@@ -125,7 +125,7 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     return points
 
 
-def crossover(points: Iterable[AtBatch]) -> tuple[int | None, int | None]:
+def crossover(points: Iterable[PointAtBatch]) -> tuple[int | None, int | None]:
     """The first swept size at which autoregressive decoding is faster by law, and the one from which on it always is.
 
     They differ where a tile that fills up brings the strategy back. None where it never happens.
@@ -136,7 +136,7 @@ def crossover(points: Iterable[AtBatch]) -> tuple[int | None, int | None]:
     return first, next((size for size, behind in slower if behind and size > ahead), None)
 
 
-def tile_edges(loaded: Loaded, points: Iterable[AtBatch]) -> list[int]:
+def tile_edges(loaded: Loaded, points: Iterable[PointAtBatch]) -> list[int]:
     """Swept sizes at which the rows of a verification first need another tile of the target's matrix products."""
     target = loaded.scenario.target
     if target is None:
@@ -186,7 +186,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
-    drafted = added(parts[name].wall_s for name in strategy.draft_parts if name in parts)
+    drafted = ordered_sum(parts[name].wall_s for name in strategy.draft_parts if name in parts)
     vanilla = _vanilla(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
     exposed = strategy.derived(cost, step).get("exposed_draft_ms")

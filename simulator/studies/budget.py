@@ -33,7 +33,7 @@ STATIC = (1, 2, 3)
 
 
 @dataclass(frozen=True)
-class Rates:
+class BudgetRates:
     """Tokens per second of one request while it decodes; None where not simulated."""
 
     law: float
@@ -54,8 +54,8 @@ class BudgetPoint:
     """A pass over a whole sequence and one token more."""
     step_ms: float
     """Mean step by law."""
-    verified: Rates
-    emitted: Rates
+    verified: BudgetRates
+    emitted: BudgetRates
     """A request ends when its last token is shown, checked or not; what is shown beyond the output does not count."""
     reported_ratio: float
     """Tokens that the released program counts over those of them that are verified, by law."""
@@ -112,8 +112,8 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
         draft_ms=t.draft * 1e3,
         target_ms=t.target * 1e3,
         step_ms=law.step_s * 1e3,
-        verified=Rates(1.0 / law.tpot_s),
-        emitted=Rates((cap - 1) / written.seconds if written.seconds else 0.0),
+        verified=BudgetRates(1.0 / law.tpot_s),
+        emitted=BudgetRates((cap - 1) / written.seconds if written.seconds else 0.0),
         reported_ratio=written.shown / written.verified,
     )
     return _simulated(point, loaded, acceptance) if simulated else point

@@ -52,7 +52,7 @@ class Difference(NamedTuple):
         return [place for place, value in enumerate(self.values) if value != self.values[0]]
 
 
-class Candidate(NamedTuple):
+class Contestant(NamedTuple):
     """A scenario to compare: its letter, what tells it apart, how it is run alone."""
 
     letter: str
@@ -87,7 +87,7 @@ class Comparison:
         return [one.result.scenario for one in self.compared]
 
 
-def compare(candidates: Sequence[Candidate], command: str) -> Comparison:
+def compare(candidates: Sequence[Contestant], command: str) -> Comparison:
     """Run every scenario and lay the results side by side; ``command`` makes it again."""
     found = [_ran(one) for one in candidates]
     scenarios = [one.result.scenario for one in found]
@@ -95,7 +95,7 @@ def compare(candidates: Sequence[Candidate], command: str) -> Comparison:
     return Comparison(found, apart, list(cautions(scenarios, [one.letter for one in found], apart)), command)
 
 
-def _ran(one: Candidate) -> Compared:
+def _ran(one: Contestant) -> Compared:
     times = Times()
     result = run(one.loaded, one.command, finished=times.note)
     interval = of_speedup(tuned(one.loaded), result.speedup, times.requests)
@@ -132,8 +132,10 @@ MEASURES = (
     Measure("goodput_requests_per_s", "good requests per second (SLO)", _goodput),
     Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
     Measure("tbt_p99_ms", "between deliveries, p99 (ms)", lambda result: result.simulated.serving.tbt.quantile(0.99) * 1e3),
-    Measure("usd_per_million_tokens", "USD per million tokens", lambda one: one.bill and one.bill.usd_per_million_tokens),
-    Measure("most_j_per_token", "J per token, at most", lambda one: one.bill and one.bill.most_j_per_token),
+    Measure(
+        "usd_per_million_tokens", "USD per million tokens", lambda one: one.expenses and one.expenses.usd_per_million_tokens
+    ),
+    Measure("most_j_per_token", "J per token, at most", lambda one: one.expenses and one.expenses.most_j_per_token),
     Measure("memory_gb", "GB on the fullest device", _fullest_gb),
 )
 
@@ -221,7 +223,7 @@ def _value(value: Any) -> Value | None:
 # ---- whether that is one question
 
 
-class Question(NamedTuple):
+class AgreementCheck(NamedTuple):
     """Fields that have to agree, themselves and below, between which pairs, and what it means where they do not."""
 
     fields: tuple[str, ...]
@@ -239,29 +241,29 @@ def _window_ms(scenario: Scenario) -> float | None:
 
 
 QUESTIONS = (
-    Question(
+    AgreementCheck(
         ("target.model", "target.weights"),
         "decodes another target: its times and its text are another model's",
         lambda one, other: bool(one.target and other.target),
     ),
-    Question(
+    AgreementCheck(
         ("durations", "target"),
         "has its times from elsewhere: hardware in one, stated in the other",
         lambda one, other: (one.target is None) != (other.target is None),
     ),
-    Question(("requests", "slo"), "serves other requests: times, tokens per second and tails are under another load"),
-    Question(
+    AgreementCheck(("requests", "slo"), "serves other requests: times, tokens per second and tails are under another load"),
+    AgreementCheck(
         ("acceptance.trace", "acceptance.flavours", "acceptance.rescale", "acceptance.rate", "acceptance.per_position",
          "acceptance.overlap", "acceptance.always", "acceptance.cycle"),
         "takes acceptance from elsewhere: what it keeps more or less of may be the text, not the method",
         lambda one, other: bool(one.schedule.window and other.schedule.window),
     ),
-    Question(
+    AgreementCheck(
         ("strategy.gamma",),
         "drafts another window in the same stated draft_ms, as if more tokens took no longer; draft_step_ms would grow with it",
         lambda one, other: _window_ms(one) is not None and _window_ms(one) == _window_ms(other),
     ),
-    Question(("seed",), "has another seed: a small difference may be chance"),
+    AgreementCheck(("seed",), "has another seed: a small difference may be chance"),
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from simulator.acceptance.sources import Rates, odds_of
 from simulator.catalogue import Catalogue, shown
 from simulator.cost.model import ModelSpec
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import read, validate
 from simulator.scenario import AnyStrategy
 from simulator.strategies import Strategy
@@ -93,7 +93,7 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
     whole = (
         {"stages_ms": (TARGET_MS / STAGES,) * STAGES} if strategy.staged else {"prefix_ms": TARGET_MS, "suffix_ms": TARGET_MS}
     )
-    cost = GivenCost(Given(**whole, draft_ms=draft_ms, redraft_ms=0.0), max(1, strategy.window_steps))
+    cost = StatedCost(StatedDurations(**whole, draft_ms=draft_ms, redraft_ms=0.0), max(1, strategy.window_steps))
     kind, step = _main(strategy)
     durations = strategy.durations(cost, step)
     if not draft_ms and "host" in durations._fields:

@@ -19,7 +19,7 @@ import numpy as np
 from simulator.acceptance.sources import Odds
 from simulator.catalogue import Catalogue
 from simulator.files.schema import BadInput
-from simulator.numeric import added
+from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, load, run
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.method import PublishedMean
@@ -31,7 +31,7 @@ Origin = Literal["recorded", "stand_in", "published", "stated"]
 """The scenario's own models, other ones whose recording stands in, a published mean, the scenario's own numbers."""
 
 
-class Candidate(NamedTuple):
+class MethodCandidate(NamedTuple):
     """A method with acceptance from one origin: what would run, or why it cannot."""
 
     method: str
@@ -77,7 +77,7 @@ class MethodPoint:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class ExcludedMethod:
     """A method that does not run here, and why."""
 
     method: str
@@ -113,7 +113,7 @@ def candidates(
     catalogue: Catalogue | None = None,
     seed: int | None = None,
     only: Collection[str] = (),
-) -> Iterator[Candidate]:
+) -> Iterator[MethodCandidate]:
     """Every method with every origin of acceptance that the scenario allows; faults of the scenario itself are raised."""
     catalogue = catalogue or Catalogue()
     base = load(scenario, overrides, catalogue, seed)
@@ -132,14 +132,14 @@ def candidates(
             yield again._replace(published=published)
 
 
-def _candidate(name: str, origin: Origin, read: Any) -> Candidate:
+def _candidate(name: str, origin: Origin, read: Any) -> MethodCandidate:
     try:
-        return Candidate(name, origin, read())
+        return MethodCandidate(name, origin, read())
     except BadInput as error:
-        return Candidate(name, origin, None, reason=error.faults[0].message)
+        return MethodCandidate(name, origin, None, reason=error.faults[0].message)
 
 
-def by_exact_laws(found: Iterable[Candidate]) -> list[Candidate]:
+def by_exact_laws(found: Iterable[MethodCandidate]) -> list[MethodCandidate]:
     """Those with a law that is more than a bound here, for many requests; the others say why they cannot run."""
     return [
         one._replace(loaded=None, reason=_no_law(one.loaded)) if one.loaded and _no_law(one.loaded) else one for one in found
@@ -154,15 +154,15 @@ def _no_law(loaded: Loaded) -> str:
     return "" if relation == "exact" else f"its law is no equality here ({relation})"
 
 
-def left_out(found: Iterable[Candidate]) -> list[LeftOut]:
+def left_out(found: Iterable[MethodCandidate]) -> list[ExcludedMethod]:
     """Methods that run with no origin, each with its first reason."""
     found = list(found)
     running = {one.method for one in found if one.loaded}
     reasons = {one.method: one.reason for one in reversed(found) if one.method not in running}
-    return [LeftOut(name, reason) for name, reason in sorted(reasons.items())]
+    return [ExcludedMethod(name, reason) for name, reason in sorted(reasons.items())]
 
 
-def method_sweep(found: Iterable[Candidate]) -> list[MethodPoint]:
+def method_sweep(found: Iterable[MethodCandidate]) -> list[MethodPoint]:
     """Simulate every candidate that runs, fastest first within each origin."""
     points: list[MethodPoint] = []
     baseline: float | None = None
@@ -174,7 +174,7 @@ def method_sweep(found: Iterable[Candidate]) -> list[MethodPoint]:
     return sorted(points, key=lambda point: (point.origin == "published", point.tpot_ms))
 
 
-def _point(one: Candidate, loaded: Loaded, baseline_ms: float) -> MethodPoint:
+def _point(one: MethodCandidate, loaded: Loaded, baseline_ms: float) -> MethodPoint:
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     strategy, target = scenario.schedule, scenario.target
     law = run.law(scenario, acceptance)
@@ -189,7 +189,7 @@ def _point(one: Candidate, loaded: Loaded, baseline_ms: float) -> MethodPoint:
         acceptance=source_of(loaded, one.published),
         verified_rows=step.rows.tokens,
         extra_weights_gb=extra,
-        draft_ms=added(drafted[name].wall_s for name in strategy.draft_parts if name in drafted) * 1e3,
+        draft_ms=ordered_sum(drafted[name].wall_s for name in strategy.draft_parts if name in drafted) * 1e3,
         step_ms=simulated.step_s * 1e3,
         tokens_per_step=simulated.tokens_per_step,
         tpot_ms=simulated.tpot_s * 1e3,
@@ -211,7 +211,7 @@ def source_of(loaded: Loaded, published: PublishedMean | None) -> str:
     return f"{published.tokens_per_step:g} tokens a step, {published.confidence} for {published.target}; bursts of {name}"
 
 
-def crossovers(found: Iterable[Candidate], sizes: Iterable[int]) -> list[Crossover]:
+def crossovers(found: Iterable[MethodCandidate], sizes: Iterable[int]) -> list[Crossover]:
     """Law of every candidate that runs at every batch of ``sizes``, the one that pays longest first.
 
     Marginal rates overstate what bursts keep, each method by another factor, so that a step here commits the tokens
@@ -248,13 +248,13 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[MethodAtBatch]
         yield MethodAtBatch(size, rows, baseline.tpot_s / law.tpot_s * replayed)
 
 
-def summary(scenario: str, points: Iterable[MethodPoint], without: Iterable[LeftOut]) -> dict[str, Any]:
+def summary(scenario: str, points: Iterable[MethodPoint], without: Iterable[ExcludedMethod]) -> dict[str, Any]:
     """The comparison as plain data."""
     rows = [asdict(one) | {"speedup": one.speedup, "relative_step": one.relative_step} for one in points]
     return {"scenario": scenario, "methods": rows, "left_out": [asdict(one) for one in without]}
 
 
-def crossover_summary(scenario: str, studies: Iterable[Crossover], without: Iterable[LeftOut]) -> dict[str, Any]:
+def crossover_summary(scenario: str, studies: Iterable[Crossover], without: Iterable[ExcludedMethod]) -> dict[str, Any]:
     """The crossovers as plain data."""
     rows = [asdict(one) | {"points": [point._asdict() for point in one.points]} for one in studies]
     return {"scenario": scenario, "crossovers": rows, "left_out": [asdict(one) for one in without]}

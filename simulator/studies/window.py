@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from simulator.acceptance.sources import Acceptance
-from simulator.cost.stated import Given
+from simulator.cost.stated import StatedDurations
 from simulator.scenario import Loaded, Scenario, run
 from simulator.strategies.common.step import Kind
 from simulator.strategies.vanilla_sd import VanillaSD
@@ -156,11 +156,11 @@ def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -
     updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:
         scale = changed.scenario.schedule.window_steps / scenario.schedule.window_steps
-        updates["durations"] = Given(**dict(_scaled(scenario.durations, scale)))
+        updates["durations"] = StatedDurations(**dict(_scaled(scenario.durations, scale)))
     return changed.replace(**updates)
 
 
-def _scaled(given: Given, scale: float) -> Iterator[tuple[str, Any]]:
+def _scaled(given: StatedDurations, scale: float) -> Iterator[tuple[str, Any]]:
     for name in given.model_fields_set:
         value = getattr(given, name)
         yield name, value * scale if name in ("draft_ms", "redraft_ms") and value is not None else value

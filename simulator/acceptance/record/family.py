@@ -13,17 +13,17 @@ from torch import nn
 
 from simulator.acceptance.record import pair
 from simulator.acceptance.record.heads import EagleLayer, HiddenChain, MedusaHeads, Streams
-from simulator.acceptance.record.network import ExitHead, Network, Shape, parameters
+from simulator.acceptance.record.network import ExitHead, Network, NetworkShape, parameters
 
 VOCABULARY = 2_048
-TARGET = Shape(layers=8, width=224, heads=7, hidden=512, vocabulary=VOCABULARY)
-DRAFT = Shape(layers=2, width=128, heads=4, hidden=320, vocabulary=VOCABULARY)
+TARGET = NetworkShape(layers=8, width=224, heads=7, hidden=512, vocabulary=VOCABULARY)
+DRAFT = NetworkShape(layers=2, width=128, heads=4, hidden=320, vocabulary=VOCABULARY)
 EXIT_LAYERS = (2, 4, 6)
 HEADS = {"eagle": EagleLayer, "lyanna": HiddenChain, "medusa": MedusaHeads, "streams": Streams}
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TrainingSchedule:
     """Length of one training stage, its peak learning rate, the seed of its weights and of its data, rows a step."""
 
     steps: int
@@ -33,14 +33,14 @@ class Schedule:
 
 
 SCHEDULES = {
-    "target": Schedule(steps=2_000, rate=3e-3, seed=1),
-    "draft": Schedule(steps=1_200, rate=4e-3, seed=2),
-    "plain": Schedule(steps=800, rate=4e-3, seed=5),
-    "exits": Schedule(steps=600, rate=2e-3, seed=3, rows=8),
-    "medusa": Schedule(steps=1_000, rate=2e-3, seed=13, rows=8),
-    "streams": Schedule(steps=800, rate=3e-3, seed=14, rows=8),
-    "eagle": Schedule(steps=600, rate=2e-3, seed=11, rows=8),
-    "lyanna": Schedule(steps=500, rate=2e-3, seed=12, rows=8),
+    "target": TrainingSchedule(steps=2_000, rate=3e-3, seed=1),
+    "draft": TrainingSchedule(steps=1_200, rate=4e-3, seed=2),
+    "plain": TrainingSchedule(steps=800, rate=4e-3, seed=5),
+    "exits": TrainingSchedule(steps=600, rate=2e-3, seed=3, rows=8),
+    "medusa": TrainingSchedule(steps=1_000, rate=2e-3, seed=13, rows=8),
+    "streams": TrainingSchedule(steps=800, rate=3e-3, seed=14, rows=8),
+    "eagle": TrainingSchedule(steps=600, rate=2e-3, seed=11, rows=8),
+    "lyanna": TrainingSchedule(steps=500, rate=2e-3, seed=12, rows=8),
 }
 """Every member of the family, in the order of training; the target comes first."""
 

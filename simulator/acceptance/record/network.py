@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
-class Shape:
+class NetworkShape:
     """Sizes of a network; all widths in elements."""
 
     layers: int
@@ -32,7 +32,7 @@ Cache = list[Keys]
 class Block(nn.Module):
     """Attention and gated MLP, each behind a norm and a residual."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.heads = shape.heads
         self.norm_attention = nn.RMSNorm(shape.width)
@@ -102,7 +102,7 @@ def rotate(x: Tensor, start: int) -> Tensor:
 class Network(nn.Module):
     """Token ids in, hidden states and logits out; the embedding is also the output head."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape = shape
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)

@@ -31,7 +31,7 @@ WIDE_VOCABULARY = 1 << 16
 
 
 @dataclass(frozen=True)
-class Job:
+class RecordingJob:
     """What was asked for on the command line."""
 
     target: Path
@@ -79,7 +79,7 @@ class Ready:
     header: dict[str, Any]
 
 
-def record_pair(job: Job) -> Trace:
+def record_pair(job: RecordingJob) -> Trace:
     """Record, or go on recording, and write ``job.out``; the trace that was written.
 
     Raises :class:`BadInput` before anything is written where the input is at fault.
@@ -99,7 +99,7 @@ def record_pair(job: Job) -> Trace:
     return trace
 
 
-def prepare(job: Job) -> Ready:
+def prepare(job: RecordingJob) -> Ready:
     """Read and check everything but the weights."""
     prompts = read_prompts(job.prompts, job.limit)
     target, draft = Folder("target", job.target), Folder("draft", job.draft)
@@ -115,7 +115,7 @@ def prepare(job: Job) -> Ready:
     return Ready(target, draft, prompts, ids, layers, device, header)
 
 
-def _encode(job: Job, tokenizer: Any, prompt: Prompt) -> list[int]:
+def _encode(job: RecordingJob, tokenizer: Any, prompt: Prompt) -> list[int]:
     if job.chat:
         message = [{"role": "user", "content": prompt.text}]
         try:
@@ -126,7 +126,9 @@ def _encode(job: Job, tokenizer: Any, prompt: Prompt) -> list[int]:
     return list(tokenizer(prompt.text)["input_ids"])
 
 
-def _check_lengths(job: Job, folders: Sequence[Folder], prompts: Sequence[Prompt], ids: Sequence[Sequence[int]]) -> None:
+def _check_lengths(
+    job: RecordingJob, folders: Sequence[Folder], prompts: Sequence[Prompt], ids: Sequence[Sequence[int]]
+) -> None:
     for prompt, tokens in zip(prompts, ids, strict=True):
         place = (str(job.prompts), prompt.line, 1)
         if not tokens:
@@ -138,7 +140,7 @@ def _check_lengths(job: Job, folders: Sequence[Folder], prompts: Sequence[Prompt
                 raise BadInput([Fault(place, "", message)])
 
 
-def _exit_layers(job: Job, target: Folder) -> tuple[int, ...]:
+def _exit_layers(job: RecordingJob, target: Folder) -> tuple[int, ...]:
     depth = int(target.shape["layers"] or 0)
     layers = tuple(round(share * depth) for share in job.exits)
     if list(layers) != sorted(set(layers)) or any(not 1 <= layer < depth for layer in layers):
@@ -148,7 +150,7 @@ def _exit_layers(job: Job, target: Folder) -> tuple[int, ...]:
 
 
 def describe(
-    job: Job, target: Folder, draft: Folder, ids: Sequence[Sequence[int]], layers: tuple[int, ...], device: str
+    job: RecordingJob, target: Folder, draft: Folder, ids: Sequence[Sequence[int]], layers: tuple[int, ...], device: str
 ) -> dict[str, Any]:
     """The header but for what comes out: everything that shapes the recording, so also its manifest."""
     return {
@@ -178,13 +180,13 @@ def describe(
     }
 
 
-def load(job: Job, ready: Ready) -> Pair:
+def load(job: RecordingJob, ready: Ready) -> Pair:
     """Both models in memory."""
     target, draft = (folder.load(job.dtype, ready.device) for folder in (ready.target, ready.draft))
     return Pair(target, draft, job.sampling, ready.target.ends(), Lens(target, ready.layers, job.target))
 
 
-def _record_missing(job: Job, ready: Ready, pair: Pair, parts: Parts, missing: Sequence[int]) -> None:
+def _record_missing(job: RecordingJob, ready: Ready, pair: Pair, parts: Parts, missing: Sequence[int]) -> None:
     with _progress() as progress:
         total = -(-len(ready.ids) // job.batch) * job.output_tokens
         task = progress.add_task("recording", total=total, completed=missing[0] * job.output_tokens)

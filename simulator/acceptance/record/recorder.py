@@ -13,12 +13,12 @@ import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from simulator.acceptance.draft_tree import Beam, PipelineTree, PrunedTree
+from simulator.acceptance.draft_tree import Beam, PrunedTree, TravellingTree
 from simulator.acceptance.record import corpus, lookup, ngram
 from simulator.acceptance.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weights_hash
 from simulator.acceptance.record.network import ExitHead, Network
 from simulator.acceptance.record.scores import rank_of
-from simulator.acceptance.record.training import Text
+from simulator.acceptance.record.training import TokenStreams
 from simulator.acceptance.record.tree_drafter import TreeDrafter
 from simulator.acceptance.record.trees import Starts, eagle_tree, hidden_trees, pruned_streams, roll_outs
 from simulator.acceptance.record.writing import generate
@@ -67,7 +67,7 @@ def beams(temperature: float) -> Sequence[Beam]:
 Arrays = dict[str, np.ndarray]
 
 
-def prompts(text: Text, flavour: str, count: int) -> Tensor:
+def prompts(text: TokenStreams, flavour: str, count: int) -> Tensor:
     """(count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
     windows = [
         document[start : start + PROMPT_TOKENS]
@@ -156,7 +156,7 @@ def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
     hit = np.zeros_like(steps)
     rows = np.zeros((len(recorded), MOST_STAGES, len(written)), dtype=np.uint8)
     for index, beam in sorted(enumerate(recorded), key=lambda item: -item[1].width):
-        tree = PipelineTree(written[0], PROMPT_TOKENS, drafter, beam)
+        tree = TravellingTree(written[0], PROMPT_TOKENS, drafter, beam)
         for position, token in enumerate(written[1:], start=1):
             passage = tree.verify(token)
             steps[index, position], hit[index, position] = passage.steps, passage.hit
@@ -257,7 +257,7 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
     }
 
 
-def record_all(shipped: Path, text: Text, folder: Path, per_flavour: int) -> Iterator[Path]:
+def record_all(shipped: Path, text: TokenStreams, folder: Path, per_flavour: int) -> Iterator[Path]:
     """The shipped traces, greedy and sampled, one after the other."""
     asked = [prompts(text, flavour.name, per_flavour * CANDIDATES) for flavour in corpus.FLAVOURS]
     for name, temperature in TRACES.items():

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from simulator.acceptance.record import corpus, pair
-from simulator.acceptance.record.family import EXIT_LAYERS, SCHEDULES, VOCABULARY, Family, Schedule
+from simulator.acceptance.record.family import EXIT_LAYERS, SCHEDULES, VOCABULARY, Family, TrainingSchedule
 from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.writing import generate
 from simulator.files.writing import replacing
@@ -34,7 +34,7 @@ OWN_PROMPT_TOKENS, OWN_ROWS = 64, 1_536
 Loss = Callable[[Tensor], Tensor]
 
 
-class Text:
+class TokenStreams:
     """The corpus as token streams, one per flavour, training and held-out apart."""
 
     def __init__(self, work: Path) -> None:
@@ -79,7 +79,7 @@ def _tokenizer(work: Path, pieces: list[str]) -> ByteLevelBPETokenizer:
     return ByteLevelBPETokenizer(str(vocabulary), str(merges))
 
 
-def own_text(target: Network, text: Text, work: Path) -> Tensor:
+def own_text(target: Network, text: TokenStreams, work: Path) -> Tensor:
     """(OWN_ROWS, CONTEXT + 1) ids: prompts from the training text, gone on by the target at temperatures 0, 0.6 and 1."""
     path = work / "own_text.npy"
     if not path.exists():
@@ -132,7 +132,12 @@ def head_loss(head: nn.Module, target: Network, tokens: Tensor) -> Tensor:
 
 
 def fit(
-    name: str, module: nn.Module, schedule: Schedule, work: Path, rows: Callable[[np.random.Generator], Tensor], loss_of: Loss
+    name: str,
+    module: nn.Module,
+    schedule: TrainingSchedule,
+    work: Path,
+    rows: Callable[[np.random.Generator], Tensor],
+    loss_of: Loss,
 ) -> float:
     """Train ``module`` in place, or load it where it is finished; the mean loss of its last 100 steps."""
     path = work / f"{name}.pt"
@@ -171,17 +176,17 @@ def _save(path: Path, content: dict[str, object]) -> None:
         torch.save(content, new)
 
 
-def train_family(work: Path) -> tuple[Path, Text]:
+def train_family(work: Path) -> tuple[Path, TokenStreams]:
     """Train what is not trained yet in ``work``; the file of the whole family, and the text it was trained on."""
     work.mkdir(parents=True, exist_ok=True)
-    text, family = Text(work), Family.blank()
+    text, family = TokenStreams(work), Family.blank()
     loss = {name: train_member(name, family, text, work) for name in SCHEDULES}
     path = work / "family.npz"
     pair.write(path, {"models": family.describe(loss, CONTEXT), "text": text.describe()}, family.modules)
     return path, text
 
 
-def train_member(name: str, family: Family, text: Text, work: Path) -> float:
+def train_member(name: str, family: Family, text: TokenStreams, work: Path) -> float:
     """Train one module, or load it; all but the plain models learn from a trained target, which is to come first."""
     target, module, schedule = family.target, family.modules[name], SCHEDULES[name]
     losses: dict[str, Loss] = {

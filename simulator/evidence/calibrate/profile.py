@@ -12,31 +12,31 @@ from simulator.cost.device import Device, Link, RingAllReduce, Roofline, TreeAll
 from simulator.evidence.calibrate import fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import Table
-from simulator.evidence.calibrate.quality import Error, LeftOut, Step
+from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
 from simulator.files.schema import BadInput, Document, Fault
 
 DEVICE_OPERATIONS = ("matmul", "attention", "small_operations")
 NUMBERS = ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm")
 
 
-class Fitted(NamedTuple):
+class FittedProfile(NamedTuple):
     """What a fit came to. ``data`` is the content of the profile; errors are those of its rounded numbers."""
 
     data: dict[str, Any]
-    errors: dict[str, list[Error]]
+    errors: dict[str, list[FitError]]
     """By operation."""
-    before: dict[str, list[Error]]
+    before: dict[str, list[FitError]]
     """The same of the profile that it was to be like."""
-    left_out: list[LeftOut]
-    steps: list[Step]
-    steps_before: list[Step]
+    left_out: list[HeldOutErrors]
+    steps: list[TileStep]
+    steps_before: list[TileStep]
     tiles: dict[str, float]
     """Layer error of each set of tiles that was tried, in per cent."""
     layers: Table | None
     """Seconds of every measured layer: ``seconds``, and as ``predicted``, by ``like`` and by the data``sheet``."""
 
 
-def device(rows: Table, like: Document, profile: Device, form: Form | None = None, left_out: bool = True) -> Fitted:
+def device(rows: Table, like: Document, profile: Device, form: Form | None = None, left_out: bool = True) -> FittedProfile:
     """Fit what was measured of a device; everything else stays as in ``like``, which is ``profile`` as it was written.
 
     ``form`` says which tiles and table; None tries the candidates for the formula. Raises :class:`BadInput` where the
@@ -55,15 +55,15 @@ def device(rows: Table, like: Document, profile: Device, form: Form | None = Non
         section = _section(name, profile, operation, held[name], like)
         data[name] = {**data[name], "default": section} if name == "matmul" else section
     told = [{name: quality.errors(profile, one, held[name]) for name, one in some.items()} for some in (fits, before)]
-    outside: list[LeftOut] = []
-    steps: list[list[Step]] = [[], []]
+    outside: list[HeldOutErrors] = []
+    steps: list[list[TileStep]] = [[], []]
     if products is not None:
         steps = [quality.steps(profile, one["matmul"], products) for one in (fits, before)]
         for by in quality.LEFT_OUT if left_out else ():
             outside += quality.left_out(profile, products, form, fits["matmul"], by)
     tiles = {", ".join(map(str, one.tiles)): error for one, error in tried.items()}
     layers = None if products is None else _layers(profile, products, fits["matmul"], before["matmul"])
-    return Fitted(data, told[0], told[1], outside, steps[0], steps[1], tiles, layers)
+    return FittedProfile(data, told[0], told[1], outside, steps[0], steps[1], tiles, layers)
 
 
 def _layers(profile: Device, rows: Table, fitted: Roofline, before: Roofline) -> Table:
@@ -90,7 +90,7 @@ def _section(name: str, profile: Device, operation: Roofline, rows: Table, like:
     return section
 
 
-def link(rows: Table, like: Document, profile: Link) -> Fitted:
+def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     """Fit what was measured of a link: forms of all-reduce, and the latency of a transfer at its stated bandwidth."""
     reduces, transfers = (rows[rows.operation == name] for name in ("all_reduce", "transfer"))
     if reduces.empty and transfers.empty:
@@ -114,7 +114,7 @@ def link(rows: Table, like: Document, profile: Link) -> Fitted:
         carried = told.size_bytes.to_numpy() / (profile.bandwidth_gb_s.value * 1e9)
         found["transfer"] = quality.link_errors("transfer", told, latency * 1e-6 + carried)
         data |= _numbers({"latency_us": latency}, _source(told, _first(found["transfer"])))
-    return Fitted(data, found, {}, [], [], [], {}, None)
+    return FittedProfile(data, found, {}, [], [], [], {}, None)
 
 
 def text(data: Mapping[str, Any]) -> str:
@@ -160,5 +160,5 @@ def _parts(profile: Device, operation: Roofline, rows: Table) -> str:
     return f"MAPE {'; '.join(told)}"
 
 
-def _first(errors: list[Error]) -> str:
+def _first(errors: list[FitError]) -> str:
     return f"MAPE {errors[0].mape_percent:.1f} %"

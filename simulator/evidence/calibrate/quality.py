@@ -22,7 +22,7 @@ LEFT_OUT = ("model", "tensor_parallel", "shape")
 MEGABYTE = 1e6
 
 
-class Error(NamedTuple):
+class FitError(NamedTuple):
     """Errors of some rows in per cent of the measured time."""
 
     what: str
@@ -36,7 +36,7 @@ class Error(NamedTuple):
     """Of a hard maximum of the datasheet's rates; None for links."""
 
 
-class LeftOut(NamedTuple):
+class HeldOutErrors(NamedTuple):
     """Errors of one model, tensor-parallel degree or shape that took no part in the fit; layers, or products of a shape."""
 
     by: str
@@ -46,7 +46,7 @@ class LeftOut(NamedTuple):
     rows: tuple[int, ...]
 
 
-class Step(NamedTuple):
+class TileStep(NamedTuple):
     """How much longer a layer takes behind a step: the median over models and degrees, in per cent."""
 
     after_tokens: int
@@ -61,13 +61,13 @@ def percents(predicted: Seconds, truth: Seconds) -> tuple[float, float, float]:
     return float(np.mean(np.abs(error))), float(np.percentile(np.abs(error), 95)), float(np.mean(error))
 
 
-def errors(device: Device, operation: Roofline, rows: Table) -> list[Error]:
+def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
     """By range of tokens: layers first where there are products, then every part, of attention also every shape."""
     timed = rows.assign(
         predicted=seconds(device, operation, rows), sheet=seconds(device, DATASHEET, rows), seconds=measured(rows)
     )
     name = str(rows.operation.iloc[0])
-    found: list[Error] = []
+    found: list[FitError] = []
     if name == "matmul":
         summed = layers(timed)
         found += _by_range("layer", summed, LAYER_RANGES)
@@ -90,16 +90,16 @@ def layers(timed: Table) -> Table:
     return truth.merge(summed[0], on=LAYER).merge(summed[1], on=LAYER)
 
 
-def _by_range(name: str, some: Table, ranges: Sequence[tuple[int, int]]) -> Iterator[Error]:
+def _by_range(name: str, some: Table, ranges: Sequence[tuple[int, int]]) -> Iterator[FitError]:
     for low, high in ranges:
         part = some[some.tokens.between(low, high)]
         if len(part):
             truth = part.seconds.to_numpy()
             sheet = percents(part.sheet.to_numpy(), truth)[0]
-            yield Error(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet)
+            yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet)
 
 
-def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[LeftOut]:
+def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[HeldOutErrors]:
     """Each model, degree or shape predicted by a fit to all the others; nothing where there is but one."""
     found, values = [], rows[by].unique()
     for value in values if len(values) > 1 else ():
@@ -114,11 +114,11 @@ def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str)
         parts = [timed[timed.tokens.between(*limits)] for limits in LEFT_OUT_RANGES]
         mapes = [percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0] if len(part) else np.nan for part in parts]
         name = f"{value:g}" if isinstance(value, float) else str(value)
-        found.append(LeftOut(by, name, tuple(mapes), tuple(map(len, parts))))
+        found.append(HeldOutErrors(by, name, tuple(mapes), tuple(map(len, parts))))
     return found
 
 
-def steps(device: Device, operation: Roofline, rows: Table) -> list[Step]:
+def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
     """Measured and predicted growth of a layer from ``STEPS`` to the next measured token count."""
     truth, predicted = by_layer(rows, measured(rows)), by_layer(rows, seconds(device, operation, rows))
     counts = np.unique(truth.tokens)
@@ -126,7 +126,7 @@ def steps(device: Device, operation: Roofline, rows: Table) -> list[Step]:
     for after in (step for step in STEPS if step in counts and step < counts[-1]):
         following = counts[counts > after][0]
         growth = [_growth(table, after, following) for table in (truth, predicted)]
-        found.append(Step(after, int(following), *growth))
+        found.append(TileStep(after, int(following), *growth))
     return found
 
 
@@ -136,7 +136,7 @@ def _growth(layer: Table, after: int, following: float) -> float:
     return float(100.0 * (behind / before - 1.0).median())
 
 
-def link_errors(name: str, rows: Table, predicted: Seconds) -> list[Error]:
+def link_errors(name: str, rows: Table, predicted: Seconds) -> list[FitError]:
     """Of a collective: all sizes, those up to and above one megabyte, and by ranks."""
     timed = rows.assign(seconds=measured(rows), predicted=predicted)
     parts = {
@@ -147,5 +147,6 @@ def link_errors(name: str, rows: Table, predicted: Seconds) -> list[Error]:
     parts |= {f"{name}, {ranks:g} ranks": part for ranks, part in timed.groupby("ranks")}
     held: Sequence[tuple[str, pd.DataFrame]] = [(what, part) for what, part in parts.items() if len(part)]
     return [
-        Error(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), part.seconds.to_numpy()), None) for what, part in held
+        FitError(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), part.seconds.to_numpy()), None)
+        for what, part in held
     ]

@@ -28,7 +28,7 @@ from simulator.acceptance.record.family import Family
 from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.recorder import PROMPT_TOKENS
 from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequences_worth, verify
-from simulator.acceptance.sequences import Iteration, Split
+from simulator.acceptance.sequences import SequenceIteration, Split
 from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.trace import read
 from simulator.catalogue import Catalogue, shipped
@@ -52,7 +52,7 @@ class Drafts(NamedTuple):
     """Of all of it, by the clock on the wall."""
 
 
-class Verdict(NamedTuple):
+class BudgetVerdict(NamedTuple):
     """What the target sends: the prefix is cut, gets one token, and the rest of the chosen sequence behind it."""
 
     kept: int
@@ -128,7 +128,7 @@ class Decoding:
     """One request decoded live; seconds of iterations behind the first token."""
 
     tokens: list[int]
-    iterations: list[Iteration] = field(default_factory=list)
+    iterations: list[SequenceIteration] = field(default_factory=list)
     passes: list[int] = field(default_factory=list)
     """Passes of the draft, by iteration."""
     iteration_s: list[float] = field(default_factory=list)
@@ -159,11 +159,11 @@ def decode(target: Network, connection: Connection, prompt: list[int], tokens: i
         text += choices[:committed]
         reader.keep(len(text) - 1)
         over = len(text) - len(prompt) >= tokens
-        connection.send(None if over else Verdict(len(text) - 1, text[-1], chosen))
+        connection.send(None if over else BudgetVerdict(len(text) - 1, text[-1], chosen))
         if first:
             done.first_s = perf_counter() - begin
         else:
-            done.iterations.append(Iteration(len(drafts.sequences), len(tail), committed, chosen is not None))
+            done.iterations.append(SequenceIteration(len(drafts.sequences), len(tail), committed, chosen is not None))
             done.passes.append(len(drafts.pass_s))
             done.target_s.append(target_s)
             done.draft_s.append(sum(drafts.pass_s))
@@ -230,7 +230,7 @@ class LiveBudget:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredBudgets:
     """c of this machine and what budgets were worth."""
 
     target_ms: float
@@ -245,7 +245,7 @@ class Measured:
     budgets: list[LiveBudget]
 
 
-def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, sequences: int | None) -> Measured:
+def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, sequences: int | None) -> MeasuredBudgets:
     """Decode the same prompts with every budget in turn, round after round.
 
     Without ``budgets``: those around c as a first run has it, and as far as twice c. BadInput on a single core.
@@ -269,7 +269,7 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
     c = cost_coefficient(pass_s, draft_s)
     best = max(points, key=lambda point: point.tokens_per_s).budget
     count = rounds * requests * (tokens - 1)
-    return Measured(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / alone_s, best, rounds, requests, points)
+    return MeasuredBudgets(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / alone_s, best, rounds, requests, points)
 
 
 def _around(c: int) -> list[int]:

@@ -16,12 +16,12 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from simulator.acceptance.draft_tree import Beam, PipelineTree
+from simulator.acceptance.draft_tree import Beam, TravellingTree
 from simulator.acceptance.record.family import Family
 from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.tree_drafter import TreeDrafter
 from simulator.acceptance.sequences import Split
-from simulator.evidence.live.budget import Verdict
+from simulator.evidence.live.budget import BudgetVerdict
 from simulator.evidence.live.decoding import Reader
 from simulator.evidence.live.pipeline import FirstStage
 
@@ -33,7 +33,7 @@ Key = tuple[str, int]
 """What was timed, and its rows."""
 
 
-class Text(NamedTuple):
+class TimedText(NamedTuple):
     """What has been read when passes are timed, and what comes next."""
 
     read: list[int]
@@ -59,7 +59,7 @@ class Samples:
         return {rows: self.mean_ms(what, rows) for name, rows in sorted(self.seconds) if name == what}
 
 
-def time_plain(samples: Samples, family: Family, text: Text, clock: Clock) -> None:
+def time_plain(samples: Samples, family: Family, text: TimedText, clock: Clock) -> None:
     """``plain`` passes of the target over one token, one behind the other as plain decoding has them."""
     target = Reader(family.target)
     target.extend(text.read)
@@ -70,7 +70,7 @@ def time_plain(samples: Samples, family: Family, text: Text, clock: Clock) -> No
             samples.add("plain", 1, clock() - begin)
 
 
-def time_in_turns(samples: Samples, family: Family, text: Text, rows: Sequence[int], clock: Clock) -> None:
+def time_in_turns(samples: Samples, family: Family, text: TimedText, rows: Sequence[int], clock: Clock) -> None:
     """``draft`` over one token as often as a window has it, then ``target`` over the window, with the cut of its cache."""
     target, draft = Reader(family.target), Reader(cast(Network, family.modules["draft"]))
     target.extend(text.read)
@@ -90,7 +90,7 @@ def time_in_turns(samples: Samples, family: Family, text: Text, rows: Sequence[i
 class Beside:
     """The target on this core and a :func:`~simulator.evidence.live.budget.draft_process` on the other, each alone and both."""
 
-    def __init__(self, samples: Samples, family: Family, connection: Connection, text: Text) -> None:
+    def __init__(self, samples: Samples, family: Family, connection: Connection, text: TimedText) -> None:
         self.samples, self.connection, self.text = samples, connection, text
         self.target = Reader(family.target)
         self.target.extend(text.read)
@@ -134,7 +134,7 @@ class Beside:
         self.connection.recv()
 
     def _verdict(self) -> None:
-        self.connection.send(Verdict(len(self.text.read), self.text.behind[0], None))
+        self.connection.send(BudgetVerdict(len(self.text.read), self.text.behind[0], None))
 
 
 def slowdown(samples: Samples) -> float:
@@ -145,7 +145,13 @@ def slowdown(samples: Samples) -> float:
 
 
 def time_stages(
-    samples: Samples, family: Family, connection: Connection, text: Text, widths: Sequence[int], repeats: int, branching: int
+    samples: Samples,
+    family: Family,
+    connection: Connection,
+    text: TimedText,
+    widths: Sequence[int],
+    repeats: int,
+    branching: int,
 ) -> None:
     """``first`` stage with the draft and ``second`` beside each other, a ``hop`` there and back, and the ``cut`` between."""
     stage, end = FirstStage(family.target, text.read), np.array([len(text.read) - 1])
@@ -153,7 +159,7 @@ def time_stages(
     connection.send((stage.text.numpy(), 0))
     connection.recv()
     for root, width in enumerate([*widths] * repeats):
-        tree = PipelineTree(root, int(drafter.read(end, np.array([root]))[0]), drafter, Beam(width, branching, 2))
+        tree = TravellingTree(root, int(drafter.read(end, np.array([root]))[0]), drafter, Beam(width, branching, 2))
         tree.grow()
         level = tree.entering(2)
         connection.send((stage.text[:, -1:].numpy(), len(text.read)))

@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 from torch.nn import functional as F
 
 from simulator.acceptance.record.family import DRAFT, TARGET
-from simulator.acceptance.record.network import Network, Shape, rotate
+from simulator.acceptance.record.network import Network, NetworkShape, rotate
 from simulator.catalogue import Catalogue
 from simulator.cost.cost import HardwareCost, Placement, Rows
 from simulator.cost.device import Device, Link
@@ -38,7 +38,7 @@ from simulator.files.schema import Document, read, validate
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (64, 256, 1024)
 MESSAGES = (64, 4_096, 65_536, 1_048_576)
-WIDE = Shape(layers=4, width=768, heads=12, hidden=2_048, vocabulary=8_192)
+WIDE = NetworkShape(layers=4, width=768, heads=12, hidden=2_048, vocabulary=8_192)
 SHAPES = {"small target": TARGET, "small draft": DRAFT, "wide": WIDE}
 LIKE = {"cpu": "xeon_16_cores", "cuda": "a100_80g_sxm"}
 """Profiles whose other numbers hold: memory, tiles."""
@@ -104,7 +104,7 @@ def _processor() -> str:
     return named[0] if named else platform.processor() or platform.machine()
 
 
-def spec(name: str, shape: Shape) -> ModelSpec:
+def spec(name: str, shape: NetworkShape) -> ModelSpec:
     """A network as the simulator describes models."""
     return ModelSpec(
         name=name,
@@ -131,7 +131,7 @@ def operations(chip: Chip) -> Table:
     return table(rows).assign(source=f"{chip.name}, torch {torch.__version__}, median of {chip.repeats}")
 
 
-def _products(chip: Chip, shape: Shape, tokens: int) -> Iterator[Row]:
+def _products(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:
     """Products in the order of a pass, layer by layer, so that each finds its weights where a pass finds them."""
     h, ff = shape.width, shape.hidden
     sizes = {"qkv": (h, 3 * h), "output": (h, h), "up": (h, 2 * ff), "down": (ff, h), "lm_head": (h, shape.vocabulary)}
@@ -150,7 +150,7 @@ def _products(chip: Chip, shape: Shape, tokens: int) -> Iterator[Row]:
         yield {**row, "size_bytes": row["size_bytes"] + beyond_fp16}  # type: ignore[operator]
 
 
-def _attention(chip: Chip, shape: Shape, tokens: int) -> Iterator[Row]:
+def _attention(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:
     model = spec("", shape)
     heads = Heads(shape.heads, model.kv_bytes_per_layer(), model.query_width)
     for context in CONTEXTS:
@@ -161,7 +161,7 @@ def _attention(chip: Chip, shape: Shape, tokens: int) -> Iterator[Row]:
         yield attention("decode" if tokens == 1 else "window", Queries(1, tokens, context), heads, took)
 
 
-def _small(chip: Chip, shape: Shape, tokens: int) -> Row:
+def _small(chip: Chip, shape: NetworkShape, tokens: int) -> Row:
     """Norms, rotary positions, activation and residuals of a layer."""
     x, up = chip.random(1, tokens, shape.width), chip.random(1, tokens, 2 * shape.hidden)
     q = chip.random(1, shape.heads, tokens, shape.width // shape.heads)

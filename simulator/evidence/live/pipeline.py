@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulator.acceptance.draft_tree import Beam, Passage, PipelineTree
+from simulator.acceptance.draft_tree import Beam, Passage, TravellingTree
 from simulator.acceptance.record.family import Family
 from simulator.acceptance.record.network import Cache, Keys, Network
 from simulator.acceptance.record.tree_drafter import TreeDrafter
@@ -87,7 +87,7 @@ def second_stage_process(connection: Connection, pair: Path, core: int | None) -
         connection.send(Choice(token, perf_counter() - begin))
 
 
-class Pipelined(NamedTuple):
+class PipelinedRequest(NamedTuple):
     """One request: its tokens, the passages behind the first one, and the seconds that they took on the wall."""
 
     tokens: list[int]
@@ -95,14 +95,14 @@ class Pipelined(NamedTuple):
     seconds: float
 
 
-def decode(family: Family, connection: Connection, prompt: list[int], tokens: int, beam: Beam) -> Pipelined:
+def decode(family: Family, connection: Connection, prompt: list[int], tokens: int, beam: Beam) -> PipelinedRequest:
     """Greedy decoding beside a :func:`second_stage_process`, pipeline step by pipeline step."""
     stage = FirstStage(family.target, prompt)
     drafter = TreeDrafter(cast(Network, family.modules["draft"]), prompt, beam.branching)
     connection.send((stage.text.numpy(), 0))
     text, passages, begin = [*prompt, connection.recv().token], list[Passage](), perf_counter()
     key = int(drafter.read(np.array([len(prompt) - 1]), np.array(text[-1:]))[0])
-    tree, entered = PipelineTree(text[-1], key, drafter, beam), text[-1:]
+    tree, entered = TravellingTree(text[-1], key, drafter, beam), text[-1:]
     states = stage.text
     while len(text) - len(prompt) < tokens:
         for step in range(tree.step + 1, tree.due + 1):
@@ -115,4 +115,4 @@ def decode(family: Family, connection: Connection, prompt: list[int], tokens: in
             tree.grow()
         text.append(connection.recv().token)
         passages.append(tree.cut(text[-1]))
-    return Pipelined(text[len(prompt) :], passages, perf_counter() - begin)
+    return PipelinedRequest(text[len(prompt) :], passages, perf_counter() - begin)

@@ -35,7 +35,7 @@ from simulator.catalogue import shipped
 from simulator.evidence.live import budget as live_budget
 from simulator.evidence.live import decoding as live
 from simulator.evidence.live import pipeline as live_pipeline
-from simulator.evidence.live.costs import Beside, Clock, Samples, Text, slowdown, time_in_turns, time_plain, time_stages
+from simulator.evidence.live.costs import Beside, Clock, Samples, TimedText, slowdown, time_in_turns, time_plain, time_stages
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import simulate
 
@@ -57,7 +57,7 @@ class Setting(NamedTuple):
     gamma: int
 
 
-class Decoded(NamedTuple):
+class TimedRequest(NamedTuple):
     """One request: seconds from its first token to its last, and the tokens that each step brought."""
 
     seconds: float
@@ -65,7 +65,7 @@ class Decoded(NamedTuple):
 
 
 @dataclass
-class Point:
+class LivePoint:
     """A setting: milliseconds per token by round, as measured and as predicted, and its steps."""
 
     setting: Setting
@@ -135,7 +135,7 @@ class Point:
 class Live(NamedTuple):
     """What a validation came to."""
 
-    points: list[Point]
+    points: list[LivePoint]
     clock: str
     load: tuple[float, float]
     """Programs that wanted a core, mean of a minute, before and after; this one is one or two of them."""
@@ -181,25 +181,25 @@ class Machine(NamedTuple):
     second: Any
     clock: Clock
 
-    def decode(self, setting: Setting, prompt: list[int], tokens: int) -> Decoded:
+    def decode(self, setting: Setting, prompt: list[int], tokens: int) -> TimedRequest:
         """One request live."""
         target = self.family.target
         if setting.strategy == "autoregressive":
             one = live.alone(target, prompt, tokens, self.clock)
-            return Decoded(one.seconds, [1] * len(one.accepted))
+            return TimedRequest(one.seconds, [1] * len(one.accepted))
         if setting.strategy == "vanilla_sd":
             drafter = live.autoregressive_drafter(cast(Network, self.family.modules["draft"]))
             drafter(prompt, 1)
             one = live.speculate(target, drafter, prompt, setting.gamma, tokens, self.clock)
-            return Decoded(one.seconds, [kept + 1 for kept in one.accepted])
+            return TimedRequest(one.seconds, [kept + 1 for kept in one.accepted])
         if setting.strategy == "duodecoding":
             both = live_budget.decode(target, self.drafting, prompt, tokens, Split(setting.gamma, 1))
-            return Decoded(sum(both.iteration_s), [step.committed for step in both.iterations])
+            return TimedRequest(sum(both.iteration_s), [step.committed for step in both.iterations])
         staged = live_pipeline.decode(self.family, self.second, prompt, tokens, BEAM)
         steps = [token for passage in staged.passages for token in (*[0] * (passage.steps - 1), 1)]
-        return Decoded(staged.seconds, steps)
+        return TimedRequest(staged.seconds, steps)
 
-    def time(self, samples: Samples, strategy: str, text: Text, gammas: Sequence[int], repeats: int) -> None:
+    def time(self, samples: Samples, strategy: str, text: TimedText, gammas: Sequence[int], repeats: int) -> None:
         """A block of timed passes of what a strategy consists of."""
         for _ in range(repeats):
             if strategy == "autoregressive":
@@ -248,7 +248,7 @@ STRATEGIES: Mapping[str, dict[str, Any]] = {
 
 
 @dataclass
-class Prediction:
+class LivePrediction:
     """Simulations on recorded acceptance, from files in ``folder`` that ``specsim run`` reads too."""
 
     folder: Path
@@ -324,11 +324,11 @@ def validate(
         drafting = stack.enter_context(live_budget.beside(pair, cores))
         second = stack.enter_context(live_budget.beside(pair, cores, live_pipeline.second_stage_process))
         machine = Machine(family, drafting, second, CLOCKS[clock])
-        points = {setting: Point(setting) for _, some in settings(gammas) for setting in some}
-        prediction = Prediction(folder, requests, tokens)
+        points = {setting: LivePoint(setting) for _, some in settings(gammas) for setting in some}
+        prediction = LivePrediction(folder, requests, tokens)
         for round_ in range(rounds):
             random = np.random.default_rng(round_)
-            samples, decoded = Samples(), {setting: list[Decoded]() for setting in points}
+            samples, decoded = Samples(), {setting: list[TimedRequest]() for setting in points}
             for prompt, text in zip(prompts, texts, strict=True):
                 for strategy, some in settings(gammas):
                     for index in random.permutation(len(some)):
@@ -340,14 +340,14 @@ def validate(
     return Live(list(points.values()), clock, (before, os.getloadavg()[0]))
 
 
-def _halfway(trace: Trace, prompt: list[int], request: int, tokens: int) -> Text:
+def _halfway(trace: Trace, prompt: list[int], request: int, tokens: int) -> TimedText:
     """A recorded text at the mean context of its decoding."""
     start = int(trace.offsets[request])
     written = trace.token[start : int(trace.offsets[request + 1])].astype(int).tolist()
-    return Text([*prompt, *written[: tokens // 2]], written[tokens // 2 :])
+    return TimedText([*prompt, *written[: tokens // 2]], written[tokens // 2 :])
 
 
-def _judge(point: Point, decoded: Sequence[Decoded], predicted: tuple[float, list[list[int]]], tokens: int) -> None:
+def _judge(point: LivePoint, decoded: Sequence[TimedRequest], predicted: tuple[float, list[list[int]]], tokens: int) -> None:
     """One round of a setting."""
     tpot_ms, steps = predicted
     point.predicted_ms.append(tpot_ms)

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simulator.evidence.calibrate.profile import Fitted, text
-from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, Error, LeftOut, Step
+from simulator.evidence.calibrate.profile import FittedProfile, text
+from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, FitError, HeldOutErrors, TileStep
 from simulator.report.console import WIDEST, new_table
 
 FEW_SHAPES = 3
@@ -28,7 +28,7 @@ TITLES = {
 }
 
 
-def tables(found: Fitted) -> dict[str, list[tuple[str, ...]]]:
+def tables(found: FittedProfile) -> dict[str, list[tuple[str, ...]]]:
     """Rows of each table that there is something for, under ``HEADS``."""
     filled = {
         "errors": [row for name, errors in found.errors.items() for row in _errors(errors, found.before.get(name, ()))],
@@ -38,7 +38,7 @@ def tables(found: Fitted) -> dict[str, list[tuple[str, ...]]]:
     return {name: rows for name, rows in filled.items() if rows}
 
 
-def _errors(errors: Sequence[Error], before: Sequence[Error]) -> Iterator[tuple[str, ...]]:
+def _errors(errors: Sequence[FitError], before: Sequence[FitError]) -> Iterator[tuple[str, ...]]:
     like = {one[:3]: f"{one.mape_percent:.1f}" for one in before}
     for one in errors:
         tokens = f"{one.least_tokens}..{one.most_tokens}" if one.most_tokens else ""
@@ -47,7 +47,7 @@ def _errors(errors: Sequence[Error], before: Sequence[Error]) -> Iterator[tuple[
         yield one.what, tokens, f"{one.rows:,}", *told, like.get(one[:3], ""), sheet
 
 
-def _left_out(found: Sequence[LeftOut]) -> Iterator[tuple[str, ...]]:
+def _left_out(found: Sequence[HeldOutErrors]) -> Iterator[tuple[str, ...]]:
     """Every model and degree, and their mean weighted by rows; of the shapes the worst."""
     for by in LEFT_OUT:
         held = [one for one in found if one.by == by]
@@ -58,17 +58,17 @@ def _left_out(found: Sequence[LeftOut]) -> Iterator[tuple[str, ...]]:
             yield from (("", one.name, *("" if isnan(mape) else f"{mape:.1f}" for mape in one.mape_percent)) for one in told)
 
 
-def _mean(held: Sequence[LeftOut], place: int) -> str:
+def _mean(held: Sequence[HeldOutErrors], place: int) -> str:
     some = [(one.mape_percent[place], one.rows[place]) for one in held if one.rows[place]]
     return f"{sum(mape * rows for mape, rows in some) / sum(rows for _, rows in some):.1f}" if some else ""
 
 
-def _step(one: Step, before: Step) -> tuple[str, ...]:
+def _step(one: TileStep, before: TileStep) -> tuple[str, ...]:
     growth = one.measured_percent, one.predicted_percent, before.predicted_percent
     return str(one.after_tokens), str(one.next_tokens), *(f"{percent:+.1f}" for percent in growth)
 
 
-def as_data(found: Fitted) -> dict[str, Any]:
+def as_data(found: FittedProfile) -> dict[str, Any]:
     """Everything, for JSON; what was not measured is null."""
     return {
         "profile": found.data,
@@ -84,7 +84,7 @@ def as_data(found: Fitted) -> dict[str, Any]:
     }
 
 
-def print_fit(found: Fitted, console: Console) -> None:
+def print_fit(found: FittedProfile, console: Console) -> None:
     """The numbers, then how wrong they are."""
     width = min(console.width, WIDEST)
     for name, rows in tables(found).items():
@@ -98,7 +98,7 @@ def print_fit(found: Fitted, console: Console) -> None:
         console.print(Text(f"\nTiles tried, layer MAPE up to 512 tokens (%): {told}"), width=width)
 
 
-def page(name: str, found: Fitted, command: str) -> str:
+def page(name: str, found: FittedProfile, command: str) -> str:
     """The same as Markdown, with the profile itself; ``NAME.svg`` beside it holds the figure."""
     blocks = [f"# {name}: fitted to measurements"]
     blocks += [f"![Time of a layer by token count]({name}.svg)"] if found.layers is not None else []

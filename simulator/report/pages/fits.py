@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from simulator.evidence.fits import SCALES, Fitted, Paper, Parameter
+from simulator.evidence.fits import SCALES, FittedPaper, Paper, Parameter
 from simulator.evidence.fitting import Calibration
 from simulator.report.console import WIDEST, item, new_table
 from simulator.report.run_summary import number
@@ -57,6 +57,6 @@ def at_bound(one: Parameter, term: float) -> str:
     return "at its bound" if term - one.least < near or one.most - term < near else ""
 
 
-def as_yaml(fitted: Fitted) -> str:
+def as_yaml(fitted: FittedPaper) -> str:
     """The text of ``fitted.yaml``."""
     return yaml.safe_dump(fitted.model_dump(), sort_keys=False, allow_unicode=True)

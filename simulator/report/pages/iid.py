@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from simulator.acceptance.iid import Error, Independence
+from simulator.acceptance.iid import IidError, Independence
 from simulator.report.console import WIDEST, item, new_table
 
 PAGE, FIGURE = "iid.md", "iid.svg"
@@ -75,5 +75,5 @@ def row(one: Independence, gammas: Sequence[int]) -> list[str]:
     return [one.name, *rates, *missing, *(_shown(errors[gamma]) if gamma in errors else "" for gamma in gammas)]
 
 
-def _shown(error: Error) -> str:
+def _shown(error: IidError) -> str:
     return f"{error.percent:+.1f} % ({error.low_percent:+.1f} to {error.high_percent:+.1f})"

@@ -11,7 +11,19 @@ from io import StringIO
 from statistics import median
 from typing import Any
 
-from simulator.report.blocks import Block, Bullets, Figure, Highlight, Link, Page, Paragraph, Strong, Table, Words, sections
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Figure,
+    Highlight,
+    Hyperlink,
+    Page,
+    Paragraph,
+    Strong,
+    Table,
+    Words,
+    sections,
+)
 from simulator.report.pages.measure_figures import predicted_beside_measured
 from simulator.report.pages.validate_words import percent, signed
 from simulator.report.run_summary import number
@@ -63,7 +75,7 @@ def _settings(points: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         (
             "Times are medians of the rounds; the error is the median over rounds of predicted over measured, less one; the "
             "spread is half of what lies between the slowest round and the fastest. Every round: ",
-            Link(ROUNDS, ROUNDS),
+            Hyperlink(ROUNDS, ROUNDS),
             ".",
         )
     )

@@ -12,7 +12,7 @@ from simulator.report.console import WIDEST, item, new_table
 from simulator.report.markdown import table
 from simulator.report.run_summary import number
 from simulator.studies.method_features import Features
-from simulator.studies.methods import Crossover, LeftOut, MethodPoint
+from simulator.studies.methods import Crossover, ExcludedMethod, MethodPoint
 
 AnyPoint = TypeVar("AnyPoint", MethodPoint, Crossover)
 ORIGINS = {
@@ -64,7 +64,7 @@ def _billions(weights: int) -> str:
     return "" if not weights else "< 0.01" if weights < 10_000_000 else f"{weights / 1e9:.2f}"
 
 
-def print_methods(points: Sequence[MethodPoint], without: Iterable[LeftOut], title: str, console: Console) -> None:
+def print_methods(points: Sequence[MethodPoint], without: Iterable[ExcludedMethod], title: str, console: Console) -> None:
     """One table for each origin of acceptance, fastest method first."""
     width = min(console.width, WIDEST)
     console.print(Text(title, style="bold"), width=width)
@@ -115,7 +115,7 @@ def crossover_sentences(studies: Sequence[Crossover]) -> Iterator[str]:
         yield f"{words}: {'; '.join(told)}."
 
 
-def crossover_sections(studies: Sequence[Crossover], without: Iterable[LeftOut]) -> Iterator[str]:
+def crossover_sections(studies: Sequence[Crossover], without: Iterable[ExcludedMethod]) -> Iterator[str]:
     """The same as blocks of a page."""
     yield "\n".join(f"- {sentence}" for sentence in crossover_sentences(studies))
     for words, held in by_origin(studies):
@@ -126,7 +126,7 @@ def crossover_sections(studies: Sequence[Crossover], without: Iterable[LeftOut])
         yield "\n".join(lines)
 
 
-def print_crossovers(studies: Sequence[Crossover], without: Iterable[LeftOut], title: str, console: Console) -> None:
+def print_crossovers(studies: Sequence[Crossover], without: Iterable[ExcludedMethod], title: str, console: Console) -> None:
     """Up to which batch each method pays, by law."""
     width = min(console.width, WIDEST)
     console.print(Text(title, style="bold"), width=width)
@@ -142,7 +142,7 @@ def print_crossovers(studies: Sequence[Crossover], without: Iterable[LeftOut], t
     print_left_out(without, console)
 
 
-def print_left_out(without: Iterable[LeftOut], console: Console) -> None:
+def print_left_out(without: Iterable[ExcludedMethod], console: Console) -> None:
     """Methods that do not run here, and why."""
     for one in without:
         item(console, f"{one.method} is left out: {one.reason}", min(console.width, WIDEST))

@@ -12,12 +12,12 @@ from simulator.report.pages.plan_figures import plan_figure
 from simulator.report.pages.plan_words import LEGEND, changes, head, headline, laws, rows, sentences
 from simulator.report.run_summary import number
 from simulator.scenario.uncertainty import SHARE
-from simulator.studies.plan.study import Study
+from simulator.studies.plan.study import PlanStudy
 
 NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
 
 
-def write_plan(done: Study, folder: Path) -> None:
+def write_plan(done: PlanStudy, folder: Path) -> None:
     """Page, picture, and the answer in the words of the programs that serve it; every file complete, or not at all.
 
     Raises BadInput where the folder cannot be made.
@@ -25,7 +25,7 @@ def write_plan(done: Study, folder: Path) -> None:
     write_files(folder, page_files(plan_page(done), NAME) | done.exports)
 
 
-def plan_page(done: Study) -> Page:
+def plan_page(done: PlanStudy) -> Page:
     """All of it."""
     plan, chosen = done.search.plan, done.chosen.candidate.loaded.scenario
     return Page(
@@ -51,7 +51,7 @@ def plan_page(done: Study) -> Page:
     )
 
 
-def _highlights(done: Study) -> list[Highlight]:
+def _highlights(done: PlanStudy) -> list[Highlight]:
     chosen, chance = done.chosen, done.chance
     low, high = chance.interval
     return [
@@ -62,32 +62,32 @@ def _highlights(done: Study) -> list[Highlight]:
     ]
 
 
-def _families(done: Study) -> Iterator[Block]:
+def _families(done: PlanStudy) -> Iterator[Block]:
     yield Table(head(done), list(rows(done)), "The cheapest fleet of every strategy on every hardware", sortable=True)
     yield Paragraph(LEGEND)
 
 
-def _changes(done: Study) -> Iterator[Block]:
+def _changes(done: PlanStudy) -> Iterator[Block]:
     yield Table(("change", "answer"), list(changes(done)), "The answer where something is harder")
 
 
-def _laws(done: Study) -> Iterator[Block]:
+def _laws(done: PlanStudy) -> Iterator[Block]:
     names, found = laws(done)
     yield Table(names, list(found), "Time per token by law and batch size", sortable=True)
 
 
-def _left_out(done: Study) -> Iterator[Block]:
+def _left_out(done: PlanStudy) -> Iterator[Block]:
     if left := done.search.plan.left_out:
         yield Table(("combination", "why"), [(one.name, one.reason) for one in left], "Combinations that cannot run")
 
 
-def _prices(done: Study) -> Iterator[Block]:
+def _prices(done: PlanStudy) -> Iterator[Block]:
     offers = done.search.plan.file.devices.items()
     found = [(name, f"{one.price_usd_per_hour.value:g}", f"{one.count}", one.price_usd_per_hour.source) for name, one in offers]
     yield Table(("device", "USD/hour", "at most", "source"), found, "Prices", sortable=True)
 
 
-def _exports(done: Study) -> Iterator[Block]:
+def _exports(done: PlanStudy) -> Iterator[Block]:
     for name, text in done.exports.items():
         if name != SCENARIO:
             yield Paragraph((Code(name), ":"))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.studies.plan.search import Finding
-from simulator.studies.plan.study import Study, limit_name
+from simulator.studies.plan.study import PlanStudy, limit_name
 
 LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
 
@@ -29,7 +29,7 @@ def front(found: Sequence[Finding]) -> list[Finding]:
     return best
 
 
-def plan_figure(done: Study) -> str:
+def plan_figure(done: PlanStudy) -> str:
     """Cost against mean time per token, a line for each family; beside it how much of each limit the answer uses."""
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH_IN * 1.1, 4.2), layout="constrained")
@@ -42,7 +42,7 @@ def plan_figure(done: Study) -> str:
         return svg(figure)
 
 
-def _pareto(axes: Any, done: Study) -> None:
+def _pareto(axes: Any, done: PlanStudy) -> None:
     best = front([one for one in done.sizes if one.kept])
     axes.step(*_points(best), where="post", color=GREY, lw=4.0, alpha=0.25, label="Pareto front of those that keep it")
     for family, (colour, marker) in zip(done.search.by_family, LOOKS * len(done.sizes), strict=False):
@@ -66,7 +66,7 @@ def _points(found: Sequence[Finding]) -> tuple[list[float], list[float]]:
     return [one.cost_usd_per_hour for one in found], [_tpot(one) for one in found]
 
 
-def _limits(axes: Any, done: Study) -> None:
+def _limits(axes: Any, done: PlanStudy) -> None:
     names = [limit_name(one.limit) for one in done.chosen.measured]
     axes.barh(names, [one.strain * 100 for one in done.chosen.measured], color=BLUE, height=THICK)
     axes.axvline(100.0, color=VERMILLION, lw=1.2)

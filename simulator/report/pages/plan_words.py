@@ -11,7 +11,7 @@ from simulator.report.run_summary import number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.plan.robustness import Sensitivity
 from simulator.studies.plan.search import Finding
-from simulator.studies.plan.study import Study, limit_name
+from simulator.studies.plan.study import PlanStudy, limit_name
 
 BRIEF_LEGEND = "Carries: the most traffic at which it keeps the SLO, over that of the plan; when full: USD/Mtok at that traffic"
 LEGEND = (
@@ -21,7 +21,7 @@ LEGEND = (
 )
 
 
-def headline(done: Study) -> str:
+def headline(done: PlanStudy) -> str:
     """The answer in one sentence."""
     chosen = done.chosen
     return f"{fleet(chosen)}: {number(chosen.cost_usd_per_hour)} USD per hour."
@@ -33,7 +33,7 @@ def fleet(one: Finding) -> str:
     return f"{one.replicas} {'replica' if one.replicas == 1 else 'replicas'} of {one.candidate.name} ({devices})"
 
 
-def sentences(done: Study) -> Iterator[str]:
+def sentences(done: PlanStudy) -> Iterator[str]:
     """What the answer keeps, why it is not smaller, what it carries, and how sure that is."""
     chosen = done.chosen
     times = (f"{limit_name(one.limit)} {_ms(one.seconds)} of {_ms(one.limit.seconds)} ms" for one in chosen.measured)
@@ -68,14 +68,14 @@ def sentences(done: Study) -> Iterator[str]:
     )
 
 
-def _why_not_fewer(done: Study) -> str:
+def _why_not_fewer(done: PlanStudy) -> str:
     tightest = done.chosen.tightest
     if done.binding is None:
         return f"One replica is enough; the tightest limit is {limit_name(tightest.limit)}, at {share(tightest.strain)}."
     return f"One replica less misses {limit_name(done.binding)}."
 
 
-def _break_even(done: Study) -> Iterator[str]:
+def _break_even(done: PlanStudy) -> Iterator[str]:
     found = done.break_even
     if found is None:
         return
@@ -109,7 +109,7 @@ HEAD = (
 )
 
 
-def rows(done: Study) -> Iterator[tuple[str, ...]]:
+def rows(done: PlanStudy) -> Iterator[tuple[str, ...]]:
     """One line for each family, under ``HEAD`` and a column for each limit."""
     for (hardware, strategy), one in done.runners_up.items():
         if one is None:
@@ -128,7 +128,7 @@ def rows(done: Study) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _none(done: Study, family: tuple[str, str]) -> Iterator[str]:
+def _none(done: PlanStudy, family: tuple[str, str]) -> Iterator[str]:
     """The rest of the line of a family that keeps the SLO nowhere: what its last finding missed."""
     found = [one for one in done.search.findings if one.candidate.family == family]
     last = found[-1] if found else None
@@ -138,12 +138,12 @@ def _none(done: Study, family: tuple[str, str]) -> Iterator[str]:
     yield from ("" for _ in done.search.plan.file.slo.limits)
 
 
-def head(done: Study) -> tuple[str, ...]:
+def head(done: PlanStudy) -> tuple[str, ...]:
     """``HEAD`` and the limits."""
     return (*HEAD, *(f"{limit_name(one)} (ms)" for one in done.search.plan.file.slo.limits))
 
 
-def changes(done: Study) -> Iterator[tuple[str, str]]:
+def changes(done: PlanStudy) -> Iterator[tuple[str, str]]:
     """What becomes of the answer where something is harder."""
     for one in done.sensitivity:
         yield one.change, _under(one)
@@ -164,7 +164,7 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:,.0f}" if seconds >= 0.1 else number(seconds * 1e3, 3)
 
 
-def print_plan(done: Study, console: Console) -> None:
+def print_plan(done: PlanStudy, console: Console) -> None:
     """The answer, the families, the changes."""
     width = min(console.width, WIDEST)
     console.print(headline(done), style="bold", width=width, highlight=False)
@@ -189,11 +189,11 @@ def print_plan(done: Study, console: Console) -> None:
         )
 
 
-def _limits(done: Study) -> Iterator[str]:
+def _limits(done: PlanStudy) -> Iterator[str]:
     return (limit_name(one) for one in done.search.plan.file.slo.limits)
 
 
-def laws(done: Study) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
+def laws(done: PlanStudy) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
     """Time per token by batch size; the highest tokens a second of one replica."""
     sizes = sorted({one.batch for one in done.laws})
 

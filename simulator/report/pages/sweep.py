@@ -9,21 +9,32 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from simulator.report.blocks import Block, Code, Figure, Highlight, Link, Listing, Page, Paragraph, Table, Words, sections
+from simulator.report.blocks import (
+    Block,
+    Code,
+    Figure,
+    Highlight,
+    Hyperlink,
+    Listing,
+    Page,
+    Paragraph,
+    Table,
+    Words,
+    sections,
+)
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pages.sweep_figures import label, picture
 from simulator.report.run_summary import number, percent
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 from simulator.studies.sweep.study import Plot
-from simulator.studies.sweep.table import Table as Found
-from simulator.studies.sweep.table import best, cautions, faults
+from simulator.studies.sweep.table import SweepTable, best, cautions, faults
 
 MOST_POINTS = 400
 """Rows of a page; the file beside it has all."""
 
 
-def sweep_page(found: Found, base: Scenario, command: str) -> Page:
+def sweep_page(found: SweepTable, base: Scenario, command: str) -> Page:
     """All of it; the table as CSV, :func:`points_file`, stands beside it. ``base``: the scenario before any axis."""
     chosen = best(found)
     return Page(
@@ -45,12 +56,12 @@ def sweep_page(found: Found, base: Scenario, command: str) -> Page:
     )
 
 
-def points_file(found: Found) -> str:
+def points_file(found: SweepTable) -> str:
     """Name of the table beside the page."""
     return f"{found.name}.csv"
 
 
-def _answer(found: Found, chosen: dict[str, dict[str, Any]]) -> str:
+def _answer(found: SweepTable, chosen: dict[str, dict[str, Any]]) -> str:
     places: dict[str, list[str]] = {}
     for metric, one in chosen.items():
         places.setdefault(_at(one), []).append(f"{label(metric)}: {number(one['value'], 3)}")
@@ -62,13 +73,13 @@ def _at(one: dict[str, Any]) -> str:
     return ", ".join(f"{axis} = {value}" for axis, value in one["at"].items())
 
 
-def _highlights(found: Found, chosen: dict[str, dict[str, Any]]) -> list[Highlight]:
+def _highlights(found: SweepTable, chosen: dict[str, dict[str, Any]]) -> list[Highlight]:
     held = [Highlight(number(one["value"], 3), f"best {label(metric)}") for metric, one in chosen.items()]
     counted = Highlight(f"{len(found.frame):,} of {len(found.design):,}", "points evaluated")
     return [*held, counted, Highlight(f"{len(faults(found)):,}", "of them could not run")]
 
 
-def _opening(found: Found, base: Scenario, chosen: dict[str, dict[str, Any]]) -> Iterator[Block]:
+def _opening(found: SweepTable, base: Scenario, chosen: dict[str, dict[str, Any]]) -> Iterator[Block]:
     told = ", the best of them by ".join(found.file.evaluators)
     yield Paragraph(
         f"Points are {base.name} with the axes below changed, evaluated by {told}; each once, so none has an interval here."
@@ -86,7 +97,7 @@ def _set(key: str, value: Any) -> str:
     return f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}"
 
 
-def _pictures(found: Found) -> Iterator[Block]:
+def _pictures(found: SweepTable) -> Iterator[Block]:
     for place, plot in enumerate(found.file.plots, start=1):
         yield Figure(_title(plot), f"{found.name}_{plot.name or place}.svg", picture(found, plot))
 
@@ -96,7 +107,7 @@ def _title(plot: Plot) -> str:
     return f"{plot.title}, {over}" if plot.title else over
 
 
-def _gap(found: Found) -> Iterator[Block]:
+def _gap(found: SweepTable) -> Iterator[Block]:
     if found.file.evaluators != ("law", "simulation"):
         return
     both = found.frame.dropna(subset=["law_tpot_ms", "simulation_tpot_ms"])
@@ -111,7 +122,7 @@ def _gap(found: Found) -> Iterator[Block]:
     )
 
 
-def _points(found: Found) -> Iterator[Block]:
+def _points(found: SweepTable) -> Iterator[Block]:
     frame, rest = found.frame[found.frame["fault"].isna()], [one for one in found.frame if one not in ("point", "fault")]
     judge = next(iter(best(found)), None)
     if judge and len(frame) > MOST_POINTS:
@@ -120,7 +131,7 @@ def _points(found: Found) -> Iterator[Block]:
         told = f"The best {MOST_POINTS} of {len(found.frame):,} points by {label(judge)}; all of them: "
     else:
         told = "All of them as a table: "
-    yield Paragraph((told, Link(points_file(found), points_file(found)), "."))
+    yield Paragraph((told, Hyperlink(points_file(found), points_file(found)), "."))
     rows: list[tuple[Words, ...]] = [
         tuple(_cell(row[name], name in found.axes) for name in rest) for _, row in frame.iterrows()
     ]
@@ -133,12 +144,12 @@ def _cell(value: Any, stated: bool) -> str:
     return str(value)
 
 
-def _faults(found: Found) -> Iterator[Block]:
+def _faults(found: SweepTable) -> Iterator[Block]:
     if wrong := faults(found):
         yield Table(("point", "why"), [(one["at"], one["fault"]) for one in list(wrong.values())[:MOST_POINTS]], "Faults")
 
 
-def _stated(found: Found) -> Iterator[Block]:
+def _stated(found: SweepTable) -> Iterator[Block]:
     told = found.file.model_dump(mode="json", exclude_defaults=True)
     yield Listing(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=110), "yaml")
     known = LAW_METRICS if found.file.evaluators == ("law",) else tuple(METRICS)

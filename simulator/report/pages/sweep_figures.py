@@ -19,7 +19,7 @@ from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.study import Plot
-from simulator.studies.sweep.table import Frame, Table
+from simulator.studies.sweep.table import Frame, SweepTable
 
 FEW = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "D"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
 """Okabe and Ito's colours, each with a marker of its own."""
@@ -68,7 +68,7 @@ def _quantity(key: str, value: Any) -> str:
     return f"{_text(value)} {UNITS.get(_unit(key), '')}".strip()
 
 
-def picture(found: Table, plot: Plot) -> str:
+def picture(found: SweepTable, plot: Plot) -> str:
     """One plot of a table as SVG text.
 
     Axes that the plot does not name are left at their best: the value of the last metric named decides, and the picture
@@ -101,13 +101,13 @@ def picture(found: Table, plot: Plot) -> str:
 # ---- which rows
 
 
-def _resolved(found: Table, plot: Plot) -> Plot:
+def _resolved(found: SweepTable, plot: Plot) -> Plot:
     """With whole names of columns."""
     named = {field: found.column(name) for field in ("x", "y", "value", "hue", "facet") if (name := getattr(plot, field))}
     return plot.model_copy(update=named)
 
 
-def _reduced(found: Table, plot: Plot) -> tuple[Frame, str]:
+def _reduced(found: SweepTable, plot: Plot) -> tuple[Frame, str]:
     """Rows without a fault, one for each combination of the axes that the plot names; and what was chosen for the others."""
     named = [name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name]
     frame = found.frame.dropna(subset=named)
@@ -140,7 +140,7 @@ class _Panel(NamedTuple):
     rows: Frame
     whole: Frame
     plot: Plot
-    found: Table
+    found: SweepTable
     ticks: int
     """So many find room along the lower edge."""
 
@@ -224,7 +224,7 @@ def _contour(panel: _Panel) -> Any:
     return filled
 
 
-def _surface(axes: Any, rows: Frame, plot: Plot, found: Table) -> tuple[Any, tuple[Any, ...]]:
+def _surface(axes: Any, rows: Frame, plot: Plot, found: SweepTable) -> tuple[Any, tuple[Any, ...]]:
     """The methods that draw over these points, and their data: a grid, or points anywhere."""
     if found.file.combine == "latin_hypercube":
         return lambda verb: getattr(axes, f"tri{verb}"), (rows[plot.x], rows[plot.y], rows[plot.value])

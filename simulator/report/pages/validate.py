@@ -13,7 +13,7 @@ from simulator.report.blocks import (
     Code,
     Figure,
     Highlight,
-    Link,
+    Hyperlink,
     Page,
     Paragraph,
     Strong,
@@ -86,7 +86,7 @@ def _answer(found: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator
         (
             "Roles of the published values were frozen before anything was fitted; free parameters are fitted to calibrated "
             "cells alone. Every number comes out of a run of its scenario. Every cell: ",
-            Link(CELLS, CELLS),
+            Hyperlink(CELLS, CELLS),
             ".",
         )
     )
@@ -180,7 +180,7 @@ def _figures(figures: Sequence[PaperFigure]) -> Iterator[Block]:
             one.figure,
             one.shows,
             Code(one.command) if one.command else "not reproduced",
-            Link(one.picture, f"../{one.picture}") if one.picture else "",
+            Hyperlink(one.picture, f"../{one.picture}") if one.picture else "",
             one.remark,
         )
         for one in figures

@@ -25,7 +25,7 @@ from simulator.cost.model import ModelSpec
 from simulator.files.schema import Frozen
 from simulator.strategies.common.adaptive import Adaptive, FixedWindow, GoodputWindow, WindowTable
 from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter
-from simulator.strategies.common.stage_pipeline import FlowLine
+from simulator.strategies.common.stage_pipeline import StagePipeline
 from simulator.strategies.common.step import (
     ABSENT,
     BARE,
@@ -36,8 +36,8 @@ from simulator.strategies.common.step import (
     State,
     Step,
     Timeline,
-    same_chain,
-    same_progress,
+    intern_chain,
+    intern_progress,
 )
 
 LONGEST_WINDOW = 1_024
@@ -177,7 +177,7 @@ class Strategy(Frozen, ABC):
         """A field of the strategy and why no such target can do what it says."""
         return None
 
-    def line(self, cost: Cost, lanes: Lanes) -> FlowLine | None:
+    def line(self, cost: Cost, lanes: Lanes) -> StagePipeline | None:
         """The line of stages and links that block on their own; None where a step books its lanes itself."""
         return None
 
@@ -251,10 +251,10 @@ class Strategy(Frozen, ABC):
                 settled.append(ABSENT)
                 continue
             if tokens != judged:
-                proposal, judged = same_chain(tokens, bonus) if tokens else BARE, tokens
+                proposal, judged = intern_chain(tokens, bonus) if tokens else BARE, tokens
             accepted, committed, _, _ = state.cursor.judge(proposal)
             state.context += committed
-            settled.append(same_progress(committed, committed, accepted, tokens))
+            settled.append(intern_progress(committed, committed, accepted, tokens))
         return settled
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:

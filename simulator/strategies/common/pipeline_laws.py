@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from simulator.numeric import added, longest
+from simulator.numeric import elementwise_max, ordered_sum
 
 Clock = Literal["barrier", "tandem"]
 
@@ -92,9 +92,9 @@ class PipelineTimes:
         It begins with pruning, where a token has just been ``verified``, and the levels moving on; the draft grows a
         level meanwhile.
         """
-        pruning, carried = verified * (self.token + self.prune), longest(0.0, *self.links[: active - 1])
-        exchange = longest(pruning, carried) if self.asynchronous else pruning + carried
-        return longest(exchange + longest(*self.stages[:active]), self.draft)
+        pruning, carried = verified * (self.token + self.prune), elementwise_max(0.0, *self.links[: active - 1])
+        exchange = elementwise_max(pruning, carried) if self.asynchronous else pruning + carried
+        return elementwise_max(exchange + elementwise_max(*self.stages[:active]), self.draft)
 
     def passage(self, steps: int) -> Any:
         """``steps`` barrier steps to the next token; m + 1: a miss that was noticed a step late."""
@@ -102,7 +102,7 @@ class PipelineTimes:
         if steps > m:
             return self.step(m) + self.passage(m)
         first = m - steps + 1
-        return self.step(first) + added(self.step(active, verified=False) for active in range(first + 1, m + 1))
+        return self.step(first) + ordered_sum(self.step(active, verified=False) for active in range(first + 1, m + 1))
 
     # ---- tandem
 
@@ -111,12 +111,12 @@ class PipelineTimes:
         """M: what the slowest stage, link or the draft takes for a level."""
         sending = (*(0.0 if self.asynchronous else link for link in self.links), 0.0)
         visits = [stage + self.prune + sent for stage, sent in zip(self.stages, sending, strict=True)]
-        return longest(*visits, *self.links, self.draft)
+        return elementwise_max(*visits, *self.links, self.draft)
 
     @property
     def latency(self) -> Any:
         """L: from a verified token through pruning and everything to the next one."""
-        return self.token + self.prune + added(self.stages) + added(self.links)
+        return self.token + self.prune + ordered_sum(self.stages) + ordered_sum(self.links)
 
     @property
     def keeps_pace(self) -> bool:
@@ -135,7 +135,7 @@ class PipelineTimes:
     def per_token(self, clock: Clock, shares: Mapping[int, float]) -> Any:
         """Mean time of a token; ``shares`` of passages by their steps add up to 1."""
         of = self.passage if clock == "barrier" else self.at_most
-        return added(share * of(steps) for steps, share in shares.items())
+        return ordered_sum(share * of(steps) for steps, share in shares.items())
 
     def relation(self, clock: Clock, shares: Mapping[int, float]) -> str:
         """How :meth:`per_token` relates to the process."""
@@ -143,7 +143,7 @@ class PipelineTimes:
             return "exact"
         if not self.keeps_pace:
             return f"lower bound: {len(self.stages)} levels in flight cannot keep the slowest part busy over all links"
-        gaps = added(share for steps, share in shares.items() if 1 < steps < len(self.stages))
+        gaps = ordered_sum(share for steps, share in shares.items() if 1 < steps < len(self.stages))
         return "upper bound: a partial refill is charged the pace for each of its steps" if np.any(gaps) else "exact"
 
 

@@ -43,7 +43,7 @@ class Level:
         """When the draft has the next level."""
 
 
-class FlowLine:
+class StagePipeline:
     """Stages with links between them, booked by nobody else, and fed with levels by :meth:`advance`.
 
     ``prune_s``: behind every level, and before one enters; ``token_s``: from the last stage to all who must know the

@@ -11,7 +11,7 @@ from simpy import Event
 
 from simulator.acceptance.sources import Chain, Cursor
 from simulator.cost.cost import NO_ROWS, Rows
-from simulator.strategies.common.stage_pipeline import FlowLine
+from simulator.strategies.common.stage_pipeline import StagePipeline
 from simulator.world import Lane
 
 UNLIMITED = 1 << 30
@@ -31,7 +31,7 @@ class Lanes(NamedTuple):
     """The stages of a pipeline, in the order in which a step passes them; empty without one."""
     links: tuple[Lane, ...] = ()
     """The links between them."""
-    line: FlowLine | None = None
+    line: StagePipeline | None = None
     """Stages and links as one line, where each blocks on its own."""
 
 
@@ -59,7 +59,7 @@ class Kind(NamedTuple):
     """Sequences drafted beside the target's pass, where their number is chosen step by step."""
 
 
-same_kind = lru_cache(4_096)(Kind)
+intern_kind = lru_cache(4_096)(Kind)
 """The same as ``Kind``: one object for equal kinds, quicker to make and to find again in a dictionary."""
 
 
@@ -111,12 +111,12 @@ class Progress(NamedTuple):
     """The window that follows was lost and has to be written anew."""
 
 
-same_chain = lru_cache(4_096)(Chain)
-BARE = same_chain(0)
+intern_chain = lru_cache(4_096)(Chain)
+BARE = intern_chain(0)
 """Nothing proposed: the target adds a token of its own."""
 ABSENT = Progress(0, 0, 0, 0)
 """A request that has no part in a step of its batch."""
-same_progress = lru_cache(4_096)(Progress)
+intern_progress = lru_cache(4_096)(Progress)
 """The same as ``Progress``: one object for each outcome, as there are few."""
 
 

@@ -35,7 +35,7 @@ from simulator.acceptance.trace import Trace
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.files.schema import NonNegative
-from simulator.numeric import added, binomial
+from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees
@@ -46,7 +46,7 @@ DENSE_UP_TO, HOT_TOKENS = 40_000, 32_000
 """Vocabularies above the first keep the second number of tokens in the table (sec. 6.1)."""
 
 
-class Durations(NamedTuple):
+class LyannaDurations(NamedTuple):
     """Seconds."""
 
     layers: float
@@ -78,7 +78,7 @@ class Lyanna(Strategy):
     """
 
     name: Literal["lyanna"] = "lyanna"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[LyannaDurations]] = LyannaDurations
     equation: ClassVar[str] = "T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify (Lyanna; LYA-1, LYA-7)"
     single_model: ClassVar[bool] = True
     prompts_apart: ClassVar[bool] = True
@@ -288,7 +288,7 @@ class Lyanna(Strategy):
         layer = cost.head(FUSING, prompts._replace(logit_rows=0))
         return Admission(cost.prefill("target", prompts).wall_s + layer.wall_s, 0.0, 0.0)
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: LyannaDurations, kind: Kind) -> Timeline:
         """One after the other on one device; the levels of a token chain stand together."""
         t, device = durations, lanes.target
         device.occupy(t.layers, "draft layers")
@@ -303,7 +303,7 @@ class Lyanna(Strategy):
 
     # ---- the law
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: LyannaDurations, kind: Kind) -> Any:
         """Everything in a row."""
         t = durations
         return t.layers + t.head + t.sample + t.resample + t.host + t.verify + t.verify_resampled
@@ -311,7 +311,7 @@ class Lyanna(Strategy):
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Requests are rejected independently: how many have levels left is binomial."""
         accepted = odds(self.depth).accepted
-        share = min(1.0, added(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
+        share = min(1.0, ordered_sum(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
         return {self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()}
 
 

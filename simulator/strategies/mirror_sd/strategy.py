@@ -35,7 +35,7 @@ from pydantic import Field, field_validator
 from simulator.acceptance.sources import Cursor, Exit, Odds, Verdict
 from simulator.cost.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.cost.model import ModelSpec
-from simulator.numeric import added, binomial
+from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.base import LONGEST_WINDOW, ChainStrategy, OddsOf, cut_to_grants
 from simulator.strategies.common.drafters import StreamingDrafter, branch_rows
 from simulator.strategies.common.step import (
@@ -47,15 +47,15 @@ from simulator.strategies.common.step import (
     State,
     Step,
     Timeline,
-    same_chain,
-    same_kind,
-    same_progress,
+    intern_chain,
+    intern_kind,
+    intern_progress,
 )
 
 NOTHING = Phase(0.0, {})
 
 
-class Durations(NamedTuple):
+class MirrorDurations(NamedTuple):
     """Seconds, in the paper's symbols."""
 
     prefix: float = 0.0
@@ -76,7 +76,7 @@ class MirrorSD(ChainStrategy):
     """
 
     name: Literal["mirror_sd"] = "mirror_sd"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[MirrorDurations]] = MirrorDurations
     hidden_behind: ClassVar[str | None] = "suffix"
     equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
 
@@ -189,9 +189,9 @@ class MirrorSD(ChainStrategy):
             return Kind("bare", 0, bare=ready + missing, window=0)
         name = "fallback" if missing else "reuse"
         if self.fallback == "undrafted":
-            return same_kind(name, ready, bare=missing)
+            return intern_kind(name, ready, bare=missing)
         verifying = ready if self.others == "proceed" else ready + missing
-        return same_kind(name, verifying, redrafts=missing)
+        return intern_kind(name, verifying, redrafts=missing)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify; who has lost its window, and who has written a new one, is known now."""
@@ -202,12 +202,12 @@ class MirrorSD(ChainStrategy):
                 state.ready = True
                 settled.append(ABSENT)
                 continue
-            verdict = state.cursor.judge(same_chain(proposed, bonus or not proposed))
+            verdict = state.cursor.judge(intern_chain(proposed, bonus or not proposed))
             state.context += verdict.committed
             state.ready = ready = state.pending > 0 and self.reuses(verdict, proposed)
             choice = self.choice(ready, verdict) if state.pending else ""
             missed = proposed > 0 and not ready
-            settled.append(same_progress(verdict.committed, verdict.committed, verdict.accepted, proposed, choice, missed))
+            settled.append(intern_progress(verdict.committed, verdict.committed, verdict.accepted, proposed, choice, missed))
         return settled
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
@@ -249,9 +249,9 @@ class MirrorSD(ChainStrategy):
             }
         return phases
 
-    def durations(self, cost: Cost, step: Step) -> Durations:
+    def durations(self, cost: Cost, step: Step) -> MirrorDurations:
         """Named durations, with the contention under which they overlap."""
-        durations: Durations = super().durations(cost, step)
+        durations: MirrorDurations = super().durations(cost, step)
         return durations._replace(contention=cost.contention)
 
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
@@ -279,7 +279,7 @@ class MirrorSD(ChainStrategy):
         window = self._chain(cost, ending, context // ending, self.gamma).wall_s if ending else 0.0
         return admission._replace(window=window)
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: MirrorDurations, kind: Kind) -> Timeline:
         """The overlap is nobody's formula: two lanes are booked behind the early exit, and the verification behind both."""
         t, awaited = durations, None
         if kind.redrafts:
@@ -303,7 +303,7 @@ class MirrorSD(ChainStrategy):
             return "idealised: the contention of a redraft beside the prefix is left out"
         return "exact"
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Any:
         """Eq. 10 with the fallback it leaves out and the contention of one memory."""
         t = durations
         if not (kind.verifying or kind.bare or kind.prompts):
@@ -340,8 +340,8 @@ class MirrorSD(ChainStrategy):
         """Chance that a verified window leaves its successor off the tree (MSD-8)."""
         last = len(odds.accepted) if self.bonus_on_full_accept else -1
         if self.message == "per_position":
-            return added(odds.off_exit[:last])
-        return odds.off_exit[0] + added(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
+            return ordered_sum(odds.off_exit[:last])
+        return odds.off_exit[0] + ordered_sum(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
 
 
 def batching_rule(requests: int) -> tuple[int, int]:
@@ -352,11 +352,11 @@ def batching_rule(requests: int) -> tuple[int, int]:
     return 8, 2
 
 
-def exposed_draft(durations: Durations) -> Any:
+def exposed_draft(durations: MirrorDurations) -> Any:
     """Draft time that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
     return np.maximum(0.0, durations.draft - durations.suffix)
 
 
-def relative_overhead(durations: Durations, serial_draft: float) -> Any:
+def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Any:
     """Exposed draft time over the draft time of serial decoding (MSD-11; the paper gives words only)."""
     return exposed_draft(durations) / serial_draft

@@ -41,13 +41,13 @@ from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, re
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.cost.model import ModelSpec
 from simulator.files.schema import NonNegative, Positive
-from simulator.numeric import added, longest
+from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.world import at
 
 
-class Durations(NamedTuple):
+class SpecPipeDurations(NamedTuple):
     """Seconds; by stage, and by link from the first on, of those that have work."""
 
     stages: tuple[float, ...]
@@ -61,8 +61,8 @@ class Durations(NamedTuple):
     @property
     def exchange(self) -> Any:
         """From the verdict to the next compute."""
-        carried = longest(0.0, *self.links)
-        return longest(self.verdict, carried) if self.asynchronous else self.verdict + carried
+        carried = elementwise_max(0.0, *self.links)
+        return elementwise_max(self.verdict, carried) if self.asynchronous else self.verdict + carried
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class SpecPipe(Strategy):
     """A tree of ``width`` nodes a level, ``branching`` children considered for each, over the stages of the target."""
 
     name: Literal["specpipe"] = "specpipe"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[SpecPipeDurations]] = SpecPipeDurations
     equation: ClassVar[str] = "T_step (1 + (1 - P)(m - 1)) (SpecPipe Eq. 2 with immediate re-entry)"
     staged: ClassVar[bool] = True
     prompts_apart: ClassVar[bool] = True
@@ -233,7 +233,7 @@ class SpecPipe(Strategy):
 
     # ---- the time
 
-    def durations(self, cost: Cost, step: Step) -> Durations:
+    def durations(self, cost: Cost, step: Step) -> SpecPipeDurations:
         """What each stage and link with work takes; the draft reads the level that enters."""
         ratio = self.packing_ratio.value if self.batch(step.kind) > 1 else 1.0
         loads = step.loads
@@ -241,18 +241,18 @@ class SpecPipe(Strategy):
         links = tuple(cost.carry(index, rows.tokens) if rows.tokens else 0.0 for index, rows in enumerate(loads[1:]))
         verdict = cost.token() + self.prune_ms.value * 1e-3 if step.kind.begun else 0.0
         draft = cost.draft(loads[0]).wall_s if loads[0].tokens else 0.0
-        return Durations(stages, links, verdict, draft, self.asynchronous)
+        return SpecPipeDurations(stages, links, verdict, draft, self.asynchronous)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """The slowest stage, what lies before it, and a level of the draft beside both."""
         t = self.durations(cost, step)
         return {
             "exchange": Phase(t.exchange, {}),
-            "compute": Phase(max(t.stages), {"target compute": added(t.stages)}),
+            "compute": Phase(max(t.stages), {"target compute": ordered_sum(t.stages)}),
             "draft_level": cost.draft(step.loads[0]) if step.loads[0].tokens else Phase(0.0, {}),
         }
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: SpecPipeDurations, kind: Kind) -> Timeline:
         """Stages prune, links carry, stages compute, the draft beside them; one wait for the last of them."""
         t, now = durations, lanes.draft.environment.now
         begin = now + t.exchange
@@ -269,9 +269,9 @@ class SpecPipe(Strategy):
             lanes.draft.book(now, now + t.draft, "draft level")
         return (at(lanes.draft.environment, max(begin + max(t.stages), now + t.draft)),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
         """``max{T_exchange + max t_i, T_draft}``."""
-        return longest(durations.exchange + longest(*durations.stages), durations.draft)
+        return elementwise_max(durations.exchange + elementwise_max(*durations.stages), durations.draft)
 
     # ---- the law
 
@@ -299,7 +299,7 @@ class SpecPipe(Strategy):
             weights |= {self.kind_of(int(a == m), int(a < m), a, int(a == 1)): 1.0 - hit for a in range(1, m + 1)}
             if self.late:
                 weights[self.kind_of(0, 1, m, 1)] = 1.0 - hit
-        total = added(weights.values())
+        total = ordered_sum(weights.values())
         return {kind: weight / total for kind, weight in weights.items() if np.any(weight)}
 
     def step(self, kind: Kind, context: int) -> Step:

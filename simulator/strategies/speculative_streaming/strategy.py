@@ -38,11 +38,11 @@ from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, pruned_trees, r
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, same_progress
+from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_progress
 from simulator.strategies.speculative_streaming.laws import query_products, tree_nodes
 
 
-class Durations(NamedTuple):
+class StreamingDurations(NamedTuple):
     """Seconds: layers below the streams, the exit that prunes (0 without), layers with streams, LM head."""
 
     lower: float
@@ -55,7 +55,7 @@ class SpeculativeStreaming(Strategy):
     """``streams`` (gamma) of ``branching`` (k) tokens each, in the top ``stream_layers`` (N_s) layers."""
 
     name: Literal["speculative_streaming"] = "speculative_streaming"
-    named: ClassVar[type[Durations]] = Durations
+    named: ClassVar[type[StreamingDurations]] = StreamingDurations
     equation: ClassVar[str] = "T_lower + T_prune + T_upper + T_head (Speculative Streaming, sec. 2)"
     single_model: ClassVar[bool] = True
     splits_passes: ClassVar[bool] = True
@@ -220,7 +220,7 @@ class SpeculativeStreaming(Strategy):
         drafted = state.proposed or 0
         verdict = state.cursor.judge(Chain(self.levels_within(drafted + 1)))
         state.context += verdict.committed
-        return same_progress(verdict.committed, verdict.committed, verdict.accepted, drafted)
+        return intern_progress(verdict.committed, verdict.committed, verdict.accepted, drafted)
 
     # ---- the time
 
@@ -245,7 +245,7 @@ class SpeculativeStreaming(Strategy):
             "stream_layer_pairs": float(upper.attention_pairs),
         }
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: StreamingDurations, kind: Kind) -> Timeline:
         """One model, one lane, one part after the other."""
         t = durations
         lanes.target.occupy(t.lower, "layers 1..N-N_s, whole tree")
@@ -254,6 +254,6 @@ class SpeculativeStreaming(Strategy):
         lanes.target.occupy(t.upper, "layers N-N_s+1..N, streams")
         return (lanes.target.start(t.head, "LM head, next tree"),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: StreamingDurations, kind: Kind) -> Any:
         """T_lower + T_prune + T_upper + T_head."""
         return durations.lower + durations.prune + durations.upper + durations.head

@@ -39,11 +39,11 @@ from math import ceil, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.assignment import Dealer
+from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.sources import Acceptance, Chain, Cycle
 from simulator.cost.cost import Rows
 from simulator.cost.device import Roofline
-from simulator.files.schema import altered
+from simulator.files.schema import replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
@@ -145,7 +145,7 @@ def _least_widths(operation: Roofline) -> Roofline:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class FleetBounds:
     """The bounds of one candidate under some limits, for any number of replicas."""
 
     loaded: Loaded
@@ -164,7 +164,7 @@ class Bounds:
     @cached_property
     def _scenario(self) -> Scenario:
         """On devices that are never slower for fewer rows."""
-        found: Scenario = altered(self.loaded.scenario, Roofline, _least_widths)
+        found: Scenario = replace_nested(self.loaded.scenario, Roofline, _least_widths)
         return found
 
     @cached_property
@@ -290,7 +290,7 @@ class Bounds:
 
 def _requests(scenario: Scenario, acceptance: Acceptance) -> Iterable[Request]:
     requests = scenario.requests
-    return requests.source_of(scenario.seed, Dealer(acceptance, requests.task_flavours)).due(inf)
+    return requests.source_of(scenario.seed, TraceAssignment(acceptance, requests.task_flavours)).due(inf)
 
 
 def _let_go(limit: Limit, values: int) -> int:

@@ -31,7 +31,7 @@ PLAIN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
 
 
 @dataclass(frozen=True)
-class AtBatch:
+class BreakEvenPoint:
     """A batch size, and what the answer is worth there by law."""
 
     batch: int
@@ -66,7 +66,7 @@ def break_even(finding: Finding) -> BreakEven | None:
         return None
     batch = max(1, round(finding.outcome.serving.mean_batch))
     acceptance = loaded.acceptance()
-    sizes = [AtBatch(size, 0, speedup(loaded, acceptance, size)) for size in range(1, loaded.scenario.batch + 1)]
+    sizes = [BreakEvenPoint(size, 0, speedup(loaded, acceptance, size)) for size in range(1, loaded.scenario.batch + 1)]
     linked, ratio = True, None
     try:
         slower_links(loaded)

@@ -27,7 +27,7 @@ from simulator.studies.plan.search import Finding, examine, replicated, with_loa
 
 
 @dataclass(frozen=True)
-class Schedule:
+class WindowSchedule:
     """Draft tokens by batch size, and the answer run with them."""
 
     windows: dict[int, int]
@@ -41,7 +41,7 @@ class Schedule:
         return [[first, last, self.windows[first]] for first, last in zip(starts, ends, strict=True) if first <= last]
 
 
-def schedule(finding: Finding) -> Schedule | None:
+def schedule(finding: Finding) -> WindowSchedule | None:
     """The window of most tokens a second by law for every batch, at most the answer's; None without a fixed window to replace.
 
     The answer is run with it: a schedule is worth having only where the SLO is still kept.
@@ -54,15 +54,15 @@ def schedule(finding: Finding) -> Schedule | None:
     windows = found.adaptive.windows if isinstance(found, ChainStrategy) and isinstance(found.adaptive, GoodputWindow) else {}
     table = WindowTable(windows=windows)
     other = with_loaded(finding.candidate, loaded.replace(strategy=strategy.model_copy(update={"adaptive": table})))
-    return Schedule(windows, examine(other, finding.replicas, to_the_end=True))
+    return WindowSchedule(windows, examine(other, finding.replicas, to_the_end=True))
 
 
-def exports(finding: Finding, found: Schedule | None) -> dict[str, str]:
+def exports(finding: Finding, found: WindowSchedule | None) -> dict[str, str]:
     """Text by file name; which of the files there are depends on the strategy and the engine."""
     return dict(_files(replicated(finding.candidate.loaded, finding.replicas), found))
 
 
-def _files(loaded: Loaded, found: Schedule | None) -> Iterator[tuple[str, str]]:
+def _files(loaded: Loaded, found: WindowSchedule | None) -> Iterator[tuple[str, str]]:
     scenario, strategy = loaded.scenario, loaded.scenario.strategy
     yield "scenario.yaml", yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)
     if isinstance(strategy, VanillaSD) and scenario.draft and scenario.target:
@@ -86,7 +86,7 @@ def _runnable(scenario: Scenario) -> dict[str, Any]:
     return held
 
 
-def _vllm(scenario: Scenario, strategy: VanillaSD, found: Schedule | None) -> str:
+def _vllm(scenario: Scenario, strategy: VanillaSD, found: WindowSchedule | None) -> str:
     target, draft, places = scenario.target, scenario.draft, scenario.batch
     better = found is not None and found.finding.kept
     ranges = found.ranges(places) if found and better else [[1, places, strategy.gamma]]

@@ -20,8 +20,8 @@ from pydantic import Field, model_validator
 
 from simulator.catalogue import Catalogue
 from simulator.cost.device import Device
-from simulator.files.schema import BadInput, Document, Frozen, Infeasible, Path_, Positive, altered, validate
-from simulator.numeric import added
+from simulator.files.schema import BadInput, Document, Frozen, Infeasible, Path_, Positive, replace_nested, validate
+from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, checked
 from simulator.scenario.expenses import held
 from simulator.serving.slo import Slo
@@ -234,7 +234,7 @@ def _candidate(
             raise BadInput([document.fault(where, f"uses {name}, which is not among devices: {', '.join(file.devices)}")])
         if count > offer.count:
             raise BadInput([document.fault(where, f"needs {count} x {name}, and there are {offer.count}")])
-    price = added(file.devices[name].price_usd_per_hour.value * count for name, count in devices.items())
+    price = ordered_sum(file.devices[name].price_usd_per_hour.value * count for name, count in devices.items())
     most = min(file.replicas, *(file.devices[name].count // count for name, count in devices.items()))
     return Candidate(hardware, strategy, settings, _priced(file, loaded), devices, price, most)
 
@@ -254,7 +254,7 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
         offer = file.devices.get(device.name)
         return device.model_copy(update={"price_usd_per_hour": offer.price_usd_per_hour}) if offer else device
 
-    scenario = altered(loaded.scenario, Device, priced)
+    scenario = replace_nested(loaded.scenario, Device, priced)
     return Loaded(scenario.replace(slo=file.slo), loaded.trace, loaded.document)
 
 

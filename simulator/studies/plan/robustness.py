@@ -23,7 +23,7 @@ from simulator.acceptance.sources import Replay
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.cost.device import Link, RingAllReduce, TreeAllReduce
-from simulator.files.schema import BadInput, Fault, altered
+from simulator.files.schema import BadInput, Fault, replace_nested
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
 from simulator.studies.capacity import faster
@@ -90,7 +90,7 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
 def slower_links(loaded: Loaded, times: float = 2.0) -> Loaded:
     """Every latency of every link, and the constant of its collectives, ``times`` as long."""
     scenario = loaded.scenario
-    longer = altered(scenario, Link, lambda link: _longer(link, times))
+    longer = replace_nested(scenario, Link, lambda link: _longer(link, times))
     if longer is scenario:
         raise BadInput([Fault((scenario.name, 0, 0), "link", "there is none")])
     return Loaded(longer, loaded.trace, loaded.document)
@@ -101,8 +101,8 @@ def _longer(link: Link, times: float) -> Link:
         number = getattr(one, name)
         return {name: number.model_copy(update={"value": number.value * times})}
 
-    reduce = altered(link.all_reduce, RingAllReduce, lambda ring: ring.model_copy(update=scaled(ring, "fixed_us")))
-    reduce = altered(reduce, TreeAllReduce, lambda tree: tree.model_copy(update=scaled(tree, "alpha_us")))
+    reduce = replace_nested(link.all_reduce, RingAllReduce, lambda ring: ring.model_copy(update=scaled(ring, "fixed_us")))
+    reduce = replace_nested(reduce, TreeAllReduce, lambda tree: tree.model_copy(update=scaled(tree, "alpha_us")))
     return link.model_copy(update={**scaled(link, "latency_us"), "all_reduce": reduce})
 
 

@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 from simulator.files.schema import Fault, Infeasible
 from simulator.scenario import Loaded
-from simulator.scenario.expenses import Bill, bill
+from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import simulate, tuned
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import faster
-from simulator.studies.plan.bounds import Bounds, LimitBrokenError, Watch
+from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
 from simulator.studies.plan.file import Candidate, Plan
 
 PRECISION = 0.01
@@ -36,7 +36,7 @@ FASTEST = 64.0
 Tell = Callable[[str], object]
 
 
-class Measured(NamedTuple):
+class MeasuredLimit(NamedTuple):
     """A limit and what a run measured there."""
 
     limit: Limit
@@ -55,14 +55,14 @@ class Finding:
 
     candidate: Candidate
     replicas: int
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredLimit, ...] = ()
     """Of a run that went to its end."""
     broken: Limit | None = None
     """The limit that a bound, or the first requests of a run, have shown to be missed."""
     bound: str = ""
     """The bound that showed it; empty where it was a run."""
     outcome: Outcome | None = field(default=None, repr=False, compare=False)
-    bill: Bill | None = None
+    expenses: Expenses | None = None
 
     @property
     def kept(self) -> bool:
@@ -75,7 +75,7 @@ class Finding:
         return self.replicas * self.candidate.price_usd_per_hour
 
     @property
-    def tightest(self) -> Measured:
+    def tightest(self) -> MeasuredLimit:
         """Where least is to spare, or most is missing."""
         return max(self.measured, key=lambda one: one.strain)
 
@@ -89,7 +89,7 @@ class Finding:
     @property
     def cost_usd_per_million_tokens(self) -> float:
         """Output tokens of the run, the prompts' work included; not a number without a run."""
-        return (self.bill and self.bill.usd_per_million_tokens) or float("nan")
+        return (self.expenses and self.expenses.usd_per_million_tokens) or float("nan")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, tell:
     ``exhaustive`` simulates every pair of the plan to its end and uses no bound.
     """
     limits = plan.file.slo.limits
-    bounds = {id(one): Bounds(one.loaded, limits) for one in plan.candidates}
+    bounds = {id(one): FleetBounds(one.loaded, limits) for one in plan.candidates}
     findings: list[Finding] = []
     answered: set[tuple[str, str]] = set()
     for cost, group in groupby(_pairs(plan), key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6)):
@@ -173,8 +173,8 @@ def examine(candidate: Candidate, replicas: int, to_the_end: bool = False) -> Fi
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
     verdicts = zip(limits, outcome.serving.counted.slo, strict=True)
-    measured = tuple(Measured(limit, found.found_ms / 1e3, found.met) for limit, found in verdicts)
-    return Finding(candidate, replicas, measured, outcome=outcome, bill=bill(scenario, outcome))
+    measured = tuple(MeasuredLimit(limit, found.found_ms / 1e3, found.met) for limit, found in verdicts)
+    return Finding(candidate, replicas, measured, outcome=outcome, expenses=expenses(scenario, outcome))
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:

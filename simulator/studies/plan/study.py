@@ -11,7 +11,7 @@ from simulator.scenario.run import law, tuned
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
-from simulator.studies.plan.export import Schedule, exports, schedule
+from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
@@ -40,7 +40,7 @@ class LawPoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Study:
+class PlanStudy:
     """A plan and its answer."""
 
     command: str
@@ -53,7 +53,7 @@ class Study:
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
     break_even: BreakEven | None
-    schedule: Schedule | None
+    schedule: WindowSchedule | None
     exports: dict[str, str]
     laws: tuple[LawPoint, ...]
     sizes: tuple[Finding, ...]
@@ -76,7 +76,7 @@ class Study:
         return found | {one.family: None for one in self.search.plan.candidates if one.family not in found}
 
 
-def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda text: None) -> Study:
+def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda text: None) -> PlanStudy:
     """Search, then everything about the answer; raises :class:`Infeasible` with the nearest miss where there is none."""
     found = search(plan, tell=tell)
     chosen = found.best
@@ -84,7 +84,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda
         tell("nothing keeps the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
     table = schedule(chosen)
-    return Study(
+    return PlanStudy(
         command=command,
         search=found,
         chosen=chosen,
@@ -131,7 +131,7 @@ def _laws(candidate: Candidate) -> Iterator[LawPoint]:
         yield LawPoint(candidate, batch, found.tpot_s * 1e3, batch / found.tpot_s, found.relation)
 
 
-def summary(done: Study) -> dict[str, Any]:
+def summary(done: PlanStudy) -> dict[str, Any]:
     """A study as plain data."""
     chosen, plan = done.chosen, done.search.plan
     return {

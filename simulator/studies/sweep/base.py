@@ -19,7 +19,7 @@ Evaluator = Literal["law", "replay", "simulation"]
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """What a worker is told beside the points: the base scenario before any axis, and who evaluates."""
 
     identity: str
@@ -56,7 +56,7 @@ class Base:
 
 
 @lru_cache(maxsize=8)
-def _base(job: Job) -> Base:
+def _base(job: SweepJob) -> Base:
     loaded = checked(deepcopy(job.document), job.catalogue)
     return Base(loaded, job.catalogue, fields_of(loaded, job.catalogue))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from simulator.acceptance.sources import Acceptance, Odds, Rates, odds_of
 from simulator.cost.cost import Cost, HardwareCost
-from simulator.cost.stated import Given, GivenCost
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import tuned
 from simulator.scenario.variants import variant
@@ -38,7 +38,7 @@ BLOCK = 1 << 14
 BLOCK_BYTES = 1 << 24
 """Of the odds that are held at a time, about."""
 ONE_TOKEN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
-STATED = {f"durations.{name}" for name in Given.model_fields if name not in ("layers_ms", "stages_ms", "links_ms")}
+STATED = {f"durations.{name}" for name in StatedDurations.model_fields if name not in ("layers_ms", "stages_ms", "links_ms")}
 RATES = {"acceptance.rate", "acceptance.overlap"}
 CHANNEL = {"channel.latency_us", "channel.bandwidth_gb_s"}
 SPREAD = STATED | RATES | CHANNEL
@@ -241,7 +241,7 @@ def _holds_arrays(held: Any) -> bool:
 
 def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
     held = scenario.cost
-    if isinstance(held, GivenCost):
+    if isinstance(held, StatedCost):
         stated = {key.partition(".")[2]: each for key, each in arrays.items() if key in STATED}
         return replace(held, given=held.given.model_copy(update=stated))
     if isinstance(held, HardwareCost) and held.channel:

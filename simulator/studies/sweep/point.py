@@ -17,7 +17,7 @@ from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
 from simulator.studies.sweep.axes import Point
-from simulator.studies.sweep.base import Evaluator, Job, Shared
+from simulator.studies.sweep.base import Evaluator, Shared, SweepJob
 from simulator.studies.sweep.executors import Bundle
 from simulator.studies.sweep.key import Fields, canonical, code_version, digest, key_of
 from simulator.studies.sweep.law_points import laws
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     found: Mapping[str, float]
 
 
-def evaluate_all(job: Job, version: bytes, points: list[Point]) -> Bundle[Row]:
+def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[Row]:
     """Every point in turn; raises :class:`BadInput` where this worker's code is not the ``version`` asked for."""
     if code_version() != version:
         message = f"a worker runs other code of specsim ({code_version().hex()[:8]}) than this process ({version.hex()[:8]})"
@@ -45,7 +45,7 @@ def evaluate_all(job: Job, version: bytes, points: list[Point]) -> Bundle[Row]:
     return Bundle(rows, perf_counter() - start)
 
 
-def _by_law(job: Job, points: list[Point]) -> list[Row]:
+def _by_law(job: SweepJob, points: list[Point]) -> list[Row]:
     """Laws of many points at once; in halves where something is wrong, until that is alone."""
     try:
         found = laws(job.base, points)
@@ -57,21 +57,21 @@ def _by_law(job: Job, points: list[Point]) -> list[Row]:
     return [Row(point.number, key, None, metrics) for point, (key, metrics) in zip(points, found, strict=True)]
 
 
-def keys_of_all(job: Job, points: list[Point]) -> Bundle[bytes | None]:
+def keys_of_all(job: SweepJob, points: list[Point]) -> Bundle[bytes | None]:
     """Key of every point; None where it cannot be told."""
     start = perf_counter()
     found = [_key(job, point) for point in points]
     return Bundle(found, perf_counter() - start)
 
 
-def _key(job: Job, point: Point) -> bytes | None:
+def _key(job: SweepJob, point: Point) -> bytes | None:
     try:
         return key_of(job.base.point(point.settings)[1], job.evaluator)
     except Exception:  # whatever it is, the evaluation will say it
         return None
 
 
-def evaluate(job: Job, point: Point) -> Row:
+def evaluate(job: SweepJob, point: Point) -> Row:
     """One point; whatever goes wrong in it becomes its fault."""
     key = b""
     try:
@@ -91,7 +91,7 @@ def evaluate(job: Job, point: Point) -> Row:
     return faulty(job, point, fault, key)
 
 
-def faulty(job: Job, point: Point, fault: str, key: bytes = b"") -> Row:
+def faulty(job: SweepJob, point: Point, fault: str, key: bytes = b"") -> Row:
     """The row of a point that came to nothing; one that is no scenario is known by its settings."""
     return Row(
         point.number, key or digest(canonical([job.document.data, point.settings]), job.evaluator, code_version()), fault, {}

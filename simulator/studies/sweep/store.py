@@ -33,7 +33,7 @@ TABLES = f"""
 """
 
 
-class Progress(NamedTuple):
+class SweepProgress(NamedTuple):
     """How far an evaluator has come: points that have a result, and those of them with a fault."""
 
     done: int
@@ -107,10 +107,10 @@ class Store:
         query = "SELECT number FROM points JOIN results USING (key) WHERE evaluator = ? AND fault IS NOT ?"
         return {number for (number,) in self._database.execute(query, (evaluator, DIED))}
 
-    def progress(self, evaluator: Evaluator) -> Progress:
+    def progress(self, evaluator: Evaluator) -> SweepProgress:
         """How far it has come."""
         query = "SELECT COUNT(*), COUNT(fault) FROM points JOIN results USING (key) WHERE evaluator = ?"
-        return Progress(*self._database.execute(query, (evaluator,)).fetchone())
+        return SweepProgress(*self._database.execute(query, (evaluator,)).fetchone())
 
     def rows(self, evaluator: Evaluator, metrics: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """(number, fault, metrics...) of every point that has a result, by number."""

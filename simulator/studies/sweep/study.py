@@ -32,7 +32,7 @@ from simulator.catalogue import FOLDERS, Catalogue, shown
 from simulator.files.schema import BadInput, Document, Fault, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
 from simulator.scenario import Loaded, checked
 from simulator.studies.sweep.axes import Combination, Design, assigned, axis, design
-from simulator.studies.sweep.base import Evaluator, Job, with_settings
+from simulator.studies.sweep.base import Evaluator, SweepJob, with_settings
 from simulator.studies.sweep.key import canonical, code_version, digest, fields_of, file_digest
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 
@@ -129,7 +129,7 @@ class SweepFile(Frozen):
 
 
 @dataclass(frozen=True)
-class Study:
+class SweepStudy:
     """A sweep ready to be evaluated."""
 
     name: str
@@ -140,9 +140,9 @@ class Study:
     catalogue: Catalogue
     design: Design
 
-    def job(self, evaluator: Evaluator) -> Job:
+    def job(self, evaluator: Evaluator) -> SweepJob:
         """What a worker is told."""
-        return Job(self.identity, evaluator, self.document, self.catalogue)
+        return SweepJob(self.identity, evaluator, self.document, self.catalogue)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def study(
     axes: Sequence[str] = (),
     seed: int | None = None,
     **stated: Any,
-) -> Study:
+) -> SweepStudy:
     """The sweep of this name, or a sweep over the scenario of this name, with what is ``stated`` in place of the file's.
 
     ``axes`` (``key=values``) replace those of the same key or stand behind them; ``overrides`` (``key=value``) change the
@@ -199,7 +199,7 @@ def study(
     file = validate(SweepFile, document)
     base = _base(file, document, catalogue, seed)
     loaded = checked(deepcopy(base), catalogue)
-    found = Study(Path(name).stem, file, base, loaded, catalogue, _designed(file, document))
+    found = SweepStudy(Path(name).stem, file, base, loaded, catalogue, _designed(file, document))
     found.check()
     return found
 

@@ -11,7 +11,7 @@ from simulator.studies.sweep.executors import Crew
 from simulator.studies.sweep.key import code_version
 from simulator.studies.sweep.point import Row, evaluate_all, faulty, keys_of_all
 from simulator.studies.sweep.store import DIED, Store
-from simulator.studies.sweep.study import Study, kept, metric_of
+from simulator.studies.sweep.study import SweepStudy, kept, metric_of
 
 
 class Watcher(Protocol):
@@ -34,14 +34,14 @@ class Unwatched:
         """Nothing."""
 
 
-def sweep(study: Study, store: Store, crew: Crew, watcher: Watcher | None = None) -> None:
+def sweep(study: SweepStudy, store: Store, crew: Crew, watcher: Watcher | None = None) -> None:
     """Every evaluator over its points, each bundle kept as soon as it is there: an interruption loses what is under way."""
     store.begin(study.definition, study.identity)
     for evaluator in study.file.evaluators:
         _evaluate(study, evaluator, chosen(study, store, evaluator), store, crew, watcher or Unwatched())
 
 
-def chosen(study: Study, store: Store, evaluator: Evaluator) -> Collection[int]:
+def chosen(study: SweepStudy, store: Store, evaluator: Evaluator) -> Collection[int]:
     """Numbers of the points that an evaluator looks at: all, or those that the law before it leaves."""
     if evaluator == study.file.evaluators[0]:
         return range(len(study.design))
@@ -49,7 +49,9 @@ def chosen(study: Study, store: Store, evaluator: Evaluator) -> Collection[int]:
     return sorted(kept(study.file.keep, ((number, value) for number, _, value in store.rows("law", [metric]))))
 
 
-def _evaluate(study: Study, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew, watcher: Watcher) -> None:
+def _evaluate(
+    study: SweepStudy, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew, watcher: Watcher
+) -> None:
     job, done = study.job(evaluator), store.done(evaluator)
     if not store.empty and len(done) < len(numbers):
         missing = (number for number in numbers if number not in done)

@@ -22,7 +22,7 @@ Frame: TypeAlias = pd.DataFrame
 
 
 @dataclass(frozen=True)
-class Table:
+class SweepTable:
     """A sweep as its store holds it."""
 
     name: str
@@ -49,7 +49,7 @@ class Table:
         raise BadInput([Fault((self.name, 0, 0), name, message)])
 
 
-def table(store: Store) -> Table:
+def table(store: Store) -> SweepTable:
     """All points that have a result."""
     definition = store.fact("definition")
     file, design = layout(definition)
@@ -62,7 +62,7 @@ def table(store: Store) -> Table:
     for place, axis in reversed(list(enumerate(design.axes))):
         frame.insert(1, axis.key, [labels[place] for labels in points])
     frame["fault"] = frame.pop("fault")  # behind all numbers
-    return Table(definition["name"], file, design, frame)
+    return SweepTable(definition["name"], file, design, frame)
 
 
 def _found(store: Store, evaluator: Evaluator, metrics: Sequence[str]) -> Frame:
@@ -72,7 +72,7 @@ def _found(store: Store, evaluator: Evaluator, metrics: Sequence[str]) -> Frame:
     return frame.astype(dict.fromkeys(columns[2:], float))
 
 
-def export(found: Table, path: Path) -> None:
+def export(found: SweepTable, path: Path) -> None:
     """The table as ``.csv`` or ``.parquet``; the same results give the same bytes. Raises :class:`BadInput`."""
     place = (f"--export {path}", 0, 0)
     try:
@@ -88,7 +88,7 @@ def export(found: Table, path: Path) -> None:
         raise BadInput([Fault(place, "", "needs the extra 'parquet': pip install 'specsim[parquet]'")]) from error
 
 
-def faults(found: Table) -> dict[int, dict[str, str]]:
+def faults(found: SweepTable) -> dict[int, dict[str, str]]:
     """By number of the point: where it stands, and what is wrong with it."""
     wrong = found.frame[found.frame["fault"].notna()]
     return {
@@ -97,7 +97,7 @@ def faults(found: Table) -> dict[int, dict[str, str]]:
     }
 
 
-def cautions(found: Table, base: Scenario) -> Iterator[str]:
+def cautions(found: SweepTable, base: Scenario) -> Iterator[str]:
     """What to know before points are held against each other; ``base`` is the scenario before any axis."""
     if base.acceptance.stand_in:
         yield "acceptance is a stand-in, recorded from other models"
@@ -110,7 +110,7 @@ def cautions(found: Table, base: Scenario) -> Iterator[str]:
         )
 
 
-def best(found: Table) -> dict[str, dict[str, Any]]:
+def best(found: SweepTable) -> dict[str, dict[str, Any]]:
     """The best point by time per token and by speed-up, as the last evaluator found them; of equal ones the first."""
     chosen = {}
     for name in ("tpot_ms", "speedup"):
@@ -122,5 +122,5 @@ def best(found: Table) -> dict[str, dict[str, Any]]:
     return chosen
 
 
-def _labels(found: Table, number: int) -> dict[str, Any]:
+def _labels(found: SweepTable, number: int) -> dict[str, Any]:
     return dict(zip(found.axes, found.design.point(number).labels, strict=True))
