@@ -169,8 +169,8 @@ def pass_rows() -> measurements.Table:
 def test_passes_of_two_formats_tell_the_constant_from_the_weights() -> None:
     found = passes.fit(DEVICE, pass_rows())
     assert found.us_per_layer == 100.0
-    assert found.formats["fp16"] == passes.Passes(0.5, 0.1, ((1, 1.0), (4, 1.5)), "not stated")
-    assert found.formats["q4_0"] == passes.Passes(0.5, None, ((1, 1.0), (4, 3.0)), "not stated")
+    assert found.formats["fp16"] == passes.FormatFit(0.5, 0.1, ((1, 1.0), (4, 1.5)), "not stated")
+    assert found.formats["q4_0"] == passes.FormatFit(0.5, None, ((1, 1.0), (4, 3.0)), "not stated")
 
 
 @pytest.mark.parametrize(

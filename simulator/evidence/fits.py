@@ -30,9 +30,9 @@ Columns = Mapping[str, tuple[str, ...]]
 Values = Mapping[str, Mapping[str, float]]
 """Parameter -> group -> its term."""
 Change = Callable[[Loaded], Loaded]
-"""What is tried on a scenario before it runs."""
+"""Replaces a loaded scenario before it runs."""
 Finished = Callable[[Request], object]
-"""Is handed every request that has ended."""
+"""Receives every request that has ended."""
 SCALES: Mapping[str, Callable[[float], float]] = {
     "plain": float,
     "log": exp,
@@ -43,7 +43,7 @@ TERMS: Mapping[str, Callable[[float], float]] = {
     "log": log,
     "logit": lambda value: log(value / (1.0 - value)),
 }
-"""The other way: the term of a value."""
+"""The inverse of ``SCALES``: the term of a value."""
 DEFAULT = "all"
 """Group of a parameter that has one value for every cell."""
 
@@ -75,15 +75,15 @@ class Parameter(Frozen):
         return self
 
     def applies(self, cell: PublishedCell) -> bool:
-        """Whether it sets its key in the scenario of this cell."""
+        """Return whether this parameter sets its key in the scenario of ``cell``."""
         return _among(cell, self.where)
 
     def decides(self, cell: PublishedCell) -> bool:
-        """Whether it is fitted to this cell."""
+        """Return whether this parameter is fitted to ``cell``, which is mapped and has the role ``calibrate``."""
         return cell.role == "calibrate" and cell.mapped and self.applies(cell) and _among(cell, self.decided_by)
 
     def group(self, cell: PublishedCell) -> str:
-        """Which of its terms a cell uses."""
+        """Return the name of the group whose term ``cell`` uses: its values in the columns ``per``."""
         return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
 
 
@@ -95,14 +95,14 @@ class Parameters(Frozen):
 
 
 class FittedPaper(Frozen):
-    """What a fit came to."""
+    """The content of ``fitted.yaml``: the command that made it, and terms by parameter and group, on each parameter's scale."""
 
     command: str
     terms: dict[str, dict[str, float]]
 
 
 Answer = Callable[[Iterable["Question"]], Sequence[float]]
-"""Runs that do not depend on each other, in order."""
+"""Runs independent questions and returns their answers in order."""
 
 
 def _among(cell: PublishedCell, columns: Columns) -> bool:
@@ -122,7 +122,7 @@ class Paper:
 
     @staticmethod
     def of(name: str, cells: tuple[PublishedCell, ...], root: Path | None = None) -> Paper:
-        """As it stands in the catalogue; without the files nothing is free."""
+        """Read a paper's parameters, fit and notes below ``root``; without their files nothing is free."""
         folder = (root or shipped()) / PAPERS / name
         declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
         parameters = validate(Parameters, read(declared, shown(declared))).parameters if declared.exists() else {}
@@ -130,68 +130,68 @@ class Paper:
         return Paper(name, cells, parameters, values, folder, notes(name, root))
 
     def with_role(self, *roles: str) -> list[PublishedCell]:
-        """Mapped cells of these roles, in the paper's order."""
+        """Return the mapped cells of these roles, in the paper's order."""
         return [cell for cell in self.cells if cell.role in roles and cell.mapped]
 
     @property
     def free(self) -> int:
-        """Free parameters: terms that cells of the paper use."""
+        """Count the free parameters: the terms that cells of the paper use."""
         return len(self.terms())
 
     def note(self, cell: PublishedCell) -> str:
-        """What is said of a cell, all that applies."""
-        return "; ".join(one.note for one in self.notes if one.about(cell))
+        """Return every note about ``cell``, joined by semicolons."""
+        return "; ".join(note.note for note in self.notes if note.about(cell))
 
     def unmapped(self, *roles: str) -> list[PublishedCell]:
-        """Cells of these roles for which nothing says how they are reproduced."""
+        """Return the cells of these roles that name no scenario to reproduce them."""
         return [cell for cell in self.cells if cell.role in roles and not cell.mapped]
 
     def terms(self) -> dict[tuple[str, str], Parameter]:
-        """Every term that a mapped cell uses, by parameter and group."""
+        """Return every term that a mapped cell uses: its parameter, by parameter name and group."""
         used = {}
         for cell in self.with_role("calibrate", "predict", "check", "report"):
-            for name, one in self.parameters.items():
-                if one.applies(cell):
-                    used[name, one.group(cell)] = one
+            for name, parameter in self.parameters.items():
+                if parameter.applies(cell):
+                    used[name, parameter.group(cell)] = parameter
         return used
 
     def overrides(self, cell: PublishedCell, values: Values | None = None) -> list[str]:
-        """What the fit sets in a cell's scenario; BadInput where a term has not been fitted."""
+        """Return what the fit sets in a cell's scenario, as ``key=value``; raise BadInput where a term has not been fitted."""
         values = self.fitted if values is None else values
-        stated = dict(one.split("=", 1) for one in cell.assignments)
-        found: dict[str, tuple[str, float]] = {}
-        for name, one in self.parameters.items():
-            if one.applies(cell):
-                group = one.group(cell)
-                if group not in values.get(name, {}):
-                    message = f"has no value for '{group}'; run specsim calibrate paper {self.name}"
-                    raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
-                if one.key not in found:
-                    found[one.key] = one.scale, TERMS[one.scale](float(stated[one.key])) if one.key in stated else 0.0
-                found[one.key] = one.scale, found[one.key][1] + values[name][group]
-        return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in found.items()]
+        stated = dict(assignment.split("=", 1) for assignment in cell.assignments)
+        sums: dict[str, tuple[str, float]] = {}  # key of the scenario -> scale and sum of its terms
+        for name, parameter in self.parameters.items():
+            if not parameter.applies(cell):
+                continue
+            key, scale, group = parameter.key, parameter.scale, parameter.group(cell)
+            if group not in values.get(name, {}):
+                message = f"has no value for '{group}'; run specsim calibrate paper {self.name}"
+                raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
+            if key not in sums:
+                sums[key] = scale, TERMS[scale](float(stated[key])) if key in stated else 0.0
+            sums[key] = scale, sums[key][1] + values[name][group]
+        return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in sums.items()]
 
     def question(self, cell: PublishedCell, values: Values | None = None) -> Question:
-        """What has to be run for a cell, as its row and the fit set it."""
+        """Return the run that reproduces a cell, with what its row and the fit set."""
         fitted = self.overrides(cell, values)
         own = Run(str(self.folder / f"{cell.scenario}.yaml"), (*cell.assignments, *fitted))
         if not cell.against:
             return Question(own, cell.metric)
-        hardware = tuple(one for one in fitted if one.startswith("target."))
+        hardware = tuple(assignment for assignment in fitted if assignment.startswith("target."))
         return Question(own, cell.metric, Run(str(self.folder / f"{cell.against}.yaml"), hardware))
 
 
 def papers(catalogue: Catalogue, names: Sequence[str] = ()) -> list[Paper]:
-    """Papers of a catalogue by name, all without names; BadInput for one that is not there."""
-    found = {name: Paper.of(name, every, root) for root in reversed(catalogue.roots) for name, every in cells(root).items()}
-    faults = [
-        Fault((name, 0, 0), "", f"there is no paper of this name{did_you_mean(name, found)}")
-        for name in names
-        if name not in found
-    ]
-    if faults:
-        raise BadInput(faults)
-    return [found[name] for name in names or sorted(found)]
+    """Return the papers of a catalogue by name, all of them without ``names``; raise BadInput for an unknown name."""
+    by_name: dict[str, Paper] = {}
+    for root in reversed(catalogue.roots):
+        by_name |= {name: Paper.of(name, paper_cells, root) for name, paper_cells in cells(root).items()}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        message = "there is no paper of this name"
+        raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, by_name)}") for name in unknown])
+    return [by_name[name] for name in names or sorted(by_name)]
 
 
 class Run(NamedTuple):
@@ -201,21 +201,21 @@ class Run(NamedTuple):
     overrides: tuple[str, ...]
 
     def measured(self, metric: str, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
-        """A number out of what ``specsim run --json`` prints, by its dotted path; of the scenario as ``change`` leaves it."""
-        found: Any = summary(run(change(load(self.scenario, self.overrides)), finished=finished))
+        """Run the scenario as ``change`` leaves it and return one number of ``specsim run --json``, by its dotted path."""
+        value: Any = summary(run(change(load(self.scenario, self.overrides)), finished=finished))
         for part in metric.split("."):
-            found = found[int(part) if isinstance(found, list) else part]
-        return float(found)
+            value = value[int(part) if isinstance(value, list) else part]
+        return float(value)
 
 
 class Question(NamedTuple):
-    """A metric of a run, or how many times that of another run ``against`` it is this one's."""
+    """A metric of a run; with ``against``, that run's metric over this one's."""
 
     run: Run
     metric: str
     against: Run | None = None
 
     def answer(self, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
-        """What the simulation says; ``finished`` is handed the requests of the first run."""
+        """Return what the simulation says, in the metric's unit; ``finished`` receives the requests of the first run."""
         own = self.run.measured(self.metric, change, finished)
         return self.against.measured(self.metric, change) / own if self.against else own

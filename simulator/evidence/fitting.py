@@ -30,26 +30,26 @@ class Calibration:
     runs: int
 
     def fitted(self, paper: str) -> FittedPaper:
-        """As it is written to ``fitted.yaml``."""
+        """Return the content of ``fitted.yaml`` for this paper, terms rounded to six digits."""
         terms = {name: {group: round(term, 6) for group, term in groups.items()} for name, groups in self.terms.items()}
         return FittedPaper(command=f"specsim calibrate paper {paper}", terms=terms)
 
 
 class Runs:
-    """Answers that were asked for once and are known since."""
+    """Asks each question once and remembers its answer."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer, self.known = answer, dict[Question, float]()
 
     def of(self, questions: Sequence[Question]) -> list[float]:
-        """Answers in order."""
+        """Return the answers to ``questions`` in order, running only those that are new."""
         new = list(dict.fromkeys(question for question in questions if question not in self.known))
         self.known.update(zip(new, self.answer(new), strict=True))
         return [self.known[question] for question in questions]
 
 
 def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] = lambda error: None) -> Calibration:
-    """Fit every term that a calibrated cell decides; ``progress`` hears the RMS residual after every evaluation.
+    """Fit every term that a calibrated cell decides; ``progress`` receives the RMS residual after every evaluation.
 
     A term that was fitted before begins there, any other at its ``start``.
 
@@ -63,25 +63,25 @@ def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] 
 
     def residuals(point: NDArray[np.float64]) -> NDArray[np.float64]:
         values = _values(terms, point)
-        found = np.log(runs.of([paper.question(cell, values) for cell in cells]) / published)
-        progress(float(np.sqrt(np.mean(found**2))))
-        return found
+        logarithms = np.log(runs.of([paper.question(cell, values) for cell in cells]) / published)
+        progress(float(np.sqrt(np.mean(logarithms**2))))
+        return logarithms
 
-    start = np.array([paper.fitted.get(name, {}).get(group, one.start) for (name, group), one in terms.items()])
-    least, most = (np.array([getattr(one, end) for one in terms.values()]) for end in ("least", "most"))
+    start = np.array([paper.fitted.get(name, {}).get(group, term.start) for (name, group), term in terms.items()])
+    least, most = (np.array([getattr(term, end) for term in terms.values()]) for end in ("least", "most"))
 
     def slopes(point: NDArray[np.float64]) -> NDArray[np.float64]:
         here, steps = residuals(point), np.where(point + STEP <= most, STEP, -STEP)
         moved = point + np.diag(np.maximum(steps, least - point))
-        return np.column_stack([(residuals(one) - here) / (one - point).sum() for one in moved])
+        return np.column_stack([(residuals(neighbour) - here) / (neighbour - point).sum() for neighbour in moved])
 
     best = least_squares(residuals, start, slopes, (least, most), x_scale="jac", max_nfev=12, xtol=TOLERANCE, ftol=TOLERANCE)
-    left = {cell.cell: float(one) for cell, one in zip(cells, residuals(best.x), strict=True)}
+    left = {cell.cell: float(residual) for cell, residual in zip(cells, residuals(best.x), strict=True)}
     return Calibration(_values(terms, best.x), left, len(runs.known))
 
 
 def _deciding(paper: Paper) -> list[PublishedCell]:
-    return [cell for cell in paper.with_role("calibrate") if any(one.decides(cell) for one in paper.parameters.values())]
+    return [cell for cell in paper.with_role("calibrate") if any(term.decides(cell) for term in paper.parameters.values())]
 
 
 def _values(terms: Mapping[tuple[str, str], Parameter], point: NDArray[np.float64]) -> dict[str, dict[str, float]]:

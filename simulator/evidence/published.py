@@ -73,12 +73,12 @@ class PublishedCell(Frozen):
 
     @property
     def mapped(self) -> bool:
-        """Whether it is said how to reproduce this value."""
+        """Return whether the row names a scenario that reproduces this value."""
         return bool(self.scenario)
 
     @property
     def assignments(self) -> tuple[str, ...]:
-        """The overrides, one ``key=value`` each."""
+        """Return the overrides as a tuple of ``key=value``."""
         return tuple(shlex.split(self.overrides))
 
 
@@ -104,7 +104,7 @@ class Note(Frozen):
     note: str
 
     def about(self, cell: PublishedCell) -> bool:
-        """Whether it speaks of this one."""
+        """Return whether this note is about ``cell``."""
         return fnmatchcase(cell.cell, self.cell)
 
 
@@ -123,7 +123,7 @@ class PaperFigure(Frozen):
 
     @property
     def reproduced(self) -> bool:
-        """Whether a command of ours shows it."""
+        """Return whether a command of ours shows this figure."""
         return bool(self.command)
 
 
@@ -131,7 +131,7 @@ Row = TypeVar("Row", bound=Frozen)
 
 
 def rows(kind: type[Row], path: Path) -> Iterator[Row]:
-    """Rows of a CSV file, empty columns left out; raises :class:`BadInput` with the line of the first fault."""
+    """Yield the rows of a CSV file as ``kind``, empty columns left out; raise BadInput with the line of the first fault."""
     name = shown(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -145,28 +145,28 @@ def rows(kind: type[Row], path: Path) -> Iterator[Row]:
 
 
 def cells(root: Path | None = None) -> Mapping[str, tuple[PublishedCell, ...]]:
-    """Every published value, by paper."""
+    """Return every published value below ``root``, by paper."""
     folder = (root or shipped()) / PAPERS
     return {path.parent.name: tuple(rows(PublishedCell, path)) for path in sorted(folder.glob("*/cells.csv"))}
 
 
 def contradictions(root: Path | None = None) -> tuple[Contradiction, ...]:
-    """What is wrong in the papers themselves, K01 to K75."""
+    """Return what is wrong in the papers themselves, K01 to K75."""
     return tuple(rows(Contradiction, (root or shipped()) / PAPERS / "contradictions.csv"))
 
 
 def notes(paper: str, root: Path | None = None) -> tuple[Note, ...]:
-    """What is said of the cells of a paper; nothing without a file."""
+    """Return the notes about cells of a paper; none without a file."""
     path = (root or shipped()) / PAPERS / paper / "notes.csv"
     return tuple(rows(Note, path)) if path.exists() else ()
 
 
 def paper_figures(root: Path | None = None) -> tuple[PaperFigure, ...]:
-    """Every figure of the five papers."""
+    """Return every figure of the five papers."""
     return tuple(rows(PaperFigure, (root or shipped()) / PAPERS / "figures.csv"))
 
 
 def fingerprint(published: Mapping[str, tuple[PublishedCell, ...]]) -> str:
-    """BLAKE2b, 16 bytes in hexadecimal, of every cell and its role: what must not change."""
-    lines = sorted(f"{one.cell} {one.role}" for every in published.values() for one in every)
+    """Return the BLAKE2b digest, 16 bytes in hexadecimal, of every cell and its role, which must not change."""
+    lines = sorted(f"{cell.cell} {cell.role}" for paper_cells in published.values() for cell in paper_cells)
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()

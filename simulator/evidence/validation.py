@@ -1,6 +1,6 @@
-"""Validation: what runs say of published values, and how far off that is, beside a guess that needs no simulator.
+"""Validation: what runs say of published values, and how far off that is, beside a baseline that needs no simulator.
 
-The guess (``likeness``) is the geometric mean of the calibrated values of a quantity that are most like the cell: same
+The baseline (``likeness``) is the geometric mean of the calibrated values of a quantity that are most like the cell: same
 method first, then as many of task, model, hardware and temperature as any has. A simulator must beat it to be of use.
 """
 
@@ -31,35 +31,35 @@ class Prediction:
     cell: PublishedCell
     run: float
     likeness: float | None
-    """The guess without a simulator; None where nothing was calibrated that could be compared."""
+    """The baseline without a simulator; None where nothing comparable was calibrated."""
     interval: Interval | None = None
-    """Of the run; only predicted cells have one."""
+    """The interval of the run; only predicted cells have one."""
     note: str = ""
 
     @property
     def published(self) -> float:
-        """The value in the paper."""
+        """Return the value that the paper prints, in its unit."""
         return float(self.cell.published)
 
     @property
     def error(self) -> float:
-        """Signed, as a share of the published value."""
+        """Return the signed error of the run, as a share of the published value."""
         return self.run / self.published - 1.0
 
     @property
     def guess_error(self) -> float | None:
-        """Of the guess, likewise."""
+        """Return the signed error of the baseline, as a share of the published value; None without one."""
         return None if self.likeness is None else self.likeness / self.published - 1.0
 
     @property
     def covered(self) -> bool:
-        """Whether the interval holds the published value."""
+        """Return whether the interval contains the published value."""
         return self.interval is not None and self.interval.holds(self.published)
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of some predictions, as shares."""
+    """Statistics of prediction errors, as shares."""
 
     count: int
     mape: float
@@ -71,7 +71,7 @@ class Errors:
 
     @staticmethod
     def of(errors: Sequence[float]) -> Errors:
-        """Of signed errors; ValueError for none."""
+        """Summarise signed errors; raise ValueError for an empty sequence."""
         sizes = [abs(error) for error in errors]
         shares = (mean(size <= bound for size in sizes) for bound in (0.05, 0.10))
         return Errors(len(sizes), mean(sizes), median(sizes), max(sizes), mean(errors), *shares)
@@ -87,22 +87,22 @@ class Validated:
     checked: Sequence[Prediction]
     reported: Sequence[Prediction]
     unmapped: Sequence[PublishedCell]
-    """Of the four roles, those that nothing reproduces."""
+    """Cells of the four roles that no run reproduces."""
 
     @property
     def asked(self) -> int:
-        """Predicted cells, those included that are not mapped."""
+        """Count the cells of role ``predict``, unmapped ones included."""
         return len(self.predicted) + sum(cell.role == "predict" for cell in self.unmapped)
 
 
 def predictions(paper: Paper, answer: Answer, roles: tuple[str, ...]) -> list[Prediction]:
-    """Runs for every mapped cell of these roles, in the paper's order."""
+    """Run every mapped cell of these roles and return the predictions in the paper's order."""
     chosen = paper.with_role(*roles)
     return _beside(paper, chosen, answer([paper.question(cell) for cell in chosen]))
 
 
 def validated(paper: Paper, spread: Spread) -> Validated:
-    """Every mapped cell; those predicted with an interval."""
+    """Run every mapped cell of a paper; predicted cells get an interval."""
     chosen = paper.with_role("predict")
     estimates = spread(estimate, [paper.question(cell) for cell in chosen])
 
@@ -112,28 +112,26 @@ def validated(paper: Paper, spread: Spread) -> Validated:
     calibrated, checked, reported = (predictions(paper, answer, (role,)) for role in ("calibrate", "check", "report"))
     residuals = left_over(calibrated, paper.free)
     intervals = [interval(value, doubt, residuals) for value, doubt in estimates]
-    predicted = [
-        replace(one, interval=span)
-        for one, span in zip(_beside(paper, chosen, [value for value, _ in estimates]), intervals, strict=True)
-    ]
+    bare = _beside(paper, chosen, [value for value, _ in estimates])
+    predicted = [replace(prediction, interval=span) for prediction, span in zip(bare, intervals, strict=True)]
     return Validated(paper, predicted, calibrated, checked, reported, paper.unmapped("calibrate", "predict", "check", "report"))
 
 
-def _beside(paper: Paper, chosen: Sequence[PublishedCell], found: Sequence[float]) -> list[Prediction]:
+def _beside(paper: Paper, chosen: Sequence[PublishedCell], values: Sequence[float]) -> list[Prediction]:
     return [
         Prediction(paper.name, cell, run, likeness(cell, paper.cells), note=paper.note(cell))
-        for cell, run in zip(chosen, found, strict=True)
+        for cell, run in zip(chosen, values, strict=True)
     ]
 
 
 def left_over(calibrated: Sequence[Prediction], free: int) -> list[float]:
-    """Residuals ``log(run / published)`` of calibrated cells, widened by the degrees of freedom that the fit has used up."""
+    """Return residuals ``log(run / published)`` of calibrated cells, widened by the degrees of freedom that the fit used."""
     widened = sqrt(len(calibrated) / max(1, len(calibrated) - free)) if free else 1.0
-    return [widened * log(one.run / one.published) for one in calibrated]
+    return [widened * log(prediction.run / prediction.published) for prediction in calibrated]
 
 
 def estimate(question: Question) -> tuple[float, Doubt]:
-    """An answer, and what its run knows of its own uncertainty."""
+    """Return an answer in its metric's unit, and what its run knows of its own uncertainty."""
     times = Times()
     value = question.answer(finished=times.note)
     devices = slowed(load(question.run.scenario, question.run.overrides))
@@ -141,16 +139,16 @@ def estimate(question: Question) -> tuple[float, Doubt]:
 
 
 def likeness(cell: PublishedCell, cells: Iterable[PublishedCell]) -> float | None:
-    """The guess of somebody who has the calibrated cells and no simulator."""
-    known = [one for one in cells if one.role == "calibrate" and one.quantity == cell.quantity and one is not cell]
+    """Return the estimate of somebody who has the calibrated cells and no simulator; None where nothing compares."""
+    known = [other for other in cells if other.role == "calibrate" and other.quantity == cell.quantity and other is not cell]
     if not known:
         return None
 
-    def alike(one: PublishedCell) -> tuple[bool, int]:
-        return one.method == cell.method, sum(getattr(one, column) == getattr(cell, column) for column in COLUMNS)
+    def alike(other: PublishedCell) -> tuple[bool, int]:
+        return other.method == cell.method, sum(getattr(other, column) == getattr(cell, column) for column in COLUMNS)
 
     most = max(map(alike, known))
-    return geometric_mean(float(one.published) for one in known if alike(one) == most)
+    return geometric_mean(float(other.published) for other in known if alike(other) == most)
 
 
 POOLED = "all papers"
@@ -160,7 +158,7 @@ FEW = 10
 
 @dataclass(frozen=True)
 class Summary:
-    """A paper, or all of them: its cells, its free parameters, its errors beside those of the guess."""
+    """A paper, or all of them: its cells, its free parameters, its errors beside those of the baseline."""
 
     name: str
     asked: int
@@ -172,32 +170,32 @@ class Summary:
     """Share of published values within the interval of their run."""
 
 
-def summaries(found: Sequence[Validated]) -> list[Summary]:
-    """Each paper, then all of them together."""
+def summaries(papers: Sequence[Validated]) -> list[Summary]:
+    """Return a summary of each paper, then one of all papers together."""
 
-    def summary(name: str, some: Sequence[Validated]) -> Summary:
-        every = [one for paper in some for one in paper.predicted]
-        guesses = [one.guess_error for one in every if one.guess_error is not None]
+    def summary(name: str, members: Sequence[Validated]) -> Summary:
+        predictions = [prediction for paper in members for prediction in paper.predicted]
+        guesses = [prediction.guess_error for prediction in predictions if prediction.guess_error is not None]
         return Summary(
             name,
-            sum(paper.asked for paper in some),
-            sum(paper.paper.free for paper in some),
-            Errors.of([one.error for one in every]) if every else None,
+            sum(paper.asked for paper in members),
+            sum(paper.paper.free for paper in members),
+            Errors.of([prediction.error for prediction in predictions]) if predictions else None,
             Errors.of(guesses) if guesses else None,
-            mean(one.covered for one in every) if every else 0.0,
+            mean(prediction.covered for prediction in predictions) if predictions else 0.0,
         )
 
-    return [*(summary(one.paper.name, [one]) for one in found), summary(POOLED, found)]
+    return [*(summary(paper.paper.name, [paper]) for paper in papers), summary(POOLED, papers)]
 
 
 class ErrorBounds(NamedTuple):
-    """What errors are held to, as shares; None where nothing is asked."""
+    """Bounds that errors must keep, as shares; None where nothing is asked."""
 
     most_mape: float | None = None
     most_median: float | None = None
     least_within_10: float | None = None
     most_mape_of_a_paper: float | None = None
-    """Of one with ``FEW`` predicted cells or more."""
+    """Largest MAPE of a paper with ``FEW`` predicted cells or more."""
 
 
 GOAL = ErrorBounds(0.06, 0.035, 0.82, 0.09)
@@ -209,29 +207,27 @@ class Shortfall(NamedTuple):
 
     of: str
     what: str
-    found: float
+    value: float
     bound: float
 
     def __str__(self) -> str:
-        way = "below" if self.found < self.bound else "above"
-        return f"{self.of}: {self.what} {100 * self.found:.1f} % is {way} {100 * self.bound:g} %"
+        way = "below" if self.value < self.bound else "above"
+        return f"{self.of}: {self.what} {100 * self.value:.1f} % is {way} {100 * self.bound:g} %"
 
 
-def shortfalls(found: Sequence[Validated], bounds: ErrorBounds) -> list[Shortfall]:
-    """Every bound that is missed; one that nothing can be held against counts as missed by nothing."""
-    *papers, pooled = summaries(found)
-    held: list[tuple[str, str, float, float | None]] = []
+def shortfalls(validations: Sequence[Validated], bounds: ErrorBounds) -> list[Shortfall]:
+    """Return every bound that is missed; a bound with nothing to compare is not missed."""
+    *papers, pooled = summaries(validations)
+    checks: list[tuple[str, str, float, float | None]] = []
     if pooled.errors:
-        told = pooled.errors
-        held += [(POOLED, "MAPE", told.mape, bounds.most_mape), (POOLED, "median", told.median, bounds.most_median)]
-        held += [(POOLED, "within 10 %", told.within_10, bounds.least_within_10)]
-    held += [
-        (one.name, "MAPE", one.errors.mape, bounds.most_mape_of_a_paper)
-        for one in papers
-        if one.errors and one.errors.count >= FEW
-    ]
-    return [
-        Shortfall(of, what, value, bound)
-        for of, what, value, bound in held
-        if bound is not None and (value < bound if what == "within 10 %" else value > bound)
-    ]
+        errors = pooled.errors
+        checks += [(POOLED, "MAPE", errors.mape, bounds.most_mape), (POOLED, "median", errors.median, bounds.most_median)]
+        checks += [(POOLED, "within 10 %", errors.within_10, bounds.least_within_10)]
+    for paper in papers:
+        if paper.errors and paper.errors.count >= FEW:
+            checks.append((paper.name, "MAPE", paper.errors.mape, bounds.most_mape_of_a_paper))
+    missed = []
+    for of, what, value, bound in checks:
+        if bound is not None and (value < bound if what == "within 10 %" else value > bound):
+            missed.append(Shortfall(of, what, value, bound))
+    return missed

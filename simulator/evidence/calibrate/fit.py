@@ -3,7 +3,7 @@
 What is fitted is what the simulator uses: ``fixed + ||(bytes / bandwidth, flops / peak)||_p`` with flops rounded up to
 tiles (:class:`~simulator.cost.device.Roofline`). A ``table`` beside the formula multiplies memory time and constant by ratios
 that depend on the token count alone; it follows a curve that steps, or is not monotone, where tiles do not. Fits minimise
-a robust (soft L1) loss of log(predicted / measured); numbers are rounded to three digits before any error is told.
+a robust (soft L1) loss of log(predicted / measured); numbers are rounded to three digits before any error is stated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Form(NamedTuple):
 
     @property
     def plateaus(self) -> list[int]:
-        """Which plateau each point of the table is on; a new one begins between two neighbouring token counts."""
+        """Return the plateau of each point of the table; a new one begins between two neighbouring token counts."""
         return [0, *accumulate(int(after == before + 1) for before, after in pairwise(self.at))] if self.at else []
 
 
@@ -52,14 +52,14 @@ TILES = tuple(
 TABLE = Form((64,), (1, 64, 65, 128, 129, 192, 256, 257, 384, 385, 512))
 """The table: a point on each side of a step; steps beyond one tile of 64 stand in it."""
 START, BOUNDS = (5.0, 0.8, 0.7, 3.0), ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))
-"""Of fixed_us, memory_efficiency, compute_efficiency, p_norm."""
+"""Start and bounds of fixed_us, memory_efficiency, compute_efficiency and p_norm."""
 ATTENTION_START = (10.0, 0.8, 0.5, 5.0)
 RATIOS = ((1.0, 30.0), (0.5, 30.0))
-"""Bounds of those of the memory time and of the constant."""
+"""Bounds of the ratio of the memory time, and of that of the constant."""
 
 
 def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
-    """A roofline of bare numbers: the four of ``BOUNDS``, then what a table adds.
+    """Return a roofline made of bare numbers: the four of ``BOUNDS``, then what a table adds.
 
     That is a ratio of the memory time for each but its first point, and one of the constant for each but its first plateau.
     """
@@ -79,11 +79,11 @@ DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))
 
 
 def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
-    """``Device.seconds`` of every row at once."""
+    """Return ``Device.seconds`` of every row, shape (rows,)."""
     tokens = rows.tokens.to_numpy(float)
     distinct, place = np.unique(tokens, return_inverse=True)
-    tiled = np.array([operation.tiled(one) / one for one in distinct])[place]
-    ratio, fixed_ratio = np.array([operation.width_ratios(one) for one in distinct])[place].T
+    tiled = np.array([operation.tiled(count) / count for count in distinct])[place]
+    ratio, fixed_ratio = np.array([operation.width_ratios(count) for count in distinct])[place].T
     memory = rows.size_bytes.to_numpy() * ratio / (operation.memory_efficiency.value * device.memory_bandwidth_gb_s.value * 1e9)
     compute = rows.flops.to_numpy() * tiled / (operation.compute_efficiency.value * device.peak_tflops.value * 1e12)
     largest, p = np.maximum(memory, compute), operation.p_norm.value
@@ -92,32 +92,32 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
 
 
 def measured(rows: Table) -> Seconds:
-    """Seconds as measured."""
+    """Return the measured seconds of every row, shape (rows,)."""
     return np.asarray(rows.time_us.to_numpy() * 1e-6)
 
 
 def sample(rows: Table, at: Sequence[int] = ()) -> Table:
-    """Rows at the measured token count nearest to each of ``SAMPLE`` and to the points of a table."""
+    """Return the rows at the measured token counts nearest to each of ``SAMPLE`` and to the points of a table."""
     counts = np.unique(rows.tokens)
     near = {counts[np.abs(counts - wanted).argmin()] for wanted in (*SAMPLE, *at) if wanted <= counts[-1]}
     return rows[rows.tokens.isin(near)]
 
 
 def evenly(rows: Table) -> Table:
-    """At most ``FEW`` rows of each part and shape, evenly spaced in the table."""
+    """Return at most ``FEW`` rows of each part and shape, evenly spaced in the table."""
     kept = [part.iloc[:: -(-len(part) // FEW)] for _, part in rows.groupby(["part", "shape"])]
     return rows.loc[np.concatenate([part.index for part in kept])]
 
 
 def by_layer(rows: Table, times: Seconds) -> Table:
-    """Times of products summed into layers, the LM head left out; column ``seconds``."""
+    """Sum the times of products into layers, the LM head left out; column ``seconds``."""
     body = (rows.part != LM_HEAD).to_numpy()
     layers: Table = rows[body].assign(seconds=times[body]).groupby(LAYER, as_index=False).seconds.sum()
     return layers
 
 
 def products(device: Device, rows: Table, form: Form, start: Roofline | None = None) -> Roofline:
-    """Matrix products: the formula fitted to each of them, a table to layers and products together."""
+    """Return the roofline of matrix products: the formula fitted to each of them, a table to layers and products together."""
     rows = sample(rows, form.at)
     truth = measured(rows)
     layer = np.where(rows.part == LM_HEAD, -1, rows.groupby(LAYER).ngroup())
@@ -127,11 +127,11 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
 
     def error(numbers: Sequence[float]) -> Seconds:
         times = seconds(device, roofline(numbers, form), rows)
-        each = np.log(times / truth)
+        by_product = np.log(times / truth)
         if not form.at:
-            return np.asarray(each)
+            return np.asarray(by_product)
         layers = np.bincount(layer[body], times[body])
-        return np.concatenate([PRODUCTS_BESIDE_LAYERS * each, np.log(layers[whole] / measured_layers[whole])])
+        return np.concatenate([PRODUCTS_BESIDE_LAYERS * by_product, np.log(layers[whole] / measured_layers[whole])])
 
     points, plateaus = len(form.at[1:]), len(set(form.plateaus[1:]) - {0})
     first = (*START, *[1.2] * (points + plateaus)) if start is None else _numbers(start)
@@ -140,18 +140,18 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
 
 
 def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
-    """Layer error in per cent, up to 512 tokens, of each candidate at its own best numbers."""
+    """Return the layer error in per cent, up to 512 tokens, of each candidate form at its own best numbers."""
     few = rows[rows.tokens <= 512]
     truth = by_layer(few, measured(few)).seconds
-    found = {}
+    errors = {}
     for form in TILES:
         times = seconds(device, products(device, rows, form), few)
-        found[form] = float(100.0 * (by_layer(few, times).seconds / truth - 1.0).abs().mean())
-    return found
+        errors[form] = float(100.0 * (by_layer(few, times).seconds / truth - 1.0).abs().mean())
+    return errors
 
 
 def attention(device: Device, rows: Table, like: Roofline) -> Roofline:
-    """Decode and prefill attention in one formula, each part and shape weighing the same.
+    """Return one roofline of decode and prefill attention, each part and shape weighing the same.
 
     Where keys and values never took a share of the time worth fitting to (:func:`bound_by_memory`), the memory side and
     the knee stay those of ``like``.
@@ -163,29 +163,31 @@ def attention(device: Device, rows: Table, like: Roofline) -> Roofline:
         return roofline(_least(lambda x: np.log(seconds(device, roofline(x), rows) / truth), ATTENTION_START, BOUNDS))
     memory, p = like.memory_efficiency.value, like.p_norm.value
     bounds = ((0.0, 0.02), (60.0, 1.0))
-    found = _least(lambda x: np.log(seconds(device, roofline((x[0], memory, x[1], p)), rows) / truth), (6.0, 0.5), bounds)
-    return roofline((found[0], memory, found[1], p))
+    fixed, compute = _least(
+        lambda x: np.log(seconds(device, roofline((x[0], memory, x[1], p)), rows) / truth), (6.0, 0.5), bounds
+    )
+    return roofline((fixed, memory, compute, p))
 
 
 def bound_by_memory(device: Device, rows: Table) -> bool:
-    """Whether in any row reading keys and values at the datasheet's bandwidth takes a fifth of the measured time or more."""
+    """Return whether reading keys and values at the datasheet's bandwidth takes a fifth of the measured time of any row."""
     return bool((rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) >= 0.2 * measured(rows)).any())
 
 
 def small_operations(device: Device, rows: Table) -> Roofline:
-    """Constant and memory efficiency, on up to 512 tokens; small operations count no flops."""
+    """Return the roofline of small operations: constant and memory efficiency, on up to 512 tokens; they count no flops."""
     rows = sample(rows[rows.tokens <= 512])
     truth = measured(rows)
     bounds = ((0.0, 0.02), (300.0, 1.0))
-    found = _least(lambda x: np.log(seconds(device, roofline((*x, 1.0, 1.0)), rows) / truth), (20.0, 0.5), bounds)
-    return roofline((*found, 1.0, 1.0))
+    numbers = _least(lambda x: np.log(seconds(device, roofline((*x, 1.0, 1.0)), rows) / truth), (20.0, 0.5), bounds)
+    return roofline((*numbers, 1.0, 1.0))
 
 
 Reduce: TypeAlias = RingAllReduce | TreeAllReduce
 
 
 def all_reduce(kind: type[Reduce], rows: Table) -> Reduce:
-    """A form of all-reduce: its constant in microseconds and its bandwidth."""
+    """Return an all-reduce of this ``kind``, its constant in microseconds and its bandwidth fitted."""
     rows, constant = spread(rows), "fixed_us" if kind is RingAllReduce else "alpha_us"
     truth = measured(rows)
 
@@ -197,19 +199,19 @@ def all_reduce(kind: type[Reduce], rows: Table) -> Reduce:
 
 
 def reduced(form: Reduce, rows: Table) -> Seconds:
-    """Seconds of every row."""
+    """Return the seconds that ``form`` gives every row, shape (rows,)."""
     return np.array([form.seconds(size, int(ranks)) for size, ranks in zip(rows.size_bytes, rows.ranks, strict=True)])
 
 
 def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:
-    """The latency of a link at its datasheet's bandwidth, into which a free one runs."""
+    """Return the latency of a link in microseconds at its datasheet's bandwidth, into which a free bandwidth runs."""
     rows = spread(rows)
     carried, truth = rows.size_bytes.to_numpy() / (bandwidth_gb_s * 1e9), measured(rows)
     return _least(lambda x: np.log((x[0] * 1e-6 + carried) / truth), (15.0,), ((0.0,), (200.0,)))[0]
 
 
 def spread(rows: Table, sizes: int = 60) -> Table:
-    """Rows at sizes evenly spaced in their logarithm, by ranks: small messages weigh as much as large ones."""
+    """Return rows at sizes evenly spaced in their logarithm, by ranks: small messages weigh as much as large ones."""
     grid = np.geomspace(rows.size_bytes.min(), rows.size_bytes.max(), sizes)
     near = [np.unique([part.size_bytes.sub(size).abs().idxmin() for size in grid]) for _, part in rows.groupby("ranks")]
     return rows.loc[np.concatenate(near)]
@@ -224,9 +226,9 @@ def _numbers(operation: Roofline) -> list[float]:
 
 
 def _least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:
-    """Numbers with the least soft-L1 loss, rounded."""
+    """Return the numbers with the least soft-L1 loss, rounded."""
     inside = np.clip(start, *bounds)
-    found = least_squares(
+    best = least_squares(
         error,
         inside,
         bounds=bounds,
@@ -235,4 +237,4 @@ def _least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Boun
         x_scale=np.maximum(inside, 1e-3),
         diff_step=np.full(len(inside), 1e-4),
     )
-    return [float(f"{value:.{DIGITS}g}") for value in found.x]
+    return [float(f"{value:.{DIGITS}g}") for value in best.x]

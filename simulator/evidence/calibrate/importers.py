@@ -28,7 +28,7 @@ ONE_NODE = "devices_per_node"
 
 
 def product(part: str, tokens: float, inputs: float, outputs: float, time_us: float) -> Row:
-    """A product with ``inputs`` x ``outputs`` weights on one device."""
+    """Return the row of a product with ``inputs`` x ``outputs`` weights on one device."""
     size = HALF * (inputs * outputs + tokens * (inputs + outputs))
     flops = 2.0 * tokens * inputs * outputs
     shape = f"{inputs:.0f}x{outputs:.0f}"
@@ -37,7 +37,7 @@ def product(part: str, tokens: float, inputs: float, outputs: float, time_us: fl
 
 
 def small(tokens: float, hidden: float, inner: float, qkv: float, time_us: float) -> Row:
-    """Norms, rotary positions, activation and residuals of a layer: as bytes of activations (cost.layer_products)."""
+    """Return the row of a layer's norms, rotary positions, activation and residuals, as bytes of activations."""
     size = HALF * tokens * (8 * hidden + 3 * inner + 2 * qkv)
     return {"operation": "small_operations", "tokens": tokens, "size_bytes": size, "time_us": time_us}
 
@@ -51,7 +51,7 @@ class Queries(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """Those on one device: bytes of keys and values that a token leaves, and query heads x head width."""
+    """Heads on one device: their number, bytes of keys and values that a token leaves, and query heads x head width."""
 
     kv_heads: float
     kv_bytes: float
@@ -59,7 +59,7 @@ class Heads(NamedTuple):
 
 
 def attention(part: str, queries: Queries, heads: Heads, time_us: float) -> Row:
-    """Attention of one layer on one device."""
+    """Return the row of one layer's attention on one device."""
     sequences, new, cached = queries
     pairs = sequences * (new * cached + new * (new + 1) / 2)
     work = {"size_bytes": sequences * (cached + new) * heads.kv_bytes, "flops": 4.0 * pairs * heads.query_width}
@@ -68,15 +68,15 @@ def attention(part: str, queries: Queries, heads: Heads, time_us: float) -> Row:
 
 
 def _heads(model: ModelSpec, ranks: float = 1) -> Heads:
-    held = model.num_key_value_heads or model.num_attention_heads
-    return Heads(held / ranks, model.kv_bytes_per_layer() / ranks, model.query_width / ranks)
+    kv_heads = model.num_key_value_heads or model.num_attention_heads
+    return Heads(kv_heads / ranks, model.kv_bytes_per_layer() / ranks, model.query_width / ranks)
 
 
 # ---- vidur
 
 
 def vidur(frame: Table, name: str, model: ModelSpec | None) -> Table:
-    """Any file of vidur's; ``name`` is what the file is called."""
+    """Return the table of any file of vidur's; ``name`` is what the file is called."""
     if "time_stats.attn_pre_proj.median" in frame:
         return _placed(_vidur_layers(frame), model=name.removesuffix("_linear"))
     if "time_stats.attn_decode.median" in frame:
@@ -108,17 +108,17 @@ def _vidur_layers(frame: Table) -> Iterator[Row]:
 
 def _vidur_attention(frame: Table) -> Iterator[Row]:
     for row in frame.itertuples(index=False, name=None):
-        held = dict(zip(frame.columns, row, strict=True))
-        ranks, query_width = held["num_tensor_parallel_workers"], held["n_embd"] / held["num_tensor_parallel_workers"]
-        kv_heads = held["n_kv_head"] / ranks
-        heads = Heads(kv_heads, 2 * HALF * kv_heads * held["n_embd"] / held["n_q_head"], query_width)
-        part, new = ("prefill", held["prefill_chunk_size"]) if held["is_prefill"] else ("decode", 1)
-        queries = Queries(held["batch_size"], new, held["kv_cache_size"])
-        yield {"tensor_parallel": ranks} | attention(part, queries, heads, held[f"time_stats.attn_{part}.median"] * 1e3)
+        cells = dict(zip(frame.columns, row, strict=True))
+        ranks, query_width = cells["num_tensor_parallel_workers"], cells["n_embd"] / cells["num_tensor_parallel_workers"]
+        kv_heads = cells["n_kv_head"] / ranks
+        heads = Heads(kv_heads, 2 * HALF * kv_heads * cells["n_embd"] / cells["n_q_head"], query_width)
+        part, new = ("prefill", cells["prefill_chunk_size"]) if cells["is_prefill"] else ("decode", 1)
+        queries = Queries(cells["batch_size"], new, cells["kv_cache_size"])
+        yield {"tensor_parallel": ranks} | attention(part, queries, heads, cells[f"time_stats.attn_{part}.median"] * 1e3)
 
 
 def _vidur_medians(frame: Table, model: ModelSpec) -> Iterator[Row]:
-    """The fork's files: sequences and cached tokens of decoding, or new and cached tokens of one prefill."""
+    """Yield rows of the fork's files: sequences and cached tokens of decoding, or new and cached tokens of one prefill."""
     part = "decode" if "attn_decode_median_ms" in frame else "prefill"
     times = frame[f"attn_{part}_median_ms"] * 1e3
     firsts = frame["batch_size" if part == "decode" else "prefill_chunk_size"]
@@ -128,7 +128,7 @@ def _vidur_medians(frame: Table, model: ModelSpec) -> Iterator[Row]:
 
 
 def _vidur_collective(frame: Table) -> Iterator[Row]:
-    """Within one node, where every rank is on it."""
+    """Yield rows of collectives within one node, where every rank is on it."""
     frame = frame[frame.num_workers == frame[ONE_NODE]]
     for collective, part in frame.groupby("collective"):
         operation = {"all_reduce": "all_reduce", "send_recv": "transfer"}[str(collective)]
@@ -141,7 +141,7 @@ def _vidur_collective(frame: Table) -> Iterator[Row]:
 
 
 def llmservingsim(frame: Table, name: str, model: ModelSpec | None) -> Table:
-    """Layers by name; q, k and v (up and gate) were separate kernels and are summed; residuals are not in the file."""
+    """Return layers by name; q, k and v (up and gate) were separate kernels and are summed; residuals are not in the file."""
     return _placed(_serving_layers(frame, _given(model)), model=_given(model).name)
 
 
@@ -175,7 +175,7 @@ def _given(model: ModelSpec | None) -> ModelSpec:
 
 
 def imported(form: str, path: Path, model: ModelSpec | None) -> Table:
-    """Rows of one file; raises :class:`BadInput` that names it."""
+    """Return the table of one file; raise BadInput that names the file."""
     name = shown(path)
     try:
         return IMPORTERS[form](pd.read_csv(path), path.name.partition(".")[0], model)

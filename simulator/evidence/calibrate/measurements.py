@@ -5,7 +5,7 @@ column                meaning
 ====================  ==========================================================================================
 ``operation``         ``matmul``, ``attention``, ``small_operations``, ``all_reduce``, ``transfer``, or ``pass``: all
                       layers of a model
-``part``              optional: which of them; errors are told by part. ``matmul`` parts of one model, tensor-parallel
+``part``              optional: which of them; errors are stated by part. ``matmul`` parts of one model, tensor-parallel
                       degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
 ``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
 ``tensor_parallel``   optional, 1: its degree, likewise
@@ -60,13 +60,13 @@ LM_HEAD = "lm_head"
 
 
 def table(rows: Iterable[dict[str, object]] | Table) -> Table:
-    """Rows as a table with every column."""
+    """Return rows as a table with every column, defaults filled in."""
     frame = pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype(dict.fromkeys(WORDS, object))
     return frame.fillna({name: value for name, value in (WORDS | NUMBERS).items() if value is not None})
 
 
 def read(paths: Sequence[Path]) -> Table:
-    """All rows of CSV files, packed or not; raises :class:`BadInput` with a fault for each wrong line, the first ten."""
+    """Read all rows of CSV files, packed or not; raise BadInput with a fault for each wrong line, the first ten."""
     return pd.concat([_read(path) for path in paths], ignore_index=True)
 
 

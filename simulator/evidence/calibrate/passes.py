@@ -20,8 +20,8 @@ PROMPT_TOKENS = 512
 """From here on a pass is bound by compute and says how fast that is."""
 
 
-class Passes(NamedTuple):
-    """Of one weight format."""
+class FormatFit(NamedTuple):
+    """The fit of one weight format: efficiencies, and ratios of memory times by width."""
 
     memory_efficiency: float
     compute_efficiency: float | None
@@ -31,15 +31,15 @@ class Passes(NamedTuple):
     source: str
 
 
-class Found(NamedTuple):
-    """Of a device."""
+class PassFit(NamedTuple):
+    """The fit of a device: its constant in microseconds per layer, and its weight formats by name."""
 
     us_per_layer: float
-    formats: Mapping[str, Passes]
+    formats: Mapping[str, FormatFit]
 
 
-def fit(device: Device, rows: Table) -> Found:
-    """Constant and formats from rows with operation ``pass``, whose ``part`` is the weight format.
+def fit(device: Device, rows: Table) -> PassFit:
+    """Return the constant and the formats from rows with operation ``pass``, whose ``part`` is the weight format.
 
     Raises :class:`BadInput` unless every format was timed at one token, and two of them on one model, and where the
     device would have to be faster than its datasheet.
@@ -49,44 +49,48 @@ def fit(device: Device, rows: Table) -> Found:
     missing = sorted({*rows.part} - {*single.part})
     if missing or rows.empty:
         raise _bad(f"hold no pass of one token for {', '.join(missing) or 'any weight format'}")
-    pairs = [some for _, some in single.groupby("model") if len(some) > 1]
+    pairs = [formats for _, formats in single.groupby("model") if len(formats) > 1]
     if not pairs:
         raise _bad("hold no model in two weight formats, which tell the constant of a layer from the time of its weights")
     least, most = pairs[0].iloc[0], pairs[0].iloc[-1]
     us_per_byte = (most.time_us - least.time_us) / (most.size_bytes - least.size_bytes)
     us_per_layer = _rounded((least.time_us - least.size_bytes * us_per_byte) / least.layers)
-    return Found(us_per_layer, {str(part): _format(device, some, us_per_layer) for part, some in rows.groupby("part")})
+    formats = {str(name): _format(device, passes, us_per_layer) for name, passes in rows.groupby("part")}
+    return PassFit(us_per_layer, formats)
 
 
-def _format(device: Device, some: Table, us_per_layer: float) -> Passes:
-    some = some.sort_values("tokens")
-    one = some.iloc[0]
-    constant = us_per_layer * one.layers
-    memory = one.time_us - constant
-    efficiency = one.size_bytes / memory / (device.memory_bandwidth_gb_s.value * 1e3)
-    narrow, wide = some[some.tokens < PROMPT_TOKENS], some[some.tokens >= PROMPT_TOKENS]
+def _format(device: Device, passes: Table, us_per_layer: float) -> FormatFit:
+    passes = passes.sort_values("tokens")
+    single = passes.iloc[0]
+    constant = us_per_layer * single.layers
+    memory = single.time_us - constant
+    efficiency = single.size_bytes / memory / (device.memory_bandwidth_gb_s.value * 1e3)
+    narrow, wide = passes[passes.tokens < PROMPT_TOKENS], passes[passes.tokens >= PROMPT_TOKENS]
     width = tuple((int(row.tokens), round(float(row.time_us - constant) / float(memory), 3)) for row in narrow.itertuples())
     busy = (wide.time_us - constant) * device.peak_tflops.value * 1e6
     compute = _rounded(float((wide.flops / busy).mean())) if len(wide) else None
     for value, rate in ((efficiency, "bandwidth"), (compute, "peak")):
         if value is not None and not 0.0 < value <= 1.0:
-            raise _bad(f"say {value:.3g} of the datasheet's {rate} for {one.part}; expected above 0 and at most 1")
-    return Passes(_rounded(efficiency), compute, width, "; ".join(some.source.unique()))
+            raise _bad(f"say {value:.3g} of the datasheet's {rate} for {single.part}; expected above 0 and at most 1")
+    return FormatFit(_rounded(efficiency), compute, width, "; ".join(passes.source.unique()))
 
 
-def written(found: Found, like: Document) -> dict[str, Any]:
-    """The content of ``like`` with what was found; fp16 is the default format. Its knee and what no pass told stay."""
+def written(device: PassFit, like: Document) -> dict[str, Any]:
+    """Return the content of ``like`` with the fit put in; fp16 is the default format. What no pass measured stays."""
     data: dict[str, Any] = deepcopy(like.data)
-    sources = "; ".join(sorted({one.source for one in found.formats.values()}))
-    data["small_operations"]["fixed_us"] = _calibrated(found.us_per_layer, f"{sources}; per layer, all but its weights")
-    for name, one in found.formats.items():
+    sources = "; ".join(sorted({weights.source for weights in device.formats.values()}))
+    data["small_operations"]["fixed_us"] = _calibrated(device.us_per_layer, f"{sources}; per layer, all but its weights")
+    for name, weights in device.formats.items():
         entry = "default" if name == "fp16" else name
         section = {**data["matmul"]["default"], **data["matmul"].get(entry, {})}
-        section["memory_efficiency"] = _calibrated(one.memory_efficiency, f"{one.source}; one token, exact")
-        if one.compute_efficiency is not None:
-            section["compute_efficiency"] = _calibrated(one.compute_efficiency, f"{one.source}; {PROMPT_TOKENS} tokens, exact")
-        section["width"] = [{"tokens": tokens, "ratio": ratio} for tokens, ratio in one.width]
-        section["width_source"] = f"calibrated-on: {one.source}; time less {found.us_per_layer:g} us per layer, over one token"
+        section["memory_efficiency"] = _calibrated(weights.memory_efficiency, f"{weights.source}; one token, exact")
+        if weights.compute_efficiency is not None:
+            source = f"{weights.source}; {PROMPT_TOKENS} tokens, exact"
+            section["compute_efficiency"] = _calibrated(weights.compute_efficiency, source)
+        section["width"] = [{"tokens": tokens, "ratio": ratio} for tokens, ratio in weights.width]
+        section["width_source"] = (
+            f"calibrated-on: {weights.source}; time less {device.us_per_layer:g} us per layer, over one token"
+        )
         data["matmul"][entry] = section
     return data
 

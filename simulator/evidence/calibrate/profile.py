@@ -20,13 +20,13 @@ NUMBERS = ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm")
 
 
 class FittedProfile(NamedTuple):
-    """What a fit came to. ``data`` is the content of the profile; errors are those of its rounded numbers."""
+    """A fitted profile. ``data`` is the content of its file; errors are those of its rounded numbers."""
 
     data: dict[str, Any]
     errors: dict[str, list[FitError]]
-    """By operation."""
+    """Errors of the fit, by operation."""
     before: dict[str, list[FitError]]
-    """The same of the profile that it was to be like."""
+    """Errors of the profile that the fit started from, by operation."""
     left_out: list[HeldOutErrors]
     steps: list[TileStep]
     steps_before: list[TileStep]
@@ -42,33 +42,36 @@ def device(rows: Table, like: Document, profile: Device, form: Form | None = Non
     ``form`` says which tiles and table; None tries the candidates for the formula. Raises :class:`BadInput` where the
     rows hold nothing of a device.
     """
-    held = {name: some for name in DEVICE_OPERATIONS if len(some := rows[rows.operation == name])}
-    if not held:
+    by_operation = {name: rows[rows.operation == name] for name in DEVICE_OPERATIONS if (rows.operation == name).any()}
+    if not by_operation:
         raise BadInput([Fault(("measurements", 0, 0), "", f"hold none of {', '.join(DEVICE_OPERATIONS)}")])
-    products = held.get("matmul")
+    products = by_operation.get("matmul")
     tried = fit.best_tiles(profile, products) if products is not None and form is None else {}
-    form = form or min(tried, key=lambda one: tried[one], default=TABLE)
-    fits = {name: _fitted(name, profile, some, form) for name, some in held.items()}
-    before = {name: profile.matmul["default"] if name == "matmul" else getattr(profile, name) for name in held}
+    form = form or min(tried, key=tried.__getitem__, default=TABLE)
+    fits = {name: _fitted(name, profile, measured, form) for name, measured in by_operation.items()}
+    before = {name: profile.matmul["default"] if name == "matmul" else getattr(profile, name) for name in by_operation}
     data = deepcopy(like.data)
     for name, operation in fits.items():
-        section = _section(name, profile, operation, held[name], like)
+        section = _section(name, profile, operation, by_operation[name], like)
         data[name] = {**data[name], "default": section} if name == "matmul" else section
-    told = [{name: quality.errors(profile, one, held[name]) for name, one in some.items()} for some in (fits, before)]
+    errors, errors_before = (
+        {name: quality.errors(profile, operation, by_operation[name]) for name, operation in operations.items()}
+        for operations in (fits, before)
+    )
     outside: list[HeldOutErrors] = []
     steps: list[list[TileStep]] = [[], []]
     if products is not None:
-        steps = [quality.steps(profile, one["matmul"], products) for one in (fits, before)]
+        steps = [quality.steps(profile, operations["matmul"], products) for operations in (fits, before)]
         for by in quality.LEFT_OUT if left_out else ():
             outside += quality.left_out(profile, products, form, fits["matmul"], by)
-    tiles = {", ".join(map(str, one.tiles)): error for one, error in tried.items()}
+    tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     layers = None if products is None else _layers(profile, products, fits["matmul"], before["matmul"])
-    return FittedProfile(data, told[0], told[1], outside, steps[0], steps[1], tiles, layers)
+    return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
 
 
 def _layers(profile: Device, rows: Table, fitted: Roofline, before: Roofline) -> Table:
     operations = {"predicted": fitted, "like": before, "sheet": fit.DATASHEET}
-    times = {name: fit.by_layer(rows, fit.seconds(profile, one, rows)).seconds for name, one in operations.items()}
+    times = {name: fit.by_layer(rows, fit.seconds(profile, roofline, rows)).seconds for name, roofline in operations.items()}
     return fit.by_layer(rows, fit.measured(rows)).assign(**times)
 
 
@@ -79,9 +82,9 @@ def _fitted(name: str, profile: Device, rows: Table, form: Form) -> Roofline:
 
 
 def _section(name: str, profile: Device, operation: Roofline, rows: Table, like: Document) -> dict[str, Any]:
-    """An operation as it stands in a file; what was not measured keeps its source, or says that it is not used."""
-    told = _layer(profile, operation, rows) if name == "matmul" else _parts(profile, operation, rows)
-    section = _written(operation, _source(rows, told))
+    """Return an operation as it stands in a file; what was not measured keeps its source, or says that it is not used."""
+    errors = _layer(profile, operation, rows) if name == "matmul" else _parts(profile, operation, rows)
+    section = _written(operation, _source(rows, errors))
     if name == "attention" and not fit.bound_by_memory(profile, rows):
         section |= {key: like.data[name][key] for key in ("memory_efficiency", "p_norm")}
     if name == "small_operations":
@@ -95,9 +98,9 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     reduces, transfers = (rows[rows.operation == name] for name in ("all_reduce", "transfer"))
     if reduces.empty and transfers.empty:
         raise BadInput([Fault(("measurements", 0, 0), "", "hold no all_reduce or transfer; nothing to fit a link to")])
-    data, found = deepcopy(like.data), {}
+    data, errors = deepcopy(like.data), {}
     if len(reduces):
-        told = fit.spread(reduces)
+        sample = fit.spread(reduces)
         forms: Mapping[str, Callable[[], fit.Reduce]] = {
             "ring": lambda: fit.all_reduce(RingAllReduce, reduces),
             "tree": lambda: fit.all_reduce(TreeAllReduce, reduces),
@@ -105,26 +108,26 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
         data["all_reduce"] = {}
         for name, fitted in forms.items():
             form = fitted()
-            found[name] = quality.link_errors(f"all_reduce, {name}", told, fit.reduced(form, told))
+            errors[name] = quality.link_errors(f"all_reduce, {name}", sample, fit.reduced(form, sample))
             numbers = {key: value["value"] for key, value in form.model_dump().items() if isinstance(value, dict)}
-            data["all_reduce"][name] = _numbers(numbers, _source(told, _first(found[name])))
+            data["all_reduce"][name] = _numbers(numbers, _source(sample, _first(errors[name])))
     if len(transfers):
-        told = fit.spread(transfers)
+        sample = fit.spread(transfers)
         latency = fit.transfer_latency_us(transfers, profile.bandwidth_gb_s.value)
-        carried = told.size_bytes.to_numpy() / (profile.bandwidth_gb_s.value * 1e9)
-        found["transfer"] = quality.link_errors("transfer", told, latency * 1e-6 + carried)
-        data |= _numbers({"latency_us": latency}, _source(told, _first(found["transfer"])))
-    return FittedProfile(data, found, {}, [], [], [], {}, None)
+        carried = sample.size_bytes.to_numpy() / (profile.bandwidth_gb_s.value * 1e9)
+        errors["transfer"] = quality.link_errors("transfer", sample, latency * 1e-6 + carried)
+        data |= _numbers({"latency_us": latency}, _source(sample, _first(errors["transfer"])))
+    return FittedProfile(data, errors, {}, [], [], [], {}, None)
 
 
 def text(data: Mapping[str, Any]) -> str:
-    """A profile as YAML."""
+    """Return a profile as YAML text."""
     dumped: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
     return dumped
 
 
 def _written(operation: Roofline, source: str) -> dict[str, Any]:
-    """A roofline as it stands in a file; one fit, so the source stands with its first number."""
+    """Return a roofline as it stands in a file; it is one fit, so the source stands with its first number."""
     numbers = _numbers({key: getattr(operation, key).value for key in NUMBERS}, source)
     tiles = {"tile_tokens": list(operation.tile_tokens)} if operation.tile_tokens != (1,) else {}
     if not operation.width:
@@ -146,18 +149,18 @@ def _source(rows: Table, errors: str) -> str:
 
 
 def _layer(profile: Device, operation: Roofline, rows: Table) -> str:
-    found = {(e.least_tokens, e.most_tokens): e for e in quality.errors(profile, operation, rows) if e.what == "layer"}
-    limits = [some for some in ((1, 64), (1, 256), (1, 512)) if some in found]
-    told = [f"{found[low, high].mape_percent:.1f} % at {low}..{high}" for low, high in limits]
-    return f"layer MAPE {', '.join(told)}"
+    layers = [error for error in quality.errors(profile, operation, rows) if error.what == "layer"]
+    mapes = {(error.least_tokens, error.most_tokens): error.mape_percent for error in layers}
+    limits = [limit for limit in ((1, 64), (1, 256), (1, 512)) if limit in mapes]
+    return f"layer MAPE {', '.join(f'{mapes[low, high]:.1f} % at {low}..{high}' for low, high in limits)}"
 
 
 def _parts(profile: Device, operation: Roofline, rows: Table) -> str:
-    told = []
-    for (part, shape), some in rows.groupby(["part", "shape"]):
-        mape = quality.percents(fit.seconds(profile, operation, some), fit.measured(some))[0]
-        told.append(f"{', '.join(filter(None, (str(part), str(shape))))} {mape:.1f} %".strip())
-    return f"MAPE {'; '.join(told)}"
+    words = []
+    for (part, shape), timed in rows.groupby(["part", "shape"]):
+        mape = quality.percents(fit.seconds(profile, operation, timed), fit.measured(timed))[0]
+        words.append(f"{', '.join(filter(None, (str(part), str(shape))))} {mape:.1f} %".strip())
+    return f"MAPE {'; '.join(words)}"
 
 
 def _first(errors: list[FitError]) -> str:

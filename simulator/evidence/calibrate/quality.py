@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from simulator.cost.device import Device, Roofline
 from simulator.evidence.calibrate import fit
@@ -47,7 +46,7 @@ class HeldOutErrors(NamedTuple):
 
 
 class TileStep(NamedTuple):
-    """How much longer a layer takes behind a step: the median over models and degrees, in per cent."""
+    """How much longer a layer takes behind a step of token counts: the median over models and degrees, in per cent."""
 
     after_tokens: int
     next_tokens: int
@@ -56,33 +55,34 @@ class TileStep(NamedTuple):
 
 
 def percents(predicted: Seconds, truth: Seconds) -> tuple[float, float, float]:
-    """Mean and 95th percentile of the absolute error and the mean signed one."""
+    """Return the mean and the 95th percentile of the absolute error and the mean signed error, in per cent."""
     error = 100.0 * (predicted / truth - 1.0)
     return float(np.mean(np.abs(error))), float(np.percentile(np.abs(error), 95)), float(np.mean(error))
 
 
 def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
-    """By range of tokens: layers first where there are products, then every part, of attention also every shape."""
+    """Return errors by range of tokens: layers first where there are products, then parts, of attention also shapes."""
     timed = rows.assign(
         predicted=seconds(device, operation, rows), sheet=seconds(device, DATASHEET, rows), seconds=measured(rows)
     )
     name = str(rows.operation.iloc[0])
-    found: list[FitError] = []
+    fit_errors: list[FitError] = []
     if name == "matmul":
         summed = layers(timed)
-        found += _by_range("layer", summed, LAYER_RANGES)
-        for degree, some in summed.groupby("tensor_parallel") if summed.tensor_parallel.nunique() > 1 else ():
-            found += _by_range(f"layer, TP {degree:g}", some, RANGES)
-    for part, some in timed.groupby("part"):
-        found += _by_range(str(part) or name, some, RANGES)
-        if name == "attention" and some["shape"].nunique() > 1:
-            for shape, one in some.groupby("shape"):
-                found += _by_range(f"{part}, {shape}", one, RANGES)
-    return found
+        fit_errors += _by_range("layer", summed, LAYER_RANGES)
+        if summed.tensor_parallel.nunique() > 1:
+            for degree, of_degree in summed.groupby("tensor_parallel"):
+                fit_errors += _by_range(f"layer, TP {degree:g}", of_degree, RANGES)
+    for part, of_part in timed.groupby("part"):
+        fit_errors += _by_range(str(part) or name, of_part, RANGES)
+        if name == "attention" and of_part["shape"].nunique() > 1:
+            for shape, of_shape in of_part.groupby("shape"):
+                fit_errors += _by_range(f"{part}, {shape}", of_shape, RANGES)
+    return fit_errors
 
 
 def layers(timed: Table) -> Table:
-    """Columns ``predicted``, ``sheet`` and ``seconds`` summed over the products of a layer."""
+    """Sum the columns ``predicted``, ``sheet`` and ``seconds`` over the products of each layer."""
     summed = [
         by_layer(timed, timed[column].to_numpy()).rename(columns={"seconds": column}) for column in ("predicted", "sheet")
     ]
@@ -90,9 +90,9 @@ def layers(timed: Table) -> Table:
     return truth.merge(summed[0], on=LAYER).merge(summed[1], on=LAYER)
 
 
-def _by_range(name: str, some: Table, ranges: Sequence[tuple[int, int]]) -> Iterator[FitError]:
+def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]]) -> Iterator[FitError]:
     for low, high in ranges:
-        part = some[some.tokens.between(low, high)]
+        part = timed[timed.tokens.between(low, high)]
         if len(part):
             truth = part.seconds.to_numpy()
             sheet = percents(part.sheet.to_numpy(), truth)[0]
@@ -100,34 +100,36 @@ def _by_range(name: str, some: Table, ranges: Sequence[tuple[int, int]]) -> Iter
 
 
 def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[HeldOutErrors]:
-    """Each model, degree or shape predicted by a fit to all the others; nothing where there is but one."""
-    found, values = [], rows[by].unique()
-    for value in values if len(values) > 1 else ():
-        held = rows[rows[by] == value]
+    """Return the errors of each model, degree or shape as a fit to all the others predicts it; none where there is but one."""
+    results, values = [], rows[by].unique()
+    if len(values) == 1:
+        return []
+    for value in values:
+        excluded = rows[rows[by] == value]
         start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
         refit = fit.products(device, rows[rows[by] != value], form, start)
-        times, truth = seconds(device, refit, held), measured(held)
+        times, truth = seconds(device, refit, excluded), measured(excluded)
         if by == "shape":
-            timed = held.assign(seconds=truth, predicted=times)
+            timed = excluded.assign(seconds=truth, predicted=times)
         else:
-            timed = by_layer(held, truth).assign(predicted=by_layer(held, times).seconds)
+            timed = by_layer(excluded, truth).assign(predicted=by_layer(excluded, times).seconds)
         parts = [timed[timed.tokens.between(*limits)] for limits in LEFT_OUT_RANGES]
         mapes = [percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0] if len(part) else np.nan for part in parts]
         name = f"{value:g}" if isinstance(value, float) else str(value)
-        found.append(HeldOutErrors(by, name, tuple(mapes), tuple(map(len, parts))))
-    return found
+        results.append(HeldOutErrors(by, name, tuple(mapes), tuple(map(len, parts))))
+    return results
 
 
 def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
-    """Measured and predicted growth of a layer from ``STEPS`` to the next measured token count."""
+    """Return the measured and the predicted growth of a layer from each of ``STEPS`` to the next measured token count."""
     truth, predicted = by_layer(rows, measured(rows)), by_layer(rows, seconds(device, operation, rows))
     counts = np.unique(truth.tokens)
-    found = []
+    growths = []
     for after in (step for step in STEPS if step in counts and step < counts[-1]):
         following = counts[counts > after][0]
         growth = [_growth(table, after, following) for table in (truth, predicted)]
-        found.append(TileStep(after, int(following), *growth))
-    return found
+        growths.append(TileStep(after, int(following), *growth))
+    return growths
 
 
 def _growth(layer: Table, after: int, following: float) -> float:
@@ -137,7 +139,7 @@ def _growth(layer: Table, after: int, following: float) -> float:
 
 
 def link_errors(name: str, rows: Table, predicted: Seconds) -> list[FitError]:
-    """Of a collective: all sizes, those up to and above one megabyte, and by ranks."""
+    """Return the errors of a collective: over all sizes, up to and above one megabyte, and by ranks."""
     timed = rows.assign(seconds=measured(rows), predicted=predicted)
     parts = {
         name: timed,
@@ -145,8 +147,8 @@ def link_errors(name: str, rows: Table, predicted: Seconds) -> list[FitError]:
         f"{name}, above 1 MB": timed[timed.size_bytes > MEGABYTE],
     }
     parts |= {f"{name}, {ranks:g} ranks": part for ranks, part in timed.groupby("ranks")}
-    held: Sequence[tuple[str, pd.DataFrame]] = [(what, part) for what, part in parts.items() if len(part)]
     return [
         FitError(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), part.seconds.to_numpy()), None)
-        for what, part in held
+        for what, part in parts.items()
+        if len(part)
     ]
