@@ -21,7 +21,7 @@ from simulator.acceptance.record.training import train_family
 @click.option("--out", type=click.Path(path_type=Path, exists=True), required=True, help="Receives pairs/ and traces/.")
 @click.option("--requests", default=20, show_default=True, help="Requests per flavour in each trace.")
 def main(work: Path, out: Path, requests: int) -> None:
-    """Train or resume, then record with the weights as they are shipped."""
+    """Train or resume the family, then record traces with the weights as they are shipped."""
     trained, text = train_family(work)
     for folder in ("pairs", "traces"):
         (out / folder).mkdir(exist_ok=True)

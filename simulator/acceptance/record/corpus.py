@@ -24,7 +24,7 @@ HELD_OUT_EVERY = 16
 
 @dataclass(frozen=True)
 class Flavour:
-    """Where the text of one flavour comes from and under which licence it is used."""
+    """One flavour of text: where it comes from and under which licence it is used."""
 
     name: str
     packages: tuple[str, ...]
@@ -79,7 +79,7 @@ def unpack(packages: Path) -> Path:
 
 
 def documents(root: Path) -> dict[str, list[str]]:
-    """All documents by flavour, in a fixed order, cut to at most 6,000 characters each."""
+    """Return all documents by flavour, in a fixed order, each cut to at most 6,000 characters."""
     readers = {
         "code": (path.read_text("utf-8", "ignore") for path in sorted((root / "usr/lib/python3.11").rglob("*.py"))),
         "docs": (path.read_text() for path in sorted((root / "usr/share/doc").glob("python3.11/html/_sources/**/*.rst.txt"))),
@@ -92,13 +92,13 @@ def documents(root: Path) -> dict[str, list[str]]:
 
 
 def split(pieces: list[str]) -> tuple[list[str], list[str]]:
-    """Training and held-out documents; every sixteenth document is held out."""
+    """Split documents into training and held-out ones, of which every sixteenth is one."""
     train = [piece for index, piece in enumerate(pieces) if index % HELD_OUT_EVERY]
     return train, pieces[::HELD_OUT_EVERY]
 
 
 def digest(by_flavour: dict[str, list[str]]) -> str:
-    """BLAKE2b of all text, so that a trace says which text it came from without shipping it."""
+    """Return the BLAKE2b digest of all text, so that a trace says which text it came from without shipping it."""
     state = hashlib.blake2b(digest_size=16)
     for name, pieces in sorted(by_flavour.items()):
         for piece in (name, *pieces):
@@ -158,7 +158,7 @@ def _spoken(script: Path) -> str:
 
 
 def word_problems(count: int, seed: int) -> Iterator[str]:
-    """Documents of ten worked sums each; the same seed gives the same text.
+    """Yield documents of ten worked sums each; the same seed gives the same text.
 
     Who, what, where and how much are free choices, which a draft cannot guess; the working and the
     result follow from them, and those it can.

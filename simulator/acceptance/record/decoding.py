@@ -21,7 +21,7 @@ HIGHEST_RANK = 65_535
 
 
 class Reading:
-    """One model reading a batch: left-padded prompts, then what follows them, with its KV cache."""
+    """One model reads a batch: left-padded prompts, then what follows them, with its KV cache."""
 
     def __init__(self, model: Any, batch: int) -> None:
         self.model, self.cache = model, None
@@ -29,7 +29,7 @@ class Reading:
         self.accepted = inspect.signature(model.forward).parameters
 
     def feed(self, tokens: Tensor, present: Tensor | None = None, keep: int = 1) -> Tensor:
-        """Logits (batch, keep, V) behind the last ``keep`` of ``tokens``; ``present`` is 0 where one is padding.
+        """Return logits (batch, keep, V) behind the last ``keep`` of ``tokens``; ``present`` is 0 where a token is padding.
 
         A token's position is the number of present ones before it, so that padding shifts nothing.
         """
@@ -48,7 +48,7 @@ class Reading:
 
 
 def padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids and presence (batch, longest), padded on the left."""
+    """Return token ids and presence, each (batch, longest), padded on the left."""
     longest = max(map(len, prompts))
     tokens = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device)
     present = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
@@ -59,7 +59,7 @@ def padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tens
 def record_batch(
     pair: Pair, prompts: Sequence[Sequence[int]], uniforms: np.ndarray[Any, Any], tick: Callable[[], None]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The trace's arrays of some requests, flat, with the ``length`` of each.
+    """Record some requests and return the trace's arrays, flat, with the ``length`` of each request.
 
     ``uniforms`` (requests, output tokens) are the random numbers of sampling; their width is the most a request writes.
     ``tick`` is called once per token position written.
@@ -87,7 +87,7 @@ def record_batch(
 def write(
     pair: Pair, tokens: Tensor, present: Tensor, uniforms: Tensor, tick: Callable[[], None]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(written, alive, p), each (requests, tokens), and exit ranks (exits, requests, tokens).
+    """Let the target write; return (written, alive, p), each (requests, tokens), and exit ranks (exits, requests, tokens).
 
     ``alive`` ends behind the token that ends a text; what a finished request goes on to write is filler.
     """
@@ -111,7 +111,7 @@ def write(
 
 
 def ask(pair: Pair, tokens: Tensor, present: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
-    """Rank and probability (requests, tokens) of every written token under the draft that has read those before."""
+    """Return rank and probability, each (requests, tokens), of every token under a draft that has read those before it."""
     reading = Reading(pair.draft, len(tokens))
     logits = reading.feed(tokens, present)
     span, pieces = max(1, LOGITS_AT_ONCE // logits[:, 0].numel()), [_score(pair, logits, written[:, :1])]

@@ -24,7 +24,7 @@ HEADS = {"eagle": EagleLayer, "lyanna": HiddenChain, "medusa": MedusaHeads, "str
 
 @dataclass(frozen=True)
 class TrainingSchedule:
-    """Length of one training stage, its peak learning rate, the seed of its weights and of its data, rows a step."""
+    """One training stage: its length, peak learning rate, the seed of its weights and of its data, rows a step."""
 
     steps: int
     rate: float
@@ -55,14 +55,14 @@ OBJECTIVES = {
 
 @dataclass(frozen=True)
 class Family:
-    """Modules by name: ``target``, the drafts ``draft`` and ``plain``, ``exits``, and the heads."""
+    """The family's modules by name: ``target``, the drafts ``draft`` and ``plain``, ``exits``, and the heads."""
 
     modules: Mapping[str, nn.Module]
     header: Mapping[str, Any]
 
     @staticmethod
     def blank() -> Family:
-        """Fresh weights, each module from a seed of its own."""
+        """Return a family with fresh weights, each module from a seed of its own."""
         modules: dict[str, nn.Module] = {}
         for name, schedule in SCHEDULES.items():
             torch.manual_seed(schedule.seed)
@@ -71,7 +71,7 @@ class Family:
 
     @staticmethod
     def read(path: Path) -> Family:
-        """The family of a file, ready to decode."""
+        """Read the family of a file, ready to decode."""
         header, arrays = pair.read(path)
         family = Family(Family.blank().modules, header)
         for name, module in family.modules.items():
@@ -80,16 +80,16 @@ class Family:
 
     @property
     def target(self) -> Network:
-        """The model whose output counts."""
+        """Return the model whose output counts."""
         return cast(Network, self.modules["target"])
 
     @property
     def exits(self) -> nn.ModuleList:
-        """Early-exit heads, one for each of ``EXIT_LAYERS``."""
+        """Return the early-exit heads, one for each of ``EXIT_LAYERS``."""
         return cast(nn.ModuleList, self.modules["exits"])
 
     def describe(self, loss: Mapping[str, float], tokens_per_row: int) -> dict[str, Any]:
-        """Sizes, training and loss (nats per token) of every module, for a header."""
+        """Return sizes, training and loss (nats per token) of every module, for a header."""
         return {
             name: {
                 **({"shape": module.shape.describe()} if isinstance(module, Network) else {}),
@@ -115,7 +115,7 @@ def _build(name: str, modules: Mapping[str, nn.Module]) -> nn.Module:
 
 
 def weights_hash(module: nn.Module) -> str:
-    """BLAKE2b over all parameters in order, to tell which weights a trace came from."""
+    """Return the BLAKE2b digest over all parameters in order, to tell which weights a trace came from."""
     state = hashlib.blake2b(digest_size=16)
     for _, parameter in sorted(module.named_parameters()):
         state.update(parameter.detach().numpy().tobytes())

@@ -17,7 +17,7 @@ from simulator.acceptance.record.network import Block, Keys, Network
 
 
 class MedusaHeads(nn.Module):
-    """Independent residual blocks on the last state, behind each an output head that starts as the target's."""
+    """Medusa: independent residual blocks on the last state, each with an output head that starts as the target's."""
 
     name = "medusa"
 
@@ -28,7 +28,7 @@ class MedusaHeads(nn.Module):
         self.shifts = nn.ParameterList(torch.zeros(target.shape.vocabulary, width) for _ in range(depths))
 
     def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Logits (batch, starts, vocabulary) by depth; ``tokens`` are the inputs behind ``states``."""
+        """Return logits (batch, starts, vocabulary) by depth; ``tokens`` are the inputs behind ``states``."""
         state = target.norm(states[-1])
         heads = (target.embedding.weight + shift for shift in self.shifts)
         return [F.linear(block(state), head) for block, head in zip(self.blocks, heads, strict=True)]
@@ -44,12 +44,12 @@ class ResidualBlock(nn.Module):
         nn.init.zeros_(self.down.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x``: (..., width)."""
+        """Return ``x`` (..., width) plus its MLP, of the same shape."""
         return x + self.down(F.silu(self.up(x)))
 
 
 class StateAndToken(nn.Module):
-    """A layer over the target's newest state fused with the token behind it."""
+    """A layer fuses the target's newest state with the token behind it."""
 
     def __init__(self, target: Network, depths: int) -> None:
         super().__init__()
@@ -60,12 +60,12 @@ class StateAndToken(nn.Module):
         self.block = Block(target.shape)
 
     def fused(self, target: Network, state: Tensor, token: Tensor) -> Tensor:
-        """A state and the token behind it as one row."""
+        """Return a state and the token behind it as one row (..., width)."""
         return self.fuse(torch.cat((self.norm(state), target.embedding(token)), -1))
 
 
 class EagleLayer(StateAndToken):
-    """One layer over (state, next token) that predicts the next state, token by token."""
+    """EAGLE: one layer predicts the next state from (state, next token), token by token."""
 
     name = "eagle"
 
@@ -73,7 +73,7 @@ class EagleLayer(StateAndToken):
         super().__init__(target, depths)
 
     def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Logits by depth, each depth fed the token before it and the state predicted before it."""
+        """Return logits by depth, each depth fed the token and the predicted state before it."""
         state = self.fused(target, states[-1], following(tokens, 1, states[-1]))
         trunk = self.block.project(state, 0)[1:]
         own: list[Keys] = []
@@ -102,7 +102,7 @@ class HiddenChain(StateAndToken):
         self.scale = nn.Parameter(torch.zeros(()))
 
     def chain(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Raw logits of every depth; no sampled token enters."""
+        """Return raw logits of every depth; no sampled token enters."""
         x = self.fused(target, states[-1], following(tokens, 1, states[-1]))
         trunk = self.block.project(x, 0)[1:]
         own: list[Keys] = []
@@ -114,19 +114,19 @@ class HiddenChain(StateAndToken):
         return logits
 
     def token_information(self, target: Network, parents: Tensor) -> Tensor:
-        """The shift of the logits behind each parent token."""
+        """Return the shift of the logits behind each parent token."""
         table = self.wide(self.narrow(target.embedding(parents)))
         return self.scale * F.rms_norm(table, table.shape[-1:])
 
     def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Logits by depth with the information of the true parent token."""
+        """Return logits by depth, with the information of the true parent token."""
         raw = self.chain(target, states, tokens)
         parents = [following(tokens, depth + 1, states[-1]) for depth in range(1, self.depths)]
         return raw[:1] + [rows + self.token_information(target, parent) for rows, parent in zip(raw[1:], parents, strict=True)]
 
 
 class Streams(nn.Module):
-    """Speculative streaming: look-ahead rows through the target's top layers, with low-rank adapters.
+    """Speculative streaming: look-ahead rows run through the target's top layers, with low-rank adapters.
 
     Stream ``g`` of a position starts as the main stream's state at layer N - N_s plus an embedding of its
     own; it attends to the main stream up to its position and to streams before it (SS-3, lossless).
@@ -145,7 +145,7 @@ class Streams(nn.Module):
             nn.init.zeros_(up.weight)
 
     def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Logits by stream."""
+        """Return logits by stream."""
         first = target.shape.layers - self.layers
         rows = [states[first - 1] + start for start in self.starts]
         for index in range(self.layers):
@@ -161,7 +161,7 @@ class Streams(nn.Module):
 
 
 def following(tokens: Tensor, by: int, state: Tensor) -> Tensor:
-    """``tokens[t + by]`` for every row t of ``state``; the last token repeats (no loss counts those rows)."""
+    """Return ``tokens[t + by]`` for every row t of ``state``; the last token repeats (no loss counts those rows)."""
     rows = state.shape[1]
     held = tokens[:, by : by + rows]
     return torch.cat((held, tokens[:, -1:].expand(-1, rows - held.shape[1])), 1)

@@ -42,7 +42,7 @@ REQUIRED = ("layers", "vocabulary")
 
 
 class Folder:
-    """One model as it lies on disk, its weights not yet loaded."""
+    """One model as it lies on disk, its weights not loaded yet."""
 
     def __init__(self, role: str, path: Path) -> None:
         self.role, self.path = role, path
@@ -68,23 +68,23 @@ class Folder:
 
     @property
     def vocabulary(self) -> int:
-        """Number of logits."""
+        """Return the number of logits."""
         return int(self.shape["vocabulary"] or 0)
 
     @property
     def positions(self) -> int | None:
-        """The longest context, tokens, where the config states one."""
+        """Return the longest context in tokens, None where the config states none."""
         return getattr(self.config, "max_position_embeddings", None)
 
     def tokenizer(self) -> Any:
-        """The tokenizer that lies beside the model."""
+        """Return the tokenizer that lies beside the model."""
         if not any((self.path / name).is_file() for name in TOKENIZER_FILES):
             raise bad(self.path, f"{self.role}: there is no tokenizer here, such as a tokenizer.json")
         with _refusals(self.path, self.role):
             return AutoTokenizer.from_pretrained(self.path, **LOCAL)
 
     def ends(self) -> tuple[int, ...]:
-        """Ids of the tokens that end a text; none where neither generation_config.json nor config.json names one."""
+        """Return ids of the tokens that end a text; none where neither generation_config.json nor config.json names one."""
         found = getattr(self.config, "eos_token_id", None)
         if (self.path / "generation_config.json").is_file():
             with _refusals(self.path, self.role):
@@ -93,12 +93,12 @@ class Folder:
         return tuple(found) if isinstance(found, list) else () if found is None else (found,)
 
     def dtype(self, asked: str) -> str:
-        """The number format to compute in; ``auto`` is the config's own, float32 where it states none."""
+        """Return the number format to compute in; ``auto`` is the config's own, float32 where it states none."""
         own = getattr(self.config, "dtype", None) or torch.float32
         return str(own).removeprefix("torch.") if asked == "auto" else asked
 
     def describe(self, dtype: str) -> dict[str, Any]:
-        """For a trace's header; the hash is BLAKE2b over configs and weights."""
+        """Return the model's entry in a trace's header; the hash is BLAKE2b over configs and weights."""
         configs = [self.path / name for name in ("config.json", "generation_config.json")]
         return {
             "name": self.path.resolve().name,
@@ -110,7 +110,7 @@ class Folder:
         }
 
     def load(self, dtype: str, device: str) -> Any:
-        """The model, ready to run. A weight that is missing is a fault, not a random number."""
+        """Load the model, ready to run; a missing weight is a fault, not a random number."""
         with _refusals(self.path, self.role):
             found: Any = AutoModelForCausalLM.from_pretrained(
                 self.path,
@@ -128,7 +128,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Pair:
-    """Both models on one device, and how text is drawn from them."""
+    """Target and draft on one device, and how text is drawn from them."""
 
     target: Any
     draft: Any
@@ -138,12 +138,12 @@ class Pair:
 
     @property
     def device(self) -> torch.device:
-        """Where both models are."""
+        """Return the device that both models are on."""
         return torch.device(self.target.device)
 
 
 class Lens:
-    """Logit lens: the residual stream behind some layers, read through the model's own final norm and head.
+    """Logit lens: reads the residual stream behind some layers through the model's own final norm and head.
 
     Nothing is trained (nostalgebraist 2020, "interpreting GPT: the logit lens"). Hooks keep the last position only.
     """
@@ -167,12 +167,12 @@ class Lens:
         return hook
 
     def logits(self) -> list[torch.Tensor]:
-        """Per exit (batch, V) at the token that the model read last."""
+        """Return logits (batch, V) of each exit at the token that the model read last."""
         return [self.head(self.norm(self.states[layer])).float() for layer in self.layers]
 
 
 def check_vocabulary(target: Folder, draft: Folder, target_ids: dict[str, int], draft_ids: dict[str, int]) -> None:
-    """A draft's token must mean the target's: same number of logits, same tokens under the same ids."""
+    """Raise BadInput unless a draft's tokens mean the target's: as many logits, the same tokens under the same ids."""
     sizes = f"target {target.vocabulary:,}, draft {draft.vocabulary:,}"
     if target.vocabulary != draft.vocabulary:
         raise bad(draft.path, f"target and draft must share one vocabulary; the models have {sizes} tokens")
@@ -190,12 +190,12 @@ def check_vocabulary(target: Folder, draft: Folder, target_ids: dict[str, int], 
 
 
 def tokenizer_digest(folder: Folder) -> str:
-    """BLAKE2b over the tokenizer's files."""
+    """Return the BLAKE2b digest over the tokenizer's files."""
     return digest(file for name in TOKENIZER_FILES if (file := folder.path / name).is_file())
 
 
 def digest(files: Iterable[Path]) -> str:
-    """BLAKE2b over the content of files, in order."""
+    """Return the BLAKE2b digest over the content of files, in order."""
     state = hashlib.blake2b(digest_size=16)
     for file in files:
         with file.open("rb") as content:
@@ -205,7 +205,7 @@ def digest(files: Iterable[Path]) -> str:
 
 
 def bad(path: Path, message: str) -> BadInput:
-    """A fault about a file or folder."""
+    """Return a fault about a file or folder."""
     return BadInput([Fault((str(path), 0, 0), "", message)])
 
 

@@ -15,7 +15,7 @@ LONGEST, PROPOSED = 3, 10
 
 
 def propose(text: Sequence[int]) -> list[int]:
-    """Tokens proposed behind ``text``; empty where its end is new."""
+    """Return the tokens proposed behind ``text``; none where its end is new."""
     for size in range(LONGEST, 0, -1):
         if len(text) <= size:
             continue
@@ -27,7 +27,7 @@ def propose(text: Sequence[int]) -> list[int]:
 
 
 def replay(prompt: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
-    """(proposed, accepted) tokens of a window starting at every position of ``written``."""
+    """Return (proposed, accepted) tokens of a window that starts at each position of ``written``."""
     found = []
     text = list(prompt)
     for position, token in enumerate(written):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """Sizes of a network; all widths in elements."""
+    """The sizes of a network; all widths in elements."""
 
     layers: int
     width: int
@@ -20,7 +20,7 @@ class NetworkShape:
     vocabulary: int
 
     def describe(self) -> dict[str, int]:
-        """As a plain dictionary, for a trace's header."""
+        """Return the sizes as a plain dictionary, for a trace's header."""
         return asdict(self)
 
 
@@ -30,7 +30,7 @@ Cache = list[Keys]
 
 
 class Block(nn.Module):
-    """Attention and gated MLP, each behind a norm and a residual."""
+    """One layer: attention and gated MLP, each behind a norm and a residual."""
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Block(nn.Module):
         self.down = nn.Linear(shape.hidden, shape.width, bias=False)
 
     def forward(self, x: Tensor, start: int, cache: Cache | None) -> Tensor:
-        """``x``: (batch, tokens, width); ``start``: position of the first token."""
+        """Return the layer's output (batch, tokens, width) for ``x`` of that shape; ``start``: position of the first token."""
         batch, tokens, width = x.shape
         q, k, v = self.project(x, start)
         if cache is not None:
@@ -58,18 +58,18 @@ class Block(nn.Module):
         return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width)))
 
     def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (batch, heads, tokens, head width)."""
+        """Return queries, keys and values, each (batch, heads, tokens, head width)."""
         batch, tokens, _ = x.shape
         q, k, v = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         return rotate(F.rms_norm(q, q.shape[-1:]), start), rotate(F.rms_norm(k, k.shape[-1:]), start), v
 
     def finish(self, x: Tensor) -> Tensor:
-        """The MLP behind its norm and its residual."""
+        """Add the MLP behind its norm and return the residual stream."""
         gate, value = self.up(self.norm_mlp(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * value)
 
     def branch(self, x: Tensor, shift: int, trunk: Keys, own: list[Keys]) -> Tensor:
-        """One more row for every start: a row that starts behind trunk row ``t`` stands at position ``t + shift``.
+        """Run one more row for every start: behind trunk row ``t`` it stands at position ``t + shift``.
 
         ``x`` is (branches, starts, width), the starts being the last rows of the trunk. A row attends to the
         trunk's keys up to its start and to ``own``, the branch's rows so far, which it joins.
@@ -90,7 +90,7 @@ class Block(nn.Module):
 
 
 def rotate(x: Tensor, start: int) -> Tensor:
-    """Rotary position embedding of ``x``: (batch, heads, tokens, head width)."""
+    """Return ``x`` (batch, heads, tokens, head width) with rotary positions applied."""
     half = x.shape[-1] // 2
     frequency = 10_000.0 ** (-torch.arange(half, dtype=torch.float32, device=x.device) / half)
     angle = torch.arange(start, start + x.shape[2], dtype=torch.float32, device=x.device)[:, None] * frequency
@@ -100,7 +100,7 @@ def rotate(x: Tensor, start: int) -> Tensor:
 
 
 class Network(nn.Module):
-    """Token ids in, hidden states and logits out; the embedding is also the output head."""
+    """A decoder: token ids in, hidden states and logits out; the embedding is also the output head."""
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Network(nn.Module):
                 nn.init.normal_(parameter, std=0.02 * scale)
 
     def hidden(self, tokens: Tensor, start: int = 0, cache: Cache | None = None) -> list[Tensor]:
-        """Residual stream after each layer, each (batch, tokens, width)."""
+        """Return the residual stream after each layer, each (batch, tokens, width)."""
         x, states = self.embedding(tokens), []
         for block in self.blocks:
             x = block(x, start, cache)
@@ -122,11 +122,11 @@ class Network(nn.Module):
         return states
 
     def head(self, state: Tensor) -> Tensor:
-        """Logits (..., vocabulary) of a residual state."""
+        """Return logits (..., vocabulary) of a residual state."""
         return F.linear(self.norm(state), self.embedding.weight)
 
     def forward(self, tokens: Tensor, start: int = 0, cache: Cache | None = None) -> Tensor:
-        """Logits (batch, tokens, vocabulary)."""
+        """Return logits (batch, tokens, vocabulary)."""
         return self.head(self.hidden(tokens, start, cache)[-1])
 
 
@@ -138,10 +138,10 @@ class ExitHead(nn.Module):
         self.adapter = nn.Sequential(nn.RMSNorm(width), nn.Linear(width, width // 2), nn.GELU(), nn.Linear(width // 2, width))
 
     def forward(self, state: Tensor, target: Network) -> Tensor:
-        """Logits (..., vocabulary) from the residual state at the exit layer."""
+        """Return logits (..., vocabulary) of the residual state at the exit layer."""
         return target.head(state + self.adapter(state))
 
 
 def parameters(module: nn.Module) -> int:
-    """Number of trained scalars."""
+    """Count the trained scalars."""
     return sum(parameter.numel() for parameter in module.parameters())

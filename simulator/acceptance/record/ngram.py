@@ -18,7 +18,7 @@ Seen = tuple[int, int]
 
 
 class Trie:
-    """Continuations of every suffix of the text read so far."""
+    """The continuations of every suffix of the text read so far."""
 
     def __init__(self, text: Sequence[int] = ()) -> None:
         self.text: list[int] = []
@@ -27,14 +27,14 @@ class Trie:
             self.read(token)
 
     def read(self, token: int) -> None:
-        """One more token of the text."""
+        """Read one more token of the text."""
         for size in range(1, min(LONGEST, len(self.text)) + 1):
             known = self.behind[tuple(self.text[-size:])]
             known[token] = (known.get(token, (0, 0))[0] + 1, len(self.text))
         self.text.append(token)
 
     def propose(self) -> list[int]:
-        """Tokens proposed behind the text; empty where its last token is new."""
+        """Return the tokens proposed behind the text; none where its last token is new."""
         proposal: list[int] = []
         recent = self.text[-LONGEST:]
         while len(proposal) < PROPOSED:
@@ -47,12 +47,12 @@ class Trie:
 
 
 def suffixes(tokens: Sequence[int]) -> list[tuple[int, ...]]:
-    """The longest first."""
+    """Return the suffixes of the text, the longest first."""
     return [tuple(tokens[-size:]) for size in range(len(tokens), 0, -1)]
 
 
 def replay(prompt: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
-    """(proposed, accepted) tokens of a window starting at every position of ``written``."""
+    """Return (proposed, accepted) tokens of a window that starts at each position of ``written``."""
     trie, found = Trie(prompt), []
     for position, token in enumerate(written):
         proposal = trie.propose()

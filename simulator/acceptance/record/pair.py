@@ -22,7 +22,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def pack(module: nn.Module, prefix: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Arrays of a module's parameters, named ``prefix/parameter``."""
+    """Yield a module's parameters as arrays, named ``prefix/parameter``."""
     for name, parameter in module.named_parameters():
         values = parameter.detach().float()
         if values.dim() != 2:
@@ -43,7 +43,7 @@ def unpack(module: nn.Module, prefix: str, arrays: Arrays) -> None:
 
 
 def round_to_shipped(module: nn.Module) -> None:
-    """Make a module what its file would say it is; its parameters no longer train."""
+    """Round a module to what its file would say; its parameters no longer train."""
     unpack(module, "", dict(pack(module, "")))
 
 
@@ -56,6 +56,6 @@ def write(path: Path, header: Mapping[str, Any], modules: Mapping[str, nn.Module
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a file."""
+    """Return header and arrays of a file."""
     with np.load(path, allow_pickle=False) as file:
         return json.loads(bytes(file["header"])), {name: file[name] for name in file.files if name != "header"}

@@ -32,7 +32,7 @@ WIDE_VOCABULARY = 1 << 16
 
 @dataclass(frozen=True)
 class RecordingJob:
-    """What was asked for on the command line."""
+    """What a recording was asked to do on the command line."""
 
     target: Path
     draft: Path
@@ -50,7 +50,7 @@ class RecordingJob:
 
     @property
     def command(self) -> str:
-        """The command that makes the trace again, with the names of folders and files instead of their paths."""
+        """Return the command that makes the trace again, with names of folders and files instead of their paths."""
         paths = {"target": self.target, "draft": self.draft, "prompts": self.prompts}
         words = ["specsim", "trace", "record"]
         for name, path in paths.items():
@@ -67,7 +67,7 @@ class RecordingJob:
 
 @dataclass(frozen=True)
 class Ready:
-    """Everything that can be known before the weights are loaded."""
+    """Everything that is known before the weights are loaded."""
 
     target: Folder
     draft: Folder
@@ -80,7 +80,7 @@ class Ready:
 
 
 def record_pair(job: RecordingJob) -> Trace:
-    """Record, or go on recording, and write ``job.out``; the trace that was written.
+    """Record, or resume recording, write ``job.out`` and return the trace.
 
     Raises :class:`BadInput` before anything is written where the input is at fault.
     """
@@ -152,7 +152,7 @@ def _exit_layers(job: RecordingJob, target: Folder) -> tuple[int, ...]:
 def describe(
     job: RecordingJob, target: Folder, draft: Folder, ids: Sequence[Sequence[int]], layers: tuple[int, ...], device: str
 ) -> dict[str, Any]:
-    """The header but for what comes out: everything that shapes the recording, so also its manifest."""
+    """Return the header without results: everything that shapes the recording, and so its manifest."""
     return {
         "format": FORMAT,
         "temperature": job.sampling.temperature,
@@ -181,7 +181,7 @@ def describe(
 
 
 def load(job: RecordingJob, ready: Ready) -> Pair:
-    """Both models in memory."""
+    """Load both models."""
     target, draft = (folder.load(job.dtype, ready.device) for folder in (ready.target, ready.draft))
     return Pair(target, draft, job.sampling, ready.target.ends(), Lens(target, ready.layers, job.target))
 
@@ -217,7 +217,7 @@ def _progress() -> Progress:
 
 
 def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
-    """The trace of all batches, without the requests that ended at once."""
+    """Return the trace of all batches, without requests that ended at once."""
     lengths = arrays.pop("length")
     kept = lengths >= REPLAYABLE
     if not kept.any():

@@ -26,7 +26,7 @@ RESTATES = "command"
 
 
 class Parts:
-    """Batches of the recording that becomes ``out``; ``settings`` is everything that shapes their content."""
+    """Finished batches of the recording that becomes ``out``; ``settings`` is everything that shapes their content."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
         self.out, self.folder = out, folder_of(out)
@@ -34,7 +34,7 @@ class Parts:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Make or take up the folder; nobody else may work in it meanwhile. Left without a batch, it goes again."""
+        """Make or reopen the folder and lock it against other processes; a folder without a batch is removed at the end."""
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -51,16 +51,16 @@ class Parts:
                     shutil.rmtree(self.folder)
 
     def finished(self, number: int) -> bool:
-        """Whether this batch has been recorded."""
+        """Return whether this batch has been recorded."""
         return self._file(number).exists()
 
     def add(self, number: int, arrays: Mapping[str, Any]) -> None:
-        """Keep a batch."""
+        """Store a batch."""
         with replacing(self._file(number)) as new:
             np.savez(new, **dict(arrays))
 
     def merged(self, count: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Every array of all ``count`` batches, joined along positions."""
+        """Return every array of all ``count`` batches, joined along positions."""
         parts = []
         for number in range(count):
             with np.load(self._file(number), allow_pickle=False) as file:
@@ -95,7 +95,7 @@ class Parts:
 
 
 def folder_of(out: Path) -> Path:
-    """Where the batches of a recording wait until it is whole."""
+    """Return the folder where the batches of a recording wait until it is whole."""
     return out.with_name(out.name + ".part")
 
 

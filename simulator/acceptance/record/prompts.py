@@ -20,7 +20,7 @@ MOST_FLAVOURS = 256
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt, the kind of text it is, and the line of its file, from 1."""
+    """One prompt, the kind of text it is, and its line in the file, from 1."""
 
     text: str
     flavour: str
@@ -28,7 +28,7 @@ class Prompt:
 
 
 def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
-    """All prompts of a file, or ``limit`` of them spread evenly over it, since such files are sorted by category.
+    """Return all prompts of a file, or ``limit`` of them spread evenly, since such files are sorted by category.
 
     A JSON line holds ``prompt`` and, if it likes, ``flavour`` or ``category``; or ``turns``, of which the first is
     taken: later ones answer a model that was not recorded.

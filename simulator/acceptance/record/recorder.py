@@ -60,7 +60,7 @@ SAMPLED_BEAMS = tuple(Beam(width, 16, 8) for width in (4, 16, 64))
 
 
 def beams(temperature: float) -> Sequence[Beam]:
-    """The dynamic trees of a trace."""
+    """Return the dynamic trees of a trace."""
     return SAMPLED_BEAMS if temperature else BEAMS
 
 
@@ -68,7 +68,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def prompts(text: TokenStreams, flavour: str, count: int) -> Tensor:
-    """(count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
+    """Return (count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
     windows = [
         document[start : start + PROMPT_TOKENS]
         for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS)
@@ -81,20 +81,20 @@ def prompts(text: TokenStreams, flavour: str, count: int) -> Tensor:
 
 
 def least_repetitive(written: Tensor, count: int) -> Tensor:
-    """Rows with the most distinct four-token sequences, in their own order: small models fall into loops."""
+    """Return the rows with the most distinct four-token sequences, in order: small models fall into loops."""
     grams = written.unfold(1, 4, 1)
     distinct = torch.tensor([len(set(map(tuple, row.tolist()))) for row in grams])
     return distinct.argsort(descending=True, stable=True)[:count].sort().values
 
 
 def probability_of(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
-    """Probability of each token at ``temperature`` (1 stands in for greedy: the model's own confidence)."""
+    """Return each token's probability at ``temperature`` (1 stands in for greedy: the model's own confidence)."""
     return (logits / (temperature or 1.0)).softmax(-1).gather(-1, tokens[..., None])[..., 0]
 
 
 @torch.no_grad()
 def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float, recorded: Sequence[Beam]) -> Arrays:
-    """Ranks and probabilities of every written token, each array flat over (requests, tokens); ``recorded``: dynamic trees."""
+    """Return ranks and probabilities of every written token, flat over (requests, tokens); ``recorded``: dynamic trees."""
     sequence = torch.cat((prompt, written), 1)
     context = sequence[:, :-1]
     states = family.target.hidden(context)
@@ -121,7 +121,7 @@ def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float,
 
 
 def competing(family: Family, text: Tensor, states: list[Tensor], temperature: float) -> Arrays:
-    """What becomes of trees whose branches compete, for one request; roll-outs and pruned streams in greedy traces only."""
+    """Return what becomes of competing trees of one request; roll-outs and pruned streams in greedy traces only."""
     target, modules, starts = family.target, family.modules, Starts(text, PROMPT_TOKENS)
     eagle, lyanna, streams = (cast(Any, modules[name]) for name in ("eagle", "lyanna", "streams"))
     arrays = {
@@ -142,7 +142,7 @@ def competing(family: Family, text: Tensor, states: list[Tensor], temperature: f
 
 
 def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
-    """How every token of one request comes out of a pipeline that is fed with each of the dynamic trees.
+    """Return how every token of one request leaves a pipeline that is fed with each of the dynamic trees.
 
     ``beam.steps`` and ``beam.hit``: (trees, positions); ``beam.rows``: (trees, most stages, positions), the rows at each
     stage in the step in which a token leaves the last one, zeros behind the last stage.
@@ -196,7 +196,7 @@ def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:
 
 
 def record(shipped: Path, prompts_by_flavour: Sequence[Tensor], temperature: float, kept: int, seed: int) -> Trace:
-    """A trace of ``kept`` requests of every flavour, the flavours side by side in processes of their own."""
+    """Return a trace of ``kept`` requests of every flavour, each flavour recorded in a process of its own."""
     tasks = [(shipped, prompt, temperature, kept, (seed, index)) for index, prompt in enumerate(prompts_by_flavour)]
     with ProcessPoolExecutor(initializer=torch.set_num_threads, initargs=(1,), mp_context=get_context("spawn")) as pool:
         running = [pool.submit(record_flavour, *task) for task in tasks]
@@ -205,7 +205,7 @@ def record(shipped: Path, prompts_by_flavour: Sequence[Tensor], temperature: flo
 
 
 def record_flavour(shipped: Path, prompt: Tensor, temperature: float, kept: int, seed: tuple[int, int]) -> Arrays:
-    """What is observed of one flavour, with the weights of the file ``shipped``."""
+    """Return what is observed of one flavour, with the weights of the file ``shipped``."""
     family = Family.read(shipped)
     generator = torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
     written = generate(family.target, prompt, OUTPUT_TOKENS, temperature, generator)
@@ -221,7 +221,7 @@ def assemble(
     recorded: Sequence[Beam],
     tokens: int = OUTPUT_TOKENS,
 ) -> Trace:
-    """One trace of parts observed apart, each of one flavour, in requests of ``tokens``."""
+    """Join parts of one flavour each into one trace, in requests of ``tokens``."""
     arrays = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
     counts = [len(part["token"]) // tokens for part in parts]
     return Trace(
@@ -234,7 +234,7 @@ def assemble(
 
 
 def describe(family: Family, temperature: float, seed: int) -> dict[str, object]:
-    """The header: everything needed to know what was recorded and to record it again."""
+    """Return the header: everything needed to know what was recorded and to record it again."""
     models = {name: {**about, "hash": weights_hash(family.modules[name])} for name, about in family.header["models"].items()}
     return {
         "format": FORMAT,
@@ -258,7 +258,7 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
 
 
 def record_all(shipped: Path, text: TokenStreams, folder: Path, per_flavour: int) -> Iterator[Path]:
-    """The shipped traces, greedy and sampled, one after the other."""
+    """Record the shipped traces, greedy and sampled, and yield their paths."""
     asked = [prompts(text, flavour.name, per_flavour * CANDIDATES) for flavour in corpus.FLAVOURS]
     for name, temperature in TRACES.items():
         path = folder / f"{name}.npz"

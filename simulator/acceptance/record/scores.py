@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def rank_of(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Rank of each token by falling logit, ties to the lower id; logits (..., V), tokens (...)."""
+    """Return the rank of each token (...) by falling logit (..., V), ties to the lower id."""
     own = logits.gather(-1, tokens[..., None])
     ids = torch.arange(logits.shape[-1], device=logits.device)
     before = (logits > own) | ((logits == own) & (ids < tokens[..., None]))
@@ -18,7 +18,7 @@ def rank_of(logits: Tensor, tokens: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn. Temperature 0 takes the first choice; ``top_k`` 0 and ``top_p`` 1 keep every token.
+    """How the next token is drawn; temperature 0 takes the first choice, ``top_k`` 0 and ``top_p`` 1 keep every token.
 
     Draft and target draw in the same way, as speculative sampling wants it (Leviathan et al. 2023, section 2.2).
     """
@@ -28,7 +28,7 @@ class Sampling:
     top_p: float = 1.0
 
     def distribution(self, logits: Tensor) -> Tensor:
-        """Probabilities (..., V). Greedy: at temperature 1 and uncut, the model's own confidence."""
+        """Return probabilities (..., V); greedy ones are the model's own confidence at temperature 1, uncut."""
         odds = (logits / (self.temperature or 1.0)).softmax(-1)
         return self._cut(odds) if self.top_k or self.top_p < 1.0 else odds
 
@@ -43,7 +43,7 @@ class Sampling:
 
 
 def draw(odds: Tensor, uniform: Tensor) -> Tensor:
-    """One token per row of ``odds`` (batch, V): the first whose cumulated probability exceeds ``uniform`` (batch,) in [0, 1).
+    """Draw one token per row of ``odds`` (batch, V): the first whose cumulated probability exceeds ``uniform`` (batch,).
 
     The random number comes from outside, so that a request is written the same in any batch.
     """

@@ -35,7 +35,7 @@ Loss = Callable[[Tensor], Tensor]
 
 
 class TokenStreams:
-    """The corpus as token streams, one per flavour, training and held-out apart."""
+    """The corpus as token streams, one per flavour, training and held-out text separate."""
 
     def __init__(self, work: Path) -> None:
         by_flavour = corpus.documents(corpus.unpack(work / "packages"))
@@ -55,7 +55,7 @@ class TokenStreams:
         return np.load(path)
 
     def batch(self, rng: np.random.Generator, rows: int, tokens: int = CONTEXT + 1) -> Tensor:
-        """(rows, tokens) token ids, each row from a flavour drawn with equal chance."""
+        """Return (rows, tokens) token ids, each row from a flavour drawn with equal chance."""
         streams = list(self.train.values())
         drawn = []
         for flavour in rng.integers(len(streams), size=rows):
@@ -65,7 +65,7 @@ class TokenStreams:
         return torch.from_numpy(np.stack(drawn).astype(np.int64))
 
     def describe(self) -> dict[str, object]:
-        """Provenance of the text, for a header; the text itself is not shipped."""
+        """Return the provenance of the text, for a header; the text itself is not shipped."""
         sources = {f.name: {"packages": list(f.packages), "licence": f.licence, "about": f.about} for f in corpus.FLAVOURS}
         return {"digest": self.digest, "sources": sources}
 
@@ -80,7 +80,7 @@ def _tokenizer(work: Path, pieces: list[str]) -> ByteLevelBPETokenizer:
 
 
 def own_text(target: Network, text: TokenStreams, work: Path) -> Tensor:
-    """(OWN_ROWS, CONTEXT + 1) ids: prompts from the training text, gone on by the target at temperatures 0, 0.6 and 1."""
+    """Return (OWN_ROWS, CONTEXT + 1) ids: prompts of the training text, continued by the target at temperatures 0, 0.6, 1."""
     path = work / "own_text.npy"
     if not path.exists():
         prompts = text.batch(np.random.default_rng(21), OWN_ROWS, OWN_PROMPT_TOKENS).split(OWN_ROWS // 12)
@@ -93,12 +93,12 @@ def own_text(target: Network, text: TokenStreams, work: Path) -> Tensor:
 
 
 def target_loss(target: Network, tokens: Tensor) -> Tensor:
-    """Cross entropy of the next token, nats."""
+    """Return the cross entropy of the next token, nats."""
     return F.cross_entropy(target(tokens[:, :-1]).float().flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def draft_loss(draft: Network, target: Network, tokens: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of the draft from the target, nats per token."""
+    """Return the Kullback-Leibler divergence of the draft from the target, nats per token."""
     with torch.no_grad():
         wanted = target(tokens[:, :-1]).float().log_softmax(-1)
     given = draft(tokens[:, :-1]).float().log_softmax(-1)
@@ -106,7 +106,7 @@ def draft_loss(draft: Network, target: Network, tokens: Tensor) -> Tensor:
 
 
 def exit_loss(heads: nn.ModuleList, target: Network, tokens: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of every early exit from the final layer, summed over exits."""
+    """Return the Kullback-Leibler divergence of every early exit from the final layer in nats, summed over exits."""
     with torch.no_grad():
         states = target.hidden(tokens[:, :-1])
         wanted = target.head(states[-1]).float().log_softmax(-1).flatten(0, 1)
@@ -118,7 +118,7 @@ def exit_loss(heads: nn.ModuleList, target: Network, tokens: Tensor) -> Tensor:
 
 
 def head_loss(head: nn.Module, target: Network, tokens: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of every depth of a head from the target, deeper ones counting less."""
+    """Return the Kullback-Leibler divergence of every depth of a head from the target, deeper ones counting less."""
     inputs = tokens[:, :-1]
     with torch.no_grad():
         states = target.hidden(inputs)
@@ -139,7 +139,7 @@ def fit(
     rows: Callable[[np.random.Generator], Tensor],
     loss_of: Loss,
 ) -> float:
-    """Train ``module`` in place, or load it where it is finished; the mean loss of its last 100 steps."""
+    """Train ``module`` in place, or load it where it is finished; return the mean loss of its last 100 steps."""
     path = work / f"{name}.pt"
     optimiser = torch.optim.AdamW(module.parameters(), lr=schedule.rate, betas=(0.9, 0.95), weight_decay=0.05)
     finished, recent = 0, []
@@ -177,7 +177,7 @@ def _save(path: Path, content: dict[str, object]) -> None:
 
 
 def train_family(work: Path) -> tuple[Path, TokenStreams]:
-    """Train what is not trained yet in ``work``; the file of the whole family, and the text it was trained on."""
+    """Train what is missing in ``work``; return the file of the family, and the text it was trained on."""
     work.mkdir(parents=True, exist_ok=True)
     text, family = TokenStreams(work), Family.blank()
     loss = {name: train_member(name, family, text, work) for name in SCHEDULES}
@@ -187,7 +187,7 @@ def train_family(work: Path) -> tuple[Path, TokenStreams]:
 
 
 def train_member(name: str, family: Family, text: TokenStreams, work: Path) -> float:
-    """Train one module, or load it; all but the plain models learn from a trained target, which is to come first."""
+    """Train one module, or load it, and return its loss; all but the plain models learn from a trained target."""
     target, module, schedule = family.target, family.modules[name], SCHEDULES[name]
     losses: dict[str, Loss] = {
         "target": lambda tokens: target_loss(target, tokens),

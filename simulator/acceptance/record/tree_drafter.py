@@ -13,7 +13,7 @@ from simulator.acceptance.record.network import Cache, Keys, Network
 
 
 class TreeDrafter:
-    """What ``draft`` says behind the tokens of ``text`` (keys 0, 1, ...) and behind branches off it (keys from there on).
+    """Answers what ``draft`` says behind the tokens of ``text`` (keys 0, 1, ...) and behind branches (later keys).
 
     Keys and values of a branch are kept, so that a node costs one row, as in the tree attention of a real draft.
     """
@@ -39,13 +39,13 @@ class TreeDrafter:
         return best.indices.numpy(), best.values.double().numpy()
 
     def children(self, keys: Ints, count: int) -> tuple[Ints, Floats]:
-        """The ``count`` most probable tokens behind each node, at most ``branching``, and their log-probabilities."""
+        """Return the ``count`` most probable tokens behind each node, at most ``branching``, and their log-probabilities."""
         rows = [(self.tokens[key][:count], self.chance[key][:count]) for key in keys.tolist()]
         tokens, chance = zip(*rows, strict=True)
         return np.stack(tokens), np.stack(chance)
 
     def read(self, parents: Ints, tokens: Ints) -> Ints:
-        """Keys of tokens behind nodes, all at the same depth of the text; what is new is read in one pass."""
+        """Read tokens behind nodes of one depth in one pass and return their keys."""
         pairs = list(zip(parents.tolist(), tokens.tolist(), strict=True))
         new = [pair for pair in pairs if pair not in self.known]
         if new:

@@ -25,7 +25,7 @@ NOWHERE = float("-inf")
 
 @dataclass(frozen=True)
 class Starts:
-    """Positions of ``text``, (tokens,), from ``first`` on; a start's tree proposes the token there and the ones behind.
+    """Positions of ``text`` (tokens,) from ``first`` on; a start's tree proposes the token there and those behind it.
 
     The newest state that a head may use is that of the token before last, as in :mod:`simulator.acceptance.record.heads`;
     states of the whole text but its last token are given.
@@ -36,18 +36,18 @@ class Starts:
 
     @property
     def count(self) -> int:
-        """How many starts there are."""
+        """Count the starts."""
         return len(self.text) - self.first
 
     def truth(self, depth: int) -> Tensor:
-        """(starts,) the text's token ``depth`` behind each start; -1 behind the end."""
+        """Return (starts,) the text's token ``depth`` behind each start; -1 behind the end."""
         held = self.text[self.first + depth :][: self.count]
         return F.pad(held, (0, self.count - len(held)), value=-1)
 
 
 @dataclass
 class Growth:
-    """Trees growing level by level behind many starts, and where the true path lies in each.
+    """Trees that grow level by level behind many starts, and where the true path lies in each.
 
     ``score`` is (branches, starts), the log-probability of every frontier node; ``path`` (starts,) the
     frontier node on the true path, -1 once it has left; ``scores`` holds every node ever proposed by start.
@@ -60,7 +60,7 @@ class Growth:
 
     @staticmethod
     def seed(starts: int) -> Growth:
-        """The roots."""
+        """Return trees that are only roots."""
         return Growth(torch.zeros(1, starts), torch.zeros(starts, dtype=torch.long))
 
     def grow(self, chance: Tensor, truth: Tensor, branching: int, width: int) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ class Growth:
         self.followed.append(torch.where(true, self.score, NOWHERE).amax(0))
 
     def accepted(self, budget: int) -> Tensor:
-        """(starts,) tokens of the true path among the ``budget`` best nodes of each tree."""
+        """Return (starts,) tokens of the true path among the ``budget`` best nodes of each tree."""
         nodes = torch.cat(self.scores)
         worst = nodes.topk(min(budget, len(nodes)), dim=0).values[-1]
         kept = torch.stack([score >= worst for score in self.followed]) & (torch.stack(self.followed) > NOWHERE)
@@ -100,12 +100,12 @@ class Growth:
 
 
 def pick(rows: Tensor, parent: Tensor) -> Tensor:
-    """Of ``rows`` (branches, starts, width), those of each new branch's ``parent`` (branches, starts)."""
+    """Return of ``rows`` (branches, starts, width) those of each new branch's ``parent`` (branches, starts)."""
     return rows.gather(0, parent[..., None].expand(-1, -1, rows.shape[-1]))
 
 
 def reorder(own: list[Keys], parent: Tensor) -> list[Keys]:
-    """Keys and values, each (branches, heads, starts, head width), of each new branch's ancestors."""
+    """Return keys and values, each (branches, heads, starts, head width), of each new branch's ancestors."""
 
     def of(rows: Tensor) -> Tensor:
         return rows.gather(0, parent[:, None, :, None].expand(-1, rows.shape[1], -1, rows.shape[3]))
@@ -117,7 +117,7 @@ def reorder(own: list[Keys], parent: Tensor) -> list[Keys]:
 def eagle_tree(
     head: EagleLayer, target: Network, states: list[Tensor], starts: Starts, branching: int, passes: int, budget: int
 ) -> Tensor:
-    """(starts,) tokens accepted of an EAGLE-2 tree: ``passes`` of ``branching`` rows, the ``budget`` best nodes verified."""
+    """Return (starts,) accepted tokens of EAGLE-2: ``passes`` of ``branching`` rows, ``budget`` best nodes verified."""
     row = head.fused(target, states[-1][:, :-1], starts.text[None, 1:-1])
     trunk = head.block.project(row, 0)[1:]
     state = head.block(row, 0, None)[:, -starts.count :]
@@ -134,7 +134,7 @@ def eagle_tree(
 def hidden_trees(
     head: HiddenChain, target: Network, states: list[Tensor], starts: Starts, branching: int, budget: int, resampled_budget: int
 ) -> Tensor:
-    """(depths, starts) tokens accepted of Lyanna's trees, from one pass of the hidden chain behind each start.
+    """Return (depths, starts) accepted tokens of Lyanna's trees, from one pass of the hidden chain behind each start.
 
     Row 0 is the tree that is drafted (LYA-4, LYA-5). Row 1 + a is the tree that is sampled again from what is
     left of the chain once the token at depth a has been corrected; its first token is at depth a + 1 (LYA-6).
@@ -156,7 +156,7 @@ def hidden_trees(
 def pruned_streams(
     streams: Streams, exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, trees: Sequence[PrunedTree]
 ) -> Tensor:
-    """(trees, starts) tokens accepted of the streams' tree after its pruning where the streams begin (SS-2).
+    """Return (trees, starts) accepted tokens of the streams' tree, pruned where the streams begin (SS-2).
 
     Every node but the deepest passes the lower layers; the early exit there rates its children, and the
     ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of a wider one.
@@ -215,7 +215,7 @@ class RollOuts(NamedTuple):
 
 @torch.no_grad()
 def roll_outs(draft: Network, starts: Starts, depths: int) -> RollOuts:
-    """Greedy continuations of ``depths`` tokens behind every start."""
+    """Return greedy continuations of ``depths`` tokens behind every start."""
     cache: Cache = []
     state = draft.hidden(starts.text[None, :-1], 0, cache)[-1][:, -starts.count :]
     own = [list[Keys]() for _ in cache]

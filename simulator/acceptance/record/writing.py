@@ -10,7 +10,7 @@ from simulator.acceptance.record.network import Cache, Network
 
 @torch.no_grad()
 def generate(target: Network, prompt: Tensor, count: int, temperature: float, generator: torch.Generator) -> Tensor:
-    """(requests, count) ids written by the target; temperature 0 takes the first choice."""
+    """Return (requests, count) ids written by the target; temperature 0 takes the first choice."""
     cache: Cache = []
     tokens, written, start = prompt, [], 0
     for _ in range(count):

@@ -43,7 +43,7 @@ WARM_UP = 4
 
 
 class Drafts(NamedTuple):
-    """What the draft sends."""
+    """A message of the draft: the sequences it wrote."""
 
     sequences: list[list[int]]
     pass_s: list[float]
@@ -53,7 +53,7 @@ class Drafts(NamedTuple):
 
 
 class BudgetVerdict(NamedTuple):
-    """What the target sends: the prefix is cut, gets one token, and the rest of the chosen sequence behind it."""
+    """A message of the target: where the prefix is cut, its next token, and the rest of the chosen sequence."""
 
     kept: int
     token: int
@@ -67,7 +67,7 @@ class SequenceDrafter:
         self.reader, self.seen, self.pass_s = Reader(draft), list[int](), list[float]()
 
     def write(self, prefix: list[int], split: Split) -> Drafts:
-        """All sequences of one iteration; how many is known after two passes (DUO-3)."""
+        """Return all sequences of one iteration; their number is known after two passes (DUO-3)."""
         self.pass_s, begin = [], perf_counter()
         common = accepted_prefix(self.seen, prefix[:-1])
         self.reader.keep(common)
@@ -99,7 +99,7 @@ class SequenceDrafter:
 
 
 def draft_process(connection: Connection, pair: Path, core: int | None) -> None:
-    """The draft's side, until it is told to stop: (prompt, split) opens a request, None ends it."""
+    """Run the draft's side until the end: (prompt, split) opens a request, None ends the process."""
     settle_down(core)
     draft = cast(Network, Family.read(pair).modules["draft"])
     connection.send(None)
@@ -117,7 +117,7 @@ def draft_process(connection: Connection, pair: Path, core: int | None) -> None:
 
 
 def settle_down(core: int | None) -> None:
-    """One thread on one core."""
+    """Pin this process to one thread on one core."""
     torch.set_num_threads(1)
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -139,12 +139,12 @@ class Decoding:
 
     @property
     def committed(self) -> int:
-        """Verified tokens behind the first one."""
+        """Count the verified tokens behind the first one."""
         return sum(one.committed for one in self.iterations)
 
 
 def decode(target: Network, connection: Connection, prompt: list[int], tokens: int, split: Split) -> Decoding:
-    """Greedy decoding beside a :func:`draft_process`; the first iteration drafts one token while both read the prompt."""
+    """Decode greedily beside a :func:`draft_process`; the first iteration drafts one token while both read the prompt."""
     reader, text, tail = Reader(target), list(prompt), list[int]()
     done, begin = Decoding([]), perf_counter()
     connection.send((prompt, split))
@@ -179,7 +179,7 @@ def decode(target: Network, connection: Connection, prompt: list[int], tokens: i
 def beside(
     pair: Path, cores: Sequence[int], worker: Callable[[Connection, Path, int | None], None] = draft_process
 ) -> Iterator[Connection]:
-    """A ``worker`` on the second of two cores, this process on the first; as before when it ends."""
+    """Run a ``worker`` on the second of two cores, this process on the first; restored when it ends."""
     here, there = get_context("spawn").Pipe()
     before = os.sched_getaffinity(0)
     process = get_context("spawn").Process(target=worker, args=(there, pair, cores[1]), daemon=True)
@@ -197,7 +197,7 @@ def beside(
 
 
 def two_cores() -> list[int]:
-    """The first two that this process may use; BadInput where there is only one."""
+    """Return the first two cores that this process may use; raise BadInput where there is only one."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise BadInput([Fault(("measure", 0, 0), "", "needs two cores, one for each side; this process may use one")])
@@ -205,7 +205,7 @@ def two_cores() -> list[int]:
 
 
 def shipped_prompts(requests: int) -> list[list[int]]:
-    """The first tokens of recorded requests, flavours in turn; what the target wrote, so that no text is needed."""
+    """Return the first tokens of recorded requests, flavours in turn: text that the target wrote."""
     trace = read(Catalogue().names("trace")["six_flavours_greedy"])
     pools = list(trace.requests_by_flavour.values())
     chosen = [pools[index % len(pools)][index // len(pools)] for index in range(requests)]
@@ -231,7 +231,7 @@ class LiveBudget:
 
 @dataclass(frozen=True)
 class MeasuredBudgets:
-    """c of this machine and what budgets were worth."""
+    """The coefficient c of this machine and what budgets were worth."""
 
     target_ms: float
     """A pass over one token."""
@@ -246,7 +246,7 @@ class MeasuredBudgets:
 
 
 def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, sequences: int | None) -> MeasuredBudgets:
-    """Decode the same prompts with every budget in turn, round after round.
+    """Decode the same prompts with every budget in turn, round after round, and return what each was worth.
 
     Without ``budgets``: those around c as a first run has it, and as far as twice c. BadInput on a single core.
     """

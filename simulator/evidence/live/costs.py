@@ -34,33 +34,33 @@ Key = tuple[str, int]
 
 
 class TimedText(NamedTuple):
-    """What has been read when passes are timed, and what comes next."""
+    """A text as it is when passes are timed: what has been read, and what comes next."""
 
     read: list[int]
     behind: list[int]
 
 
 class Samples:
-    """Seconds by what was timed."""
+    """Timed seconds by what was timed."""
 
     def __init__(self) -> None:
         self.seconds: dict[Key, list[float]] = defaultdict(list)
 
     def add(self, what: str, rows: int, seconds: float) -> None:
-        """One time."""
+        """Add one time in seconds."""
         self.seconds[what, rows].append(seconds)
 
     def mean_ms(self, what: str, rows: int = 1) -> float:
-        """Mean of all times, and not their median: what other programs take is in what decoding takes, too."""
+        """Return the mean time in ms, not the median: other programs slow decoding too."""
         return fmean(self.seconds[what, rows]) * 1e3
 
     def by_rows_ms(self, what: str) -> Mapping[int, float]:
-        """Means at every number of rows that was timed."""
+        """Return mean times in ms by the number of rows that was timed."""
         return {rows: self.mean_ms(what, rows) for name, rows in sorted(self.seconds) if name == what}
 
 
 def time_plain(samples: Samples, family: Family, text: TimedText, clock: Clock) -> None:
-    """``plain`` passes of the target over one token, one behind the other as plain decoding has them."""
+    """Time ``plain`` passes of the target over one token, one behind the other as plain decoding has them."""
     target = Reader(family.target)
     target.extend(text.read)
     for index, token in enumerate(text.behind[: WARM_UP + PLAIN]):
@@ -71,7 +71,7 @@ def time_plain(samples: Samples, family: Family, text: TimedText, clock: Clock) 
 
 
 def time_in_turns(samples: Samples, family: Family, text: TimedText, rows: Sequence[int], clock: Clock) -> None:
-    """``draft`` over one token as often as a window has it, then ``target`` over the window, with the cut of its cache."""
+    """Time ``draft`` as often as a window has it, then ``target`` over the window, with the cut of its cache."""
     target, draft = Reader(family.target), Reader(cast(Network, family.modules["draft"]))
     target.extend(text.read)
     draft.extend(text.read)
@@ -96,7 +96,7 @@ class Beside:
         self.target.extend(text.read)
 
     def time(self, rows: Sequence[int], repeats: int) -> None:
-        """``apart``: each while the other waits; ``beside``: while both work.
+        """Time both sides ``apart``, each while the other waits, and ``beside``, while both work.
 
         ``exchange``: a verdict there and drafts back, in which this side is at work for ``handling``.
         """
@@ -138,7 +138,7 @@ class Beside:
 
 
 def slowdown(samples: Samples) -> float:
-    """How much longer passes of either side take while the other core works: geometric mean, 1 or more."""
+    """Return how much longer passes take while the other core works: geometric mean of both sides, 1 or more."""
     sides = [key for key in samples.seconds if key[0].endswith("beside")]
     ratios = [samples.mean_ms(what, rows) / samples.mean_ms(what.replace("beside", "apart"), rows) for what, rows in sides]
     return max(1.0, geometric_mean(ratios))
@@ -153,7 +153,7 @@ def time_stages(
     repeats: int,
     branching: int,
 ) -> None:
-    """``first`` stage with the draft and ``second`` beside each other, a ``hop`` there and back, and the ``cut`` between."""
+    """Time the ``first`` stage with the draft, the ``second``, a ``hop`` there and back, and the ``cut`` between."""
     stage, end = FirstStage(family.target, text.read), np.array([len(text.read) - 1])
     drafter = TreeDrafter(cast(Network, family.modules["draft"]), text.read, branching)
     connection.send((stage.text.numpy(), 0))

@@ -29,7 +29,7 @@ class Decoded(NamedTuple):
 
 
 class Reader:
-    """A network that has read some tokens and can take back the last ones."""
+    """A network that has read some tokens and can take back the last of them."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -38,7 +38,7 @@ class Reader:
 
     @torch.no_grad()
     def extend(self, tokens: list[int]) -> Tensor:
-        """Read ``tokens``; logits (tokens, vocabulary) behind each."""
+        """Read ``tokens`` and return logits (tokens, vocabulary) behind each."""
         logits = self.network(torch.tensor([tokens], device=self.network.embedding.weight.device), self.read, self.cache)[0]
         self.read += len(tokens)
         return logits
@@ -54,7 +54,7 @@ Drafter = Callable[[list[int], int], list[int]]
 
 
 def autoregressive_drafter(draft: Network) -> Drafter:
-    """The draft's own first choices, one by one; it rereads only what is new."""
+    """Return a drafter of the draft's own first choices; it rereads only what is new."""
     reader, seen = Reader(draft), list[int]()
 
     def write(text: list[int], count: int) -> list[int]:
@@ -72,7 +72,7 @@ def autoregressive_drafter(draft: Network) -> Drafter:
 
 
 def head_drafter(target: Network, head: nn.Module) -> Drafter:
-    """A draft head on the target's states: depth by depth, each told what the depths before proposed."""
+    """Return a drafter with a head on the target's states; each depth reads what the depths before proposed."""
 
     @torch.no_grad()
     def write(text: list[int], count: int) -> list[int]:
@@ -86,17 +86,17 @@ def head_drafter(target: Network, head: nn.Module) -> Drafter:
 
 
 def lookup_drafter() -> Drafter:
-    """Prompt look-up (:mod:`simulator.acceptance.record.lookup`)."""
+    """Return a drafter by prompt look-up (:mod:`simulator.acceptance.record.lookup`)."""
     return lambda text, count: propose(text)[:count]
 
 
 def ngram_drafter() -> Drafter:
-    """N-grams (:mod:`simulator.acceptance.record.ngram`), counted anew in every step."""
+    """Return a drafter by n-grams (:mod:`simulator.acceptance.record.ngram`), counted anew in every step."""
     return lambda text, count: Trie(text).propose()[:count]
 
 
 def alone(target: Network, prompt: list[int], tokens: int, clock: Callable[[], float] = perf_counter) -> Decoded:
-    """Plain greedy decoding; every step keeps nothing and yields one token."""
+    """Decode greedily without a draft; every step accepts nothing and yields one token."""
     reader = Reader(target)
     text = [*prompt, int(reader.extend(prompt)[-1].argmax())]
     begin = clock()
@@ -108,7 +108,7 @@ def alone(target: Network, prompt: list[int], tokens: int, clock: Callable[[], f
 def speculate(
     target: Network, drafter: Drafter, prompt: list[int], gamma: int, tokens: int, clock: Callable[[], float] = perf_counter
 ) -> Decoded:
-    """Greedy speculative decoding with windows of up to ``gamma``; what a full window earns is kept too."""
+    """Decode greedily with windows of up to ``gamma``; a full window also yields its bonus token."""
     reader = Reader(target)
     text = [*prompt, int(reader.extend(prompt)[-1].argmax())]
     accepted, begin = [], clock()
@@ -125,7 +125,7 @@ def speculate(
 def sample_speculatively(
     target: Network, draft: Network, prompt: list[int], gamma: int, tokens: int, generator: torch.Generator
 ) -> Decoded:
-    """Speculative sampling at temperature 1: accept x ~ q with min(1, p/q), else draw from max(p - q, 0) (X-2)."""
+    """Decode by speculative sampling at temperature 1: accept x ~ q with min(1, p/q), else draw from max(p - q, 0) (X-2)."""
     reader, drafting = Reader(target), Reader(draft)
     p = reader.extend(prompt)[-1].softmax(-1)
     text = [*prompt, _draw(p, generator)]

@@ -50,32 +50,32 @@ PRODUCTS_ALONE = 1_024
 
 @dataclass(frozen=True)
 class Chip:
-    """What is timed: a core by its processor time, which other programs' turns do not stretch, or a CUDA device by the wall."""
+    """What is timed: a core by its processor time, which other programs do not stretch, or a CUDA device by the wall."""
 
     kind: str
     repeats: int = 15
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of weights and activations."""
+        """Return the number format of weights and activations."""
         return torch.float16 if self.kind == "cuda" else torch.float32
 
     @property
     def weights(self) -> WeightFormat:
-        """The same as scenarios call it."""
+        """Return that format as scenarios call it."""
         return "fp16" if self.kind == "cuda" else "fp32"
 
     @property
     def name(self) -> str:
-        """Of the hardware."""
+        """Return the name of the hardware."""
         return torch.cuda.get_device_name() if self.kind == "cuda" else f"one core of {_processor()}"
 
     def random(self, *sizes: int) -> torch.Tensor:
-        """Normal numbers there."""
+        """Return normal random numbers on the chip."""
         return torch.randn(*sizes, device=self.kind, dtype=self.dtype)
 
     def once_s(self, work: Callable[[], object]) -> float:
-        """Seconds of it, once."""
+        """Return the seconds of one call."""
         clock = perf_counter if self.kind == "cuda" else thread_time
         self._wait()
         begin = clock()
@@ -84,7 +84,7 @@ class Chip:
         return clock() - begin
 
     def time_us(self, work: Callable[[], object]) -> float:
-        """Microseconds of it: median of some repeats behind those that warm up."""
+        """Return the median microseconds of some calls behind those that warm up."""
         return median([self.once_s(work) for _ in range(WARM_UP + self.repeats)][WARM_UP:]) * 1e6
 
     def _wait(self) -> None:
@@ -93,7 +93,7 @@ class Chip:
 
 
 def described() -> str:
-    """The kind of machine this is, in words."""
+    """Return the kind of machine this is, in words."""
     cores = len(os.sched_getaffinity(0))
     return f"{_processor()}, {cores} cores, torch {torch.__version__}, Python {platform.python_version()}"
 
@@ -105,7 +105,7 @@ def _processor() -> str:
 
 
 def spec(name: str, shape: NetworkShape) -> ModelSpec:
-    """A network as the simulator describes models."""
+    """Describe a network as the simulator describes models."""
     return ModelSpec(
         name=name,
         hidden_size=shape.width,
@@ -121,7 +121,7 @@ def spec(name: str, shape: NetworkShape) -> ModelSpec:
 
 @torch.inference_mode()
 def operations(chip: Chip) -> Table:
-    """A row for every time (:mod:`simulator.evidence.calibrate.measurements`)."""
+    """Time operations; return a row for every time (:mod:`simulator.evidence.calibrate.measurements`)."""
     rows = [
         {**row, "model": name}
         for name, shape in SHAPES.items()
@@ -177,7 +177,7 @@ def _small(chip: Chip, shape: NetworkShape, tokens: int) -> Row:
 
 
 def passes(chip: Chip) -> Table:
-    """Whole passes of the three models behind the shortest context, head included."""
+    """Time whole passes of the three models behind the shortest context, head included."""
     rows, context = [], CONTEXTS[0]
     for name, shape in SHAPES.items():
         reader = Reader(Network(shape).to(chip.kind, chip.dtype))
@@ -199,7 +199,7 @@ def _echo(connection: Connection) -> None:
 
 
 def messages(sizes: Iterable[int] = MESSAGES, repeats: int = 40) -> Table:
-    """Half a round trip to a process on the other core and back: a fork-join. By the wall, 10th percentile of some."""
+    """Time half a round trip to a process on the other core: a fork-join, by the wall, 10th percentile."""
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_echo, args=(there,), daemon=True)
@@ -219,7 +219,7 @@ def messages(sizes: Iterable[int] = MESSAGES, repeats: int = 40) -> Table:
 
 
 class Profiles(NamedTuple):
-    """Contents of the files, what was timed, and the error of whole passes that they predict, in per cent by model."""
+    """Contents of the files, what was timed, and the error of predicted whole passes in per cent, by model."""
 
     device: dict[str, Any]
     engine: dict[str, Any]
@@ -229,7 +229,7 @@ class Profiles(NamedTuple):
 
 
 def measured(kind: str, tick: Callable[[str], None] = lambda what: None) -> Profiles:
-    """Time everything and fit the profiles; ``kind`` is cpu or cuda. This process is pinned to one core meanwhile."""
+    """Time everything and fit the profiles, pinned to one core; ``kind`` is cpu or cuda."""
     before, chip = os.sched_getaffinity(0), Chip(kind)
     torch.set_num_threads(1)
     try:

@@ -30,7 +30,7 @@ FIRST_LAYERS = 3
 
 
 class Choice(NamedTuple):
-    """What the second stage answers."""
+    """The answer of the second stage."""
 
     token: int
     wall_s: float
@@ -50,7 +50,7 @@ class FirstStage:
 
     @torch.no_grad()
     def level(self, tokens: list[int]) -> Tensor:
-        """States (siblings, 1, width) of tokens that all stand behind the text."""
+        """Return states (siblings, 1, width) of tokens that all stand behind the text."""
         x, self.siblings = self.target.embedding(torch.tensor(tokens))[:, None], []
         for block, trunk in zip(self.blocks, self.trunk, strict=True):
             own = list[Keys]()
@@ -59,7 +59,7 @@ class FirstStage:
         return x
 
     def keep(self, sibling: int) -> None:
-        """The text goes on with one of them."""
+        """Continue the text with one of the siblings."""
         self.trunk = [
             (torch.cat((k, new_k[sibling : sibling + 1]), 2), torch.cat((v, new_v[sibling : sibling + 1]), 2))
             for (k, v), (new_k, new_v) in zip(self.trunk, self.siblings, strict=True)
@@ -68,7 +68,7 @@ class FirstStage:
 
 @torch.no_grad()
 def second_stage_process(connection: Connection, pair: Path, core: int | None) -> None:
-    """The last layers' side, until it is told to stop: a prompt's states open a request, None ends it.
+    """Run the last layers until the end: a prompt's states open a request, None ends the process.
 
     Every message is the states of rows to read and how many rows of the text to keep before that.
     """
@@ -88,7 +88,7 @@ def second_stage_process(connection: Connection, pair: Path, core: int | None) -
 
 
 class PipelinedRequest(NamedTuple):
-    """One request: its tokens, the passages behind the first one, and the seconds that they took on the wall."""
+    """One request: its tokens, the passages behind the first one, and their seconds on the wall."""
 
     tokens: list[int]
     passages: list[Passage]
@@ -96,7 +96,7 @@ class PipelinedRequest(NamedTuple):
 
 
 def decode(family: Family, connection: Connection, prompt: list[int], tokens: int, beam: Beam) -> PipelinedRequest:
-    """Greedy decoding beside a :func:`second_stage_process`, pipeline step by pipeline step."""
+    """Decode greedily beside a :func:`second_stage_process`, pipeline step by pipeline step."""
     stage = FirstStage(family.target, prompt)
     drafter = TreeDrafter(cast(Network, family.modules["draft"]), prompt, beam.branching)
     connection.send((stage.text.numpy(), 0))

@@ -77,32 +77,32 @@ class LivePoint:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less one; median of the rounds."""
+        """Return predicted over measured time, less one; median of the rounds."""
         return median(p / m for p, m in zip(self.predicted_ms, self.measured_ms, strict=True)) - 1.0
 
     @property
     def spread(self) -> float:
-        """Half of what lies between the slowest round and the fastest, over their median."""
+        """Return half the range of the rounds over their median."""
         return (max(self.measured_ms) - min(self.measured_ms)) / 2.0 / median(self.measured_ms)
 
     @property
     def bound(self) -> float:
-        """What the error may be: the strategy's bound, or the spread where that is larger."""
+        """Return the allowed error as a share: the strategy's bound, or the spread where that is larger."""
         return max(BOUNDS[self.setting.strategy], self.spread)
 
     @property
     def held(self) -> bool:
-        """Whether it is."""
+        """Return whether the error keeps the bound."""
         return abs(self.error) <= self.bound
 
     @property
     def medians_ms(self) -> tuple[float, float]:
-        """Measured and predicted, medians of the rounds."""
+        """Return measured and predicted milliseconds per token, medians of the rounds."""
         return median(self.measured_ms), median(self.predicted_ms)
 
     @property
     def interval_ms(self) -> tuple[float, float]:
-        """Where one more round is expected, from predictions alone: Student's t on their logarithms."""
+        """Return where one more round is expected in ms, from predictions alone: Student's t on their logarithms."""
         logs, rounds = np.log(self.predicted_ms), len(self.predicted_ms)
         if rounds < 2:
             return self.predicted_ms[0], self.predicted_ms[0]
@@ -111,12 +111,12 @@ class LivePoint:
 
     @property
     def covered(self) -> int:
-        """Measured rounds within the interval."""
+        """Count the measured rounds within the interval."""
         low, high = self.interval_ms
         return sum(low <= one <= high for one in self.measured_ms)
 
     def data(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the point as plain data."""
         names = (
             "measured_ms",
             "predicted_ms",
@@ -133,7 +133,7 @@ class LivePoint:
 
 
 class Live(NamedTuple):
-    """What a validation came to."""
+    """The result of a live validation."""
 
     points: list[LivePoint]
     clock: str
@@ -142,32 +142,32 @@ class Live(NamedTuple):
 
     @property
     def coverage(self) -> float:
-        """Share of measured rounds within their intervals."""
+        """Return the share of measured rounds within their intervals."""
         return sum(one.covered for one in self.points) / sum(len(one.measured_ms) for one in self.points)
 
     @property
     def missed(self) -> int:
-        """Settings whose error is beyond its bound."""
+        """Count the settings whose error is beyond its bound."""
         return sum(not one.held for one in self.points)
 
     @property
     def exit_code(self) -> int:
-        """1 where a step was not as simulated, 3 where an error is beyond its bound."""
+        """Return 1 where a step was not as simulated, 3 where an error is beyond its bound, else 0."""
         same = all(one.identical == one.requests for one in self.points)
         return (3 if self.missed else 0) if same else 1
 
     def windows(self) -> dict[str, tuple[int, int]]:
-        """Best windows, measured and predicted, of strategies that have one."""
+        """Return the best windows, measured and predicted, of strategies that have one."""
         return {strategy: self.best(strategy) for strategy in WINDOWED}
 
     def data(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the validation as plain data."""
         names = ("clock", "load", "coverage", "missed")
         told = {name: getattr(self, name) for name in names}
         return {**told, "best_window": self.windows(), "points": [one.data() for one in self.points]}
 
     def best(self, strategy: str) -> tuple[int, int]:
-        """Window of least time per token, measured and predicted."""
+        """Return the window of least time per token, measured and predicted."""
         some = [one for one in self.points if one.setting.strategy == strategy]
         measured = min(some, key=lambda one: median(one.measured_ms))
         return measured.setting.gamma, min(some, key=lambda one: median(one.predicted_ms)).setting.gamma
@@ -182,7 +182,7 @@ class Machine(NamedTuple):
     clock: Clock
 
     def decode(self, setting: Setting, prompt: list[int], tokens: int) -> TimedRequest:
-        """One request live."""
+        """Decode one request live."""
         target = self.family.target
         if setting.strategy == "autoregressive":
             one = live.alone(target, prompt, tokens, self.clock)
@@ -200,7 +200,7 @@ class Machine(NamedTuple):
         return TimedRequest(staged.seconds, steps)
 
     def time(self, samples: Samples, strategy: str, text: TimedText, gammas: Sequence[int], repeats: int) -> None:
-        """A block of timed passes of what a strategy consists of."""
+        """Time a block of the passes that a strategy consists of."""
         for _ in range(repeats):
             if strategy == "autoregressive":
                 time_plain(samples, self.family, text, self.clock)
@@ -213,7 +213,7 @@ class Machine(NamedTuple):
 
 
 def stated(samples: Samples, setting: Setting) -> dict[str, Any]:
-    """What a scenario states of a round's timed passes.
+    """Return the durations that a scenario states, from a round's timed passes.
 
     Messages take the time of the side that waits for them: the draft that needs the verdict, the second stage that
     needs a row. The other side works on meanwhile.
@@ -256,7 +256,7 @@ class LivePrediction:
     tokens: int
 
     def load(self, setting: Setting, samples: Samples) -> Loaded:
-        """The scenario of a setting on timed passes."""
+        """Return the scenario of a setting on timed passes."""
         strategy, gamma = setting
         told = {
             "about": f"{strategy} with the shipped small pair on this machine, passes timed between blocks of decoding",
@@ -270,7 +270,7 @@ class LivePrediction:
         return load(str(path))
 
     def simulated(self, loaded: Loaded) -> tuple[float, list[list[int]]]:
-        """Milliseconds per token, and the tokens of each step of every request, in the order of the recording."""
+        """Return milliseconds per token, and the tokens of each step by request, in the order of the recording."""
         acceptance, steps = loaded.acceptance(), [list[int]() for _ in range(self.requests)]
         trace = cast(Trace, loaded.trace)
 
@@ -284,14 +284,14 @@ class LivePrediction:
 
 
 def recorded(family: Family, prompts: Sequence[Sequence[int]], tokens: int) -> Trace:
-    """What the pair says of its own continuations of the prompts."""
+    """Record what the pair says of its own continuations of the prompts."""
     asked = torch.tensor(prompts)
     written = generate(family.target, asked, tokens, 0.0, torch.Generator())
     return assemble(family, [observe(family, asked, written, 0.0, [BEAM])], 0.0, 0, [BEAM], tokens)
 
 
 def settings(gammas: Sequence[int]) -> Iterator[tuple[str, list[Setting]]]:
-    """Every strategy with its settings."""
+    """Yield every strategy with its settings."""
     for strategy in STRATEGIES:
         yield strategy, [Setting(strategy, gamma) for gamma in (gammas if strategy in WINDOWED else (0,))]
 
@@ -306,7 +306,7 @@ def validate(
     out: Path | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> Live:
-    """Decode, time and predict, round by round; ``tick`` is called after every request of a round.
+    """Decode, time and predict, round by round, and return every setting's errors; ``tick`` follows each request.
 
     ``clock``: what one core alone is timed by, on the ``wall`` or of its ``processor``, which other programs' turns do
     not stretch; two cores are timed on the wall. ``out``: a folder for the trace and the last round's scenarios. Raises
