@@ -85,12 +85,14 @@ class Folder:
 
     def ends(self) -> tuple[int, ...]:
         """Return ids of the tokens that end a text; none where neither generation_config.json nor config.json names one."""
-        found = getattr(self.config, "eos_token_id", None)
+        ids = getattr(self.config, "eos_token_id", None)
         if (self.path / "generation_config.json").is_file():
             with _refusals(self.path, self.role):
                 stated = GenerationConfig.from_pretrained(self.path, local_files_only=True).eos_token_id
-            found = found if stated is None else stated
-        return tuple(found) if isinstance(found, list) else () if found is None else (found,)
+            ids = ids if stated is None else stated
+        if ids is None:
+            return ()
+        return tuple(ids) if isinstance(ids, list) else (ids,)
 
     def dtype(self, asked: str) -> str:
         """Return the number format to compute in; ``auto`` is the config's own, float32 where it states none."""
@@ -112,14 +114,14 @@ class Folder:
     def load(self, dtype: str, device: str) -> Any:
         """Load the model, ready to run; a missing weight is a fault, not a random number."""
         with _refusals(self.path, self.role):
-            found: Any = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 self.path,
                 dtype=getattr(torch, self.dtype(dtype)),
                 use_safetensors=True,
                 output_loading_info=True,
                 **LOCAL,
             )
-            model, report = found
+            model, report = loaded
             model.to(device).eval().requires_grad_(False)
         if report["missing_keys"]:
             raise bad(self.path, f"{self.role}: the weights lack {sorted(report['missing_keys'])[0]}")
@@ -184,8 +186,8 @@ def check_vocabulary(target: Folder, draft: Folder, target_ids: dict[str, int], 
         differ = {word for word, _ in target_ids.items() ^ draft_ids.items()}
         first = min(differ, key=lambda word: (min(ids[word] for ids in (target_ids, draft_ids) if word in ids), word))
         here, there = (str(ids.get(first, "none")) for ids in (target_ids, draft_ids))
-        held = f"target {len(target_ids):,}, draft {len(draft_ids):,} tokens"
-        message = f"target and draft must share one vocabulary ({held}); {first!r} is {here} in one, {there} in the other"
+        sizes = f"target {len(target_ids):,}, draft {len(draft_ids):,} tokens"
+        message = f"target and draft must share one vocabulary ({sizes}); {first!r} is {here} in one, {there} in the other"
         raise bad(draft.path, message)
 
 

@@ -110,7 +110,9 @@ def prepare(job: RecordingJob) -> Ready:
     layers = _exit_layers(job, target)
     if job.device == "cuda" and not torch.cuda.is_available():
         raise BadInput([Fault(("--device cuda", 0, 0), "", "torch finds no CUDA device here")])
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if job.device == "auto" else job.device
+    device = job.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     header = describe(job, target, draft, ids, layers, device)
     return Ready(target, draft, prompts, ids, layers, device, header)
 
@@ -193,9 +195,11 @@ def _record_missing(job: RecordingJob, ready: Ready, pair: Pair, parts: Parts, m
         for number in missing:
             requests = range(number * job.batch, min((number + 1) * job.batch, len(ready.ids)))
             progress.update(task, completed=number * job.output_tokens)
-            uniforms = np.stack([np.random.default_rng((job.seed, one)).random(job.output_tokens) for one in requests])
+            uniforms = np.stack([np.random.default_rng((job.seed, request)).random(job.output_tokens) for request in requests])
             try:
-                arrays = record_batch(pair, [ready.ids[one] for one in requests], uniforms, lambda: progress.advance(task))
+                arrays = record_batch(
+                    pair, [ready.ids[request] for request in requests], uniforms, lambda: progress.advance(task)
+                )
             except torch.OutOfMemoryError as error:
                 message = f"{ready.device} has no memory for --batch {job.batch}; a smaller one needs less"
                 raise BadInput([Fault(("trace record", 0, 0), "", message)]) from error

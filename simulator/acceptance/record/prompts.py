@@ -38,14 +38,14 @@ def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
     except (OSError, UnicodeDecodeError) as error:
         raise _bad(path, 0, f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
     read = _json_line if path.suffix in JSON_LINES else _plain_line
-    found = [read(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not found:
+    prompts = [read(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not prompts:
         raise _bad(path, 0, "holds no prompts")
-    if limit is not None and limit < len(found):
-        found = [found[index * len(found) // limit] for index in range(limit)]
-    if len({prompt.flavour for prompt in found}) > MOST_FLAVOURS:
+    if limit is not None and limit < len(prompts):
+        prompts = [prompts[index * len(prompts) // limit] for index in range(limit)]
+    if len({prompt.flavour for prompt in prompts}) > MOST_FLAVOURS:
         raise _bad(path, 0, f"names more than {MOST_FLAVOURS} flavours")
-    return found
+    return prompts
 
 
 def _plain_line(path: Path, number: int, line: str) -> Prompt:

@@ -181,8 +181,8 @@ def _ahead(name: str, head: nn.Module, target: Network, states: list[Tensor], se
         behind = (0, depth)
         ranks.append(_flat(nn.functional.pad(rank_of(rows, tokens), behind, value=UNKNOWN), np.uint16))
         chances.append(_flat(nn.functional.pad(probability_of(rows, tokens, temperature), behind), np.float16))
-    found = {f"{name}.rank": np.stack(ranks)}
-    return found | {f"{name}.q": np.stack(chances)} if temperature else found
+    arrays = {f"{name}.rank": np.stack(ranks)}
+    return arrays | {f"{name}.q": np.stack(chances)} if temperature else arrays
 
 
 def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:

@@ -41,8 +41,8 @@ class Starts:
 
     def truth(self, depth: int) -> Tensor:
         """Return (starts,) the text's token ``depth`` behind each start; -1 behind the end."""
-        held = self.text[self.first + depth :][: self.count]
-        return F.pad(held, (0, self.count - len(held)), value=-1)
+        behind = self.text[self.first + depth :][: self.count]
+        return F.pad(behind, (0, self.count - len(behind)), value=-1)
 
 
 @dataclass
@@ -186,13 +186,13 @@ def _rated(
     trunks = [block.project(x, 0)[1:] for block, x in zip(target.blocks[:below], inputs, strict=False)]
     own = [list[Keys]() for _ in trunks]
     state = states[below - 1][:, -starts.count :]
-    found = []
+    levels = []
     for depth, tokens in enumerate(proposed):
         logits = exit(state, target)
         children = tokens.T[None].expand(len(state), -1, -1)
         chance = logits.gather(-1, children) - logits.logsumexp(-1, keepdim=True)
         token = tokens.repeat(len(state), 1)
-        found.append((chance.transpose(1, 2).flatten(0, 1), token))
+        levels.append((chance.transpose(1, 2).flatten(0, 1), token))
         if depth + 1 == len(proposed):
             break
         parent = torch.arange(len(token))[:, None].expand_as(token) // len(tokens)
@@ -200,7 +200,7 @@ def _rated(
         for layer, trunk in enumerate(trunks):
             own[layer] = reorder(own[layer], parent)
             state = target.blocks[layer].branch(state, depth + 1, trunk, own[layer])
-    return found
+    return levels
 
 
 class RollOuts(NamedTuple):

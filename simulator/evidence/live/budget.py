@@ -140,7 +140,7 @@ class Decoding:
     @property
     def committed(self) -> int:
         """Count the verified tokens behind the first one."""
-        return sum(one.committed for one in self.iterations)
+        return sum(iteration.committed for iteration in self.iterations)
 
 
 def decode(target: Network, connection: Connection, prompt: list[int], tokens: int, split: Split) -> Decoding:
@@ -209,7 +209,9 @@ def shipped_prompts(requests: int) -> list[list[int]]:
     trace = read(Catalogue().names("trace")["six_flavours_greedy"])
     pools = list(trace.requests_by_flavour.values())
     chosen = [pools[index % len(pools)][index // len(pools)] for index in range(requests)]
-    return [trace.token[(start := int(trace.offsets[one])) : start + PROMPT_TOKENS].astype(int).tolist() for one in chosen]
+    return [
+        trace.token[(start := int(trace.offsets[request])) : start + PROMPT_TOKENS].astype(int).tolist() for request in chosen
+    ]
 
 
 @dataclass(frozen=True)
@@ -260,11 +262,11 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
         alone_s = 0.0
         for round_ in range(rounds):
             alone_s += sum(alone(target, prompt, tokens).seconds for prompt in prompts)
-            for one in np.random.default_rng(round_).permutation(chosen).tolist():
-                split = Split(one, min(one, sequences) if sequences else None)
-                runs.setdefault(one, []).append([decode(target, connection, prompt, tokens, split) for prompt in prompts])
+            for gamma in np.random.default_rng(round_).permutation(chosen).tolist():
+                split = Split(gamma, min(gamma, sequences) if sequences else None)
+                runs.setdefault(gamma, []).append([decode(target, connection, prompt, tokens, split) for prompt in prompts])
     every = [decoding for rows in runs.values() for row in rows for decoding in row]
-    points = [_live_budget(one, runs[one]) for one in sorted(runs)]
+    points = [_live_budget(gamma, runs[gamma]) for gamma in sorted(runs)]
     pass_s, draft_s = _passes(every)
     c = cost_coefficient(pass_s, draft_s)
     best = max(points, key=lambda point: point.tokens_per_s).budget
@@ -278,18 +280,22 @@ def _around(c: int) -> list[int]:
 
 def _passes(decoded: Sequence[Decoding]) -> tuple[float, float]:
     """Median seconds of a pass of the target over one token and of a pass of the draft, beside each other."""
-    target_s = [s for one in decoded for s, done in zip(one.target_s, one.iterations, strict=True) if not done.unverified]
-    return median(target_s), median(s / passes for one in decoded for s, passes in zip(one.draft_s, one.passes, strict=True))
+    target_s = [
+        s for decoding in decoded for s, done in zip(decoding.target_s, decoding.iterations, strict=True) if not done.unverified
+    ]
+    return median(target_s), median(
+        s / passes for decoding in decoded for s, passes in zip(decoding.draft_s, decoding.passes, strict=True)
+    )
 
 
 def _live_budget(budget_: int, rounds: Sequence[Sequence[Decoding]]) -> LiveBudget:
-    rates = [sum(one.committed for one in row) / sum(sum(one.iteration_s) for one in row) for row in rounds]
+    rates = [sum(decoding.committed for decoding in row) / sum(sum(decoding.iteration_s) for decoding in row) for row in rounds]
     every = [decoding for row in rounds for decoding in row]
     times = [
         (whole, target, draft, whole - max(target, draft))
-        for one in every
-        for whole, target, draft in zip(one.iteration_s, one.target_s, one.draft_s, strict=True)
+        for decoding in every
+        for whole, target, draft in zip(decoding.iteration_s, decoding.target_s, decoding.draft_s, strict=True)
     ]
     whole, target, draft, over = (median(column) * 1e3 for column in zip(*times, strict=True))
-    tokens = sum(one.committed for one in every) / len(times)
+    tokens = sum(decoding.committed for decoding in every) / len(times)
     return LiveBudget(budget_, median(rates), min(rates), max(rates), tokens, whole, target, draft, over)

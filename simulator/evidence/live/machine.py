@@ -138,14 +138,14 @@ def _products(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:
     layer = [part for part in sizes if part != "lm_head"]
     order = [(part, chip.random(*reversed(sizes[part]))) for part in [*layer * shape.layers, "lm_head"]]
     given = {part: chip.random(tokens, inputs) for part, (inputs, _) in sizes.items()}
-    found: dict[str, list[float]] = {part: [] for part in sizes}
+    times_s: dict[str, list[float]] = {part: [] for part in sizes}
     for repeat in range(WARM_UP + chip.repeats):
         for part, weights in order:
             took = chip.once_s(lambda part=part, weights=weights: F.linear(given[part], weights))  # type: ignore[misc]
             if repeat >= WARM_UP:
-                found[part].append(took)
+                times_s[part].append(took)
     for part, (inputs, outputs) in sizes.items():
-        row = product(part, tokens, inputs, outputs, median(found[part]) * 1e6)
+        row = product(part, tokens, inputs, outputs, median(times_s[part]) * 1e6)
         beyond_fp16 = (WEIGHT_BYTES[chip.weights] - WEIGHT_BYTES["fp16"]) * inputs * outputs
         yield {**row, "size_bytes": row["size_bytes"] + beyond_fp16}  # type: ignore[operator]
 
@@ -206,13 +206,13 @@ def messages(sizes: Iterable[int] = MESSAGES, repeats: int = 40) -> Table:
     process.start()
     rows = []
     for size in sizes:
-        message, found = bytes(size), []
+        message, halves_s = bytes(size), []
         for _ in range(repeats):
             begin = perf_counter()
             here.send_bytes(message)
             here.recv_bytes()
-            found.append((perf_counter() - begin) / 2)
-        rows.append({"operation": "transfer", "size_bytes": float(size), "time_us": float(np.percentile(found, 10)) * 1e6})
+            halves_s.append((perf_counter() - begin) / 2)
+        rows.append({"operation": "transfer", "size_bytes": float(size), "time_us": float(np.percentile(halves_s, 10)) * 1e6})
     here.send_bytes(b"")
     process.join(10.0)
     return table(rows).assign(source=f"pipe between two processes, 10th percentile of {repeats} half round trips")
@@ -276,12 +276,12 @@ def _device(chip: Chip, rows: Table, peak_tflops: float) -> dict[str, Any]:
 
 def _engine(chip: Chip, device: Device, whole: Table, choice_us: float) -> tuple[dict[str, Any], dict[str, float]]:
     """What passes take beyond their operations, by layer and by pass; and the error of passes with it."""
-    told = "passes of three models less their operations, non-negative least squares"
+    source = "passes of three models less their operations, non-negative least squares"
     made: dict[str, Any] = {
         "about": f"Plain PyTorch {torch.__version__} on {chip.name}, no graphs.",
         "launch": "asynchronous" if chip.kind == "cuda" else "synchronous",
-        "host_us_per_layer": _number(0.0, told),
-        "host_us_per_pass": _number(0.0, told),
+        "host_us_per_layer": _number(0.0, source),
+        "host_us_per_pass": _number(0.0, source),
         "small_operations_ratio": dict(DEFINED),
         "kv_traffic_ratio": dict(DEFINED),
         "sampling_us": _number(choice_us, "greedy choice from one row of 2,048 logits"),
@@ -290,10 +290,10 @@ def _engine(chip: Chip, device: Device, whole: Table, choice_us: float) -> tuple
     bare = _predicted_us(chip, device, validate(Engine, Document(made, {})), whole)
     beyond = truth if chip.kind == "cuda" else np.maximum(truth - bare, 0.0)
     per_layer, per_pass = nnls(np.stack((layers, np.ones_like(layers)), 1) / truth[:, None], beyond / truth)[0]
-    made |= {"host_us_per_layer": _number(per_layer, told), "host_us_per_pass": _number(per_pass, told)}
-    found = _predicted_us(chip, device, validate(Engine, Document(made, {})), whole)
-    off = whole.assign(percent=100.0 * np.abs(found / truth - 1.0)).groupby("model").percent.mean()
-    return made, {str(name): float(one) for name, one in off.items()}
+    made |= {"host_us_per_layer": _number(per_layer, source), "host_us_per_pass": _number(per_pass, source)}
+    predicted = _predicted_us(chip, device, validate(Engine, Document(made, {})), whole)
+    off = whole.assign(percent=100.0 * np.abs(predicted / truth - 1.0)).groupby("model").percent.mean()
+    return made, {str(name): float(percent) for name, percent in off.items()}
 
 
 def _predicted_us(chip: Chip, device: Device, engine: Engine, whole: Table) -> np.ndarray:
@@ -302,7 +302,7 @@ def _predicted_us(chip: Chip, device: Device, engine: Engine, whole: Table) -> n
         for name, shape in SHAPES.items()
     }
     rows = [Rows.decode(int(count), CONTEXTS[0]) for count in whole.tokens]
-    return np.array([costs[name].target(one).wall_s * 1e6 for name, one in zip(whole.model, rows, strict=True)])
+    return np.array([costs[name].target(pass_rows).wall_s * 1e6 for name, pass_rows in zip(whole.model, rows, strict=True)])
 
 
 def _link(carried: Table) -> dict[str, Any]:

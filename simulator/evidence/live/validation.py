@@ -2,7 +2,7 @@
 
 Blocks of decoding and blocks in which passes are timed alternate, request by request, in one run. The prediction of a
 round is the project's own simulation, on ``durations`` of that round's timed passes and on acceptance recorded from the
-very prompts that are decoded. A round's prediction and measurement make one error; the median of the rounds is told, the
+very prompts that are decoded. A round's prediction and measurement make one error; the median of the rounds is stated, the
 spread of the rounds beside it.
 """
 
@@ -113,7 +113,7 @@ class LivePoint:
     def covered(self) -> int:
         """Count the measured rounds within the interval."""
         low, high = self.interval_ms
-        return sum(low <= one <= high for one in self.measured_ms)
+        return sum(low <= measured <= high for measured in self.measured_ms)
 
     def data(self) -> dict[str, Any]:
         """Return the point as plain data."""
@@ -143,18 +143,20 @@ class Live(NamedTuple):
     @property
     def coverage(self) -> float:
         """Return the share of measured rounds within their intervals."""
-        return sum(one.covered for one in self.points) / sum(len(one.measured_ms) for one in self.points)
+        return sum(point.covered for point in self.points) / sum(len(point.measured_ms) for point in self.points)
 
     @property
     def missed(self) -> int:
         """Count the settings whose error is beyond its bound."""
-        return sum(not one.held for one in self.points)
+        return sum(not point.held for point in self.points)
 
     @property
     def exit_code(self) -> int:
         """Return 1 where a step was not as simulated, 3 where an error is beyond its bound, else 0."""
-        same = all(one.identical == one.requests for one in self.points)
-        return (3 if self.missed else 0) if same else 1
+        same = all(point.identical == point.requests for point in self.points)
+        if not same:
+            return 1
+        return 3 if self.missed else 0
 
     def windows(self) -> dict[str, tuple[int, int]]:
         """Return the best windows, measured and predicted, of strategies that have one."""
@@ -163,14 +165,14 @@ class Live(NamedTuple):
     def data(self) -> dict[str, Any]:
         """Return the validation as plain data."""
         names = ("clock", "load", "coverage", "missed")
-        told = {name: getattr(self, name) for name in names}
-        return {**told, "best_window": self.windows(), "points": [one.data() for one in self.points]}
+        facts = {name: getattr(self, name) for name in names}
+        return {**facts, "best_window": self.windows(), "points": [point.data() for point in self.points]}
 
     def best(self, strategy: str) -> tuple[int, int]:
         """Return the window of least time per token, measured and predicted."""
-        some = [one for one in self.points if one.setting.strategy == strategy]
-        measured = min(some, key=lambda one: median(one.measured_ms))
-        return measured.setting.gamma, min(some, key=lambda one: median(one.predicted_ms)).setting.gamma
+        points = [point for point in self.points if point.setting.strategy == strategy]
+        measured = min(points, key=lambda point: median(point.measured_ms))
+        return measured.setting.gamma, min(points, key=lambda point: median(point.predicted_ms)).setting.gamma
 
 
 class Machine(NamedTuple):
@@ -185,13 +187,13 @@ class Machine(NamedTuple):
         """Decode one request live."""
         target = self.family.target
         if setting.strategy == "autoregressive":
-            one = live.alone(target, prompt, tokens, self.clock)
-            return TimedRequest(one.seconds, [1] * len(one.accepted))
+            decoded = live.alone(target, prompt, tokens, self.clock)
+            return TimedRequest(decoded.seconds, [1] * len(decoded.accepted))
         if setting.strategy == "vanilla_sd":
             drafter = live.autoregressive_drafter(cast(Network, self.family.modules["draft"]))
             drafter(prompt, 1)
-            one = live.speculate(target, drafter, prompt, setting.gamma, tokens, self.clock)
-            return TimedRequest(one.seconds, [kept + 1 for kept in one.accepted])
+            decoded = live.speculate(target, drafter, prompt, setting.gamma, tokens, self.clock)
+            return TimedRequest(decoded.seconds, [kept + 1 for kept in decoded.accepted])
         if setting.strategy == "duodecoding":
             both = live_budget.decode(target, self.drafting, prompt, tokens, Split(setting.gamma, 1))
             return TimedRequest(sum(both.iteration_s), [step.committed for step in both.iterations])
@@ -258,7 +260,7 @@ class LivePrediction:
     def load(self, setting: Setting, samples: Samples) -> Loaded:
         """Return the scenario of a setting on timed passes."""
         strategy, gamma = setting
-        told = {
+        content = {
             "about": f"{strategy} with the shipped small pair on this machine, passes timed between blocks of decoding",
             "strategy": STRATEGIES[strategy] | ({"gamma": gamma} if gamma else {}),
             **stated(samples, setting),
@@ -266,7 +268,7 @@ class LivePrediction:
             "requests": {"count": self.requests, "prompt_tokens": PROMPT_TOKENS, "output_tokens": self.tokens},
         }
         path = self.folder / f"{strategy}{gamma or ''}.yaml"
-        path.write_text(yaml.safe_dump(told, sort_keys=False), "utf-8")
+        path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
         return load(str(path))
 
     def simulated(self, loaded: Loaded) -> tuple[float, list[list[int]]]:
@@ -351,6 +353,6 @@ def _judge(point: LivePoint, decoded: Sequence[TimedRequest], predicted: tuple[f
     """One round of a setting."""
     tpot_ms, steps = predicted
     point.predicted_ms.append(tpot_ms)
-    point.measured_ms.append(sum(one.seconds for one in decoded) / (len(decoded) * (tokens - 1)) * 1e3)
+    point.measured_ms.append(sum(request.seconds for request in decoded) / (len(decoded) * (tokens - 1)) * 1e3)
     point.requests += len(decoded)
-    point.identical += sum(one.steps == told for one, told in zip(decoded, steps, strict=True))
+    point.identical += sum(request.steps == simulated for request, simulated in zip(decoded, steps, strict=True))
