@@ -14,7 +14,7 @@ from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedPassages
-from simulator.cost.cost import Phase, Rows
+from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost
 from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages
 from simulator.strategies.specpipe.replay import StepTables, token_seconds

@@ -18,7 +18,7 @@ from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages
 from simulator.catalogue import Catalogue, shown
 from simulator.cli.main import main
-from simulator.cost.cost import Phase, Rows
+from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative, Positive
 from simulator.report.run_summary import gaps

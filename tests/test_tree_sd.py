@@ -13,8 +13,8 @@ from test_tree_replay import trace_of
 from simulator.acceptance.sources import Cycle, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
-from simulator.cost.cost import Rows
 from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import Fraction, NonNegative
 from simulator.serving.requests import Requests

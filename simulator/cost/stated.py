@@ -9,8 +9,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from simulator.cost.cost import Depth, Phase, Purpose, Role, Rows
 from simulator.cost.model import DraftHead
+from simulator.cost.protocol import Depth, Purpose, Role
+from simulator.cost.rows import Phase, Rows
 from simulator.files.schema import BadInput, Fault, Frozen
 from simulator.numeric import ordered_sum
 

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.sources import Acceptance, Odds, Rates, odds_of
-from simulator.cost.cost import Cost, HardwareCost
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import tuned
