@@ -185,7 +185,7 @@ def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(monkeypatch
     first = cost.target(ONE)
     for context in range(10):
         cost.target(Rows.decode(1, context))
-        assert len(cost._known) <= 3
+        assert len(cost._passes) <= 3
     assert cost.target(ONE) == first
 
 

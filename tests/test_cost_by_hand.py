@@ -268,9 +268,9 @@ def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     for count, context in enumerate(range(10), start=1):
         cost.head(head, Rows.decode(1, context))
         cost.target(Rows.decode(1, context))
-        assert len(cost._heads) == (count % 3) + 1
-        assert 1 <= len(cost._known) <= 3
-    assert len(cost._known) == 1
+        assert len(cost._head_passes) == (count % 3) + 1
+        assert 1 <= len(cost._passes) <= 3
+    assert len(cost._passes) == 1
 
 
 def test_a_draft_head_in_parts() -> None:

@@ -1,4 +1,4 @@
-"""Device seconds of the operation groups of a pass: the products of a layer, attention, LM head, collectives."""
+"""Kernels take device time: here are the seconds of a layer's products, of attention, of the LM head and of collectives."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ from simulator.cost.rows import Rows
 
 
 class LayerTime(NamedTuple):
-    """Device seconds of one layer, by operation group."""
+    """One layer takes these seconds on the device, by operation group."""
 
     qkv: float
+    """Query, key and value projections."""
     attention: float
+    """Attention over the cache."""
     output: float
+    """Output projection of the attention."""
     mlp: float
+    """Matrices of the MLP, or of the experts."""
     small: float
+    """Norms, activations, rotations."""
 
 
 def attention_timer(place: Placement) -> Callable[[Rows], Any]:
-    """Device time of attention in one layer over some rows, on one of the tensor-parallel ranks."""
+    """Return a function from rows to the seconds of attention in one layer, on one of the tensor-parallel ranks."""
     model, ranks = place.model, place.tensor_parallel
     cached = model.kv_bytes_per_layer() * place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
     pair, seconds = 4.0 * model.query_width, place.device.timer(place.device.attention)
@@ -30,14 +35,14 @@ def attention_timer(place: Placement) -> Callable[[Rows], Any]:
 
 
 def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
-    """Device time of one layer for ``rows`` on one of the tensor-parallel ranks."""
+    """Return the seconds of one layer over ``rows``, by operation group, on one of the tensor-parallel ranks."""
     return layer_products(place, rows.tokens, experts, rows.adapted)._replace(attention=attention_timer(place)(rows))
 
 
 def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) -> LayerTime:
-    """The part of a layer that depends on its ``n`` rows alone: all but attention, which is left at zero.
+    """Return the seconds of one layer that depend on its ``n`` rows alone: all but attention, which is left at zero.
 
-    ``adapted`` of them do not pass the MLP.
+    ``adapted`` of the rows do not pass the MLP; ``experts``: the MLP is a mixture of experts.
     """
     model, device, ranks = place.model, place.device, place.tensor_parallel
 
@@ -48,11 +53,11 @@ def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) ->
     hidden, ff, full = model.hidden_size, model.intermediate_size, n - adapted
     mlp_width = hidden + ff * (2 if model.mlp == "gated" else 1)
     if experts and model.experts:
-        touched, each = model.experts.touched(full), model.expert_weights
-        tokens_each = max(1.0, full * model.experts.per_token / touched)
-        mlp = product(touched * each, hidden + 3 * model.experts.intermediate_size, tokens_each)
+        touched, expert = model.experts.touched(full), model.expert_weights
+        expert_tokens = max(1.0, full * model.experts.per_token / touched)
+        mlp = product(touched * expert, hidden + 3 * model.experts.intermediate_size, expert_tokens)
         if model.experts.shared:
-            mlp += product(model.experts.shared * each, hidden + 3 * model.experts.intermediate_size, full)
+            mlp += product(model.experts.shared * expert, hidden + 3 * model.experts.intermediate_size, full)
     else:
         mlp = product(model.up_weights, mlp_width, full) + product(model.down_weights, ff + hidden, full)
     widths = n * (8 * hidden + 2 * (model.query_width + 2 * model.kv_width) / ranks) + full * 3 * ff / ranks
@@ -68,7 +73,7 @@ def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) ->
 
 
 def side_product_time(place: Placement, tokens: int, width: int) -> float:
-    """Device time of a product with one h x ``width`` matrix."""
+    """Return the seconds of the product of ``tokens`` rows with one h x ``width`` matrix."""
     hidden, ranks = place.model.hidden_size, place.tensor_parallel
     weights = hidden * width
     size = weights * WEIGHT_BYTES[place.weights] + tokens * (hidden + width) * ACTIVATION_BYTES
@@ -76,7 +81,7 @@ def side_product_time(place: Placement, tokens: int, width: int) -> float:
 
 
 def head_time(place: Placement, logit_rows: int) -> float:
-    """Device time of the LM head and of sampling from its logits."""
+    """Return the seconds of the LM head over ``logit_rows`` and of sampling from its logits; 0 without rows."""
     if not logit_rows:
         return 0.0
     model, device = place.model, place.device
@@ -92,7 +97,7 @@ def head_time(place: Placement, logit_rows: int) -> float:
 
 
 def all_reduce_time(place: Placement, tokens: int) -> float:
-    """Time of one collective over the activations of ``tokens``."""
+    """Return the seconds of one all-reduce over the activations of ``tokens``; 0 on one rank."""
     if place.tensor_parallel == 1 or not place.collectives.count or place.link is None:
         return 0.0
     size = tokens * place.model.hidden_size * ACTIVATION_BYTES

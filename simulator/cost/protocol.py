@@ -1,4 +1,4 @@
-"""The questions about time that a strategy asks; :class:`Cost` is answered from hardware or from stated durations."""
+"""A strategy asks a :class:`Cost` how long its passes take; it is answered from hardware or from stated durations."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ Depth = int | float
 
 
 class Cost(Protocol):
-    """What a strategy asks about time."""
+    """A cost tells a strategy how long its passes, transfers and copies take."""
 
     @property
     def contention(self) -> float:
-        """Slowdown of target and draft while both are busy; 1 with memories of their own."""
+        """Return how many times as long target and draft take while both are busy; 1 where they do not share a memory."""
 
     @property
     def reads_context(self) -> bool:
-        """Whether a pass takes longer over more cached tokens."""
+        """Return whether a pass takes longer over more cached tokens."""
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
-        """One pass of the target through the layers from ``start`` to ``stop``."""
+        """Return the phase of one pass of the target through the layers from ``start`` to ``stop``."""
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
-        """One internal step of the draft."""
+        """Return the phase of one internal step of the draft."""
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
-        """One pass of layers that draft beside the target, on its device."""
+        """Return the phase of one pass of a draft head on the target's device."""
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
-        """One pass over the prompts."""
+        """Return the phase of one pass over prompts."""
 
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
-        """Sampling and token-channel transfer at the early exit or after the final verification."""
+        """Return the phase of sampling and transfer at the early exit (``ee``) or after the final verification (``fv``)."""
 
     def copy(self, tokens: int) -> float:
-        """Seconds to copy the draft's cache of so many tokens within its memory."""
+        """Return the seconds to copy the draft's cache of ``tokens`` within its memory."""
 
     @property
     def stages(self) -> int:
-        """Stages of the target's pipeline; 0 without one."""
+        """Return the number of stages of the target's pipeline; 0 without a pipeline."""
 
     def stage(self, index: int, rows: Rows) -> Phase:
-        """A pass through one stage, counted from 0."""
+        """Return the phase of a pass through the stage ``index``, counted from 0."""
 
     def carry(self, index: int, tokens: int) -> float:
-        """Seconds for the hidden states of ``tokens`` over the link behind a stage."""
+        """Return the seconds that the hidden states of ``tokens`` take over the link behind stage ``index``."""
 
     def token(self) -> float:
-        """Seconds for a verified token from the last stage to all the others."""
+        """Return the seconds that a verified token takes from the last stage to all the others."""
 
     @property
     def jitters(self) -> bool:
-        """Whether links of the pipeline have a jitter: what they take is a mean, unless it is drawn."""
+        """Return whether links of the pipeline jitter: their times are then means, unless they are drawn."""
 
     def drawn(self, seed: int) -> Cost:
-        """The same with jitter drawn anew for every transfer; itself without any."""
+        """Return this cost with the jitter of every transfer drawn from ``seed``; itself where nothing jitters."""

@@ -1,4 +1,4 @@
-"""What a pass works on (:class:`Rows`), and what it takes (:class:`Phase`)."""
+"""Rows say what a pass works on; a phase says how long it takes, and who is busy in it."""
 
 from __future__ import annotations
 
@@ -9,42 +9,48 @@ from simulator.numeric import ordered_sum
 
 
 class Rows(NamedTuple):
-    """What a pass works on; additive, so that ragged batches, trees and mixed passes are sums.
+    """Rows count what a pass works on; they are additive, so that ragged batches, trees and mixed passes are sums.
 
-    ``tokens``: rows of every matrix product; ``logit_rows``: rows that reach the LM head;
-    ``sequences``: attention calls; ``kv_tokens``: cached tokens that attention reads; ``attention_pairs``:
-    query-key pairs; ``adapted``: those of ``tokens`` that pass a low-rank adapter instead of the MLP, whose products are
-    left out (of rank 8 they are 1/512 of the MLP at h = 4096, SS-7). What depends on the context, ``kv_tokens`` and
-    ``attention_pairs``, may be arrays: the rows of many steps that differ in nothing else, priced at once.
+    What depends on the context, ``kv_tokens`` and ``attention_pairs``, may be arrays: the rows of many steps that differ in
+    nothing else are priced at once.
     """
 
     tokens: int = 0
+    """Rows of every matrix product."""
     logit_rows: int = 0
+    """Rows that reach the LM head."""
     sequences: int = 0
+    """Calls of attention."""
     kv_tokens: Any = 0
+    """Cached tokens that attention reads."""
     attention_pairs: Any = 0
+    """Pairs of a query and a key."""
     adapted: int = 0
+    """Those of ``tokens`` that pass a low-rank adapter instead of the MLP.
 
-    def __add__(self, other: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
+    The adapter's products are left out: of rank 8 they are 1/512 of the MLP at h = 4096 (SS-7).
+    """
+
+    def __add__(self, more: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
         return Rows(
-            self.tokens + other.tokens,
-            self.logit_rows + other.logit_rows,
-            self.sequences + other.sequences,
-            self.kv_tokens + other.kv_tokens,
-            self.attention_pairs + other.attention_pairs,
-            self.adapted + other.adapted,
+            self.tokens + more.tokens,
+            self.logit_rows + more.logit_rows,
+            self.sequences + more.sequences,
+            self.kv_tokens + more.kv_tokens,
+            self.attention_pairs + more.attention_pairs,
+            self.adapted + more.adapted,
         )
 
     @staticmethod
     def decode(tokens: int, context: Any, sequences: int = 1) -> Rows:
-        """``tokens`` new tokens for each of ``sequences``, all with logits, behind ``context`` cached ones in total."""
+        """Return the rows of ``tokens`` new tokens in each sequence, with logits, behind ``context`` cached ones in total."""
         rows = tokens * sequences
         pairs = tokens * context + sequences * (tokens * (tokens + 1) // 2)
-        return tuple.__new__(Rows, (rows, rows, sequences, context + rows, pairs, 0))  # for every step, at a third of the time
+        return tuple.__new__(Rows, (rows, rows, sequences, context + rows, pairs, 0))  # a third of the time
 
     @staticmethod
     def prefill(tokens: int, context: int = 0, ends: bool = True) -> Rows:
-        """A prompt of one sequence, or a chunk of it behind ``context`` cached tokens; only its end needs logits."""
+        """Return the rows of a prompt, or of a chunk behind ``context`` cached ones; if it ``ends`` here, with a logit."""
         return Rows(tokens, int(ends), 1, context + tokens, tokens * context + tokens * (tokens + 1) // 2)
 
 
@@ -52,14 +58,16 @@ NO_ROWS = Rows()
 
 
 class Phase(NamedTuple):
-    """One stretch between two synchronisations: its wall time and who was busy for how long in it."""
+    """A phase is one stretch between two synchronisations."""
 
     wall_s: Any
+    """How long it takes, in seconds."""
     busy: Mapping[str, Any]
+    """Seconds for which each lane is busy in it, by the name of the lane."""
 
 
 def together(*phases: Phase, times: int = 1) -> Phase:
-    """Phases one after another, the whole ``times`` over."""
+    """Return the phase in which ``phases`` follow one another, all of them ``times`` over."""
     busy: dict[str, float] = {}
     for phase in phases:
         for lane, seconds in phase.busy.items():

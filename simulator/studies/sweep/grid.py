@@ -244,7 +244,7 @@ def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
     held = scenario.cost
     if isinstance(held, StatedCost):
         stated = {key.partition(".")[2]: each for key, each in arrays.items() if key in STATED}
-        return replace(held, given=held.given.model_copy(update=stated))
+        return replace(held, durations=held.durations.model_copy(update=stated))
     if isinstance(held, HardwareCost) and held.channel:
         carried = {key.partition(".")[2]: each for key, each in arrays.items() if key in CHANNEL}
         numbers = {name: getattr(held.channel, name).model_copy(update={"value": each}) for name, each in carried.items()}
