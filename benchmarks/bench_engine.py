@@ -19,7 +19,7 @@ from figures import Figure, at_least, bare_timeouts, show, turns
 from simpy import Event
 
 from simulator.acceptance.sources import Chain
-from simulator.cost.cost import Cost
+from simulator.cost.protocol import Cost
 from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.scenario.variants import variant

@@ -17,7 +17,7 @@ from typing import Any
 from figures import Figure, at_least, at_most, show
 
 from simulator.acceptance.sources import Acceptance, Cycle, Rates
-from simulator.cost.cost import Cost
+from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
 from simulator.serving.memory import Blocks

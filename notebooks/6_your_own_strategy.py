@@ -24,7 +24,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import pandas as pd
 
 from simulator.acceptance.sources import Chain
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.scenario.run import run
 from simulator.scenario import load
 from simulator.strategies.common.step import Kind, Lanes, Step

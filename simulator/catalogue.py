@@ -1,7 +1,7 @@
-"""Names find files: ``device: a100_80g_sxm`` is ``hardware_profiles/devices/a100_80g_sxm.yaml``.
+"""A catalogue finds files by name: ``device: a100_80g_sxm`` is ``hardware_profiles/devices/a100_80g_sxm.yaml``.
 
-A name with a slash is a path relative to the file that mentions it. Folders of the user's own are
-searched before the shipped ones, and are laid out alike.
+A name with a slash is a path relative to the file that mentions it. The user's own folders have the layout of the
+shipped one and are searched first. This module loads neither numpy nor pydantic, so that ``specsim list`` is quick.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDERS = {
     "scenario": ("scenarios", ".yaml"),
     "sweep": ("scenarios/sweeps", ".yaml"),
 }
-"""Kind of thing -> folder and file ending."""
+"""Folder and file ending, by kind of file."""
 
 REFERENCES = {
     "device": "device",
@@ -36,15 +36,15 @@ REFERENCES = {
     "requests": "workload",
     **dict.fromkeys(("link", "channel", "within", "between"), "link"),
 }
-"""Fields of a scenario whose text names a file that takes its place."""
+"""Kind of the file that replaces the text of a scenario's field, by field."""
 
 
 LONGEST_CHAIN = 32
-"""Scenarios that start from one another."""
+"""Most scenarios that start from one another by ``like``."""
 
 
 def shipped() -> Path:
-    """The folder that holds ``hardware_profiles`` and ``scenarios``: a checkout, or inside the wheel."""
+    """Return the folder that holds ``hardware_profiles`` and ``scenarios``: a checkout, or inside the wheel."""
     package = Path(__file__).parent
     inside = package / "_shipped"
     return inside if inside.is_dir() else package.parent
@@ -52,26 +52,27 @@ def shipped() -> Path:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Folders to look names up in, the first one winning."""
+    """A catalogue looks names up in folders; the first folder that has a name wins."""
 
-    own: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
+    """The user's own folders, which are searched before the shipped one."""
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Own folders, then the shipped one."""
-        return (*self.own, shipped())
+        """Return all folders: the user's own, then the shipped one."""
+        return (*self.folders, shipped())
 
     def names(self, kind: str) -> dict[str, Path]:
-        """Every name of a kind and its file."""
+        """Return the file of every name of a kind, sorted by name."""
         folder, ending = FOLDERS[kind]
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for root in self.roots:
             for path in sorted((root / folder).glob(f"*{ending}")):
-                found.setdefault(path.stem, path)
-        return dict(sorted(found.items()))
+                files.setdefault(path.stem, path)
+        return dict(sorted(files.items()))
 
     def abouts(self, kind: str) -> dict[str, str]:
-        """Every name of a kind, or of a strategy, with a line about it."""
+        """Return a line about every file of a kind, or about every strategy, by name."""
         if kind == "strategy":
             return {name: _first_line(path) for name, path in strategy_files().items()}
         names = self.names(kind)
@@ -80,42 +81,42 @@ class Catalogue:
         return {name: about(path, shown(path)) for name, path in names.items()}
 
     def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
-        """The file of ``name``, mentioned in ``document`` at ``where``; raises :class:`BadInput`."""
+        """Return the file of a name that ``document`` mentions at ``where``; raises :class:`BadInput` where there is none."""
         ending = FOLDERS[kind][1]
         if "/" in name or name.endswith((ending, ".json")):
-            return _beside(name, document, where)
+            return _relative_file(name, document, where)
         names = self.names(kind)
         if name not in names:
             raise BadInput([document.fault(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}")])
         return names[name]
 
     def find_traffic(self, document: Document) -> None:
-        """Put the path of a traffic file, which stands beside the file that names it, in the place of its name."""
+        """Replace the name of a traffic file by its path; the file is in the folder of the file that names it."""
         *inner, last = where = ("requests", "arrivals", "file")
         name = document.get(where)
         if isinstance(name, str):
-            document.get(tuple(inner))[last] = shown(_beside(name, document, where))
+            document.get(tuple(inner))[last] = shown(_relative_file(name, document, where))
 
     def scenario(self, name: str) -> Document:
-        """A scenario file by name or path, with everything it refers to in place.
+        """Return a scenario by name or path, with the content of all files that it refers to.
 
-        ``like: OTHER`` starts from another scenario and lays this one's fields over it.
+        ``like: OTHER`` starts from another scenario and lays the fields of this one over it.
         """
         return self._scenario(self.file("scenario", name), ())
 
     def scenario_of(self, name: str, document: Document, where: Path_) -> Document:
-        """The same for a scenario that ``document`` mentions at ``where``."""
+        """Return, with the content of all files that it refers to, a scenario that ``document`` mentions at ``where``."""
         return self._scenario(self.path("scenario", name, document, where), ())
 
     def plan(self, name: str) -> Document:
-        """A plan file by name or path, as it is written."""
+        """Return a plan by name or path, as it is written."""
         path = self.file("plan", name)
         document = read(path, shown(path))
         document.data["name"] = path.stem
         return document
 
     def file(self, kind: str, name: str) -> Path:
-        """The file that a user names: a path, or a name of this kind; raises :class:`BadInput` for a name that is none."""
+        """Return the file of a path or of a name of this kind; raises :class:`BadInput` for an unknown name."""
         if "/" in name or name.endswith(".yaml"):
             return Path(name)
         names = self.names(kind)
@@ -125,24 +126,25 @@ class Catalogue:
         return names[name]
 
     def elsewhere(self, name: str) -> str:
-        """What else this is the name of: a file here without its ending, or something of another kind."""
+        """Return a hint on what else has this name: a file without its ending, or a file of another kind; empty without any."""
         if Path(f"{name}.yaml").is_file():
             return f"; did you mean the file ./{name}.yaml?"
         kind = next((kind for kind in FOLDERS if name in self.names(kind)), None)
         return f"; it is the name of a {kind}" if kind else ""
 
     def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
+        """Return a scenario, expanded; ``seen`` are the scenarios that start from it."""
         document = read(path, shown(path))
         self._find_strategy(document)
         like = document.data.pop("like", None)
         if like is not None:
-            other = self.path("scenario", str(like), document, ("like",))
+            origin = self.path("scenario", str(like), document, ("like",))
             if len(seen) == LONGEST_CHAIN:
-                what = f"{shown(other)} is too far; at most {LONGEST_CHAIN} scenarios may start from one another"
+                what = f"{shown(origin)} is too far; at most {LONGEST_CHAIN} scenarios may start from one another"
                 raise BadInput([document.fault(("like",), what)])
-            if os.path.realpath(other) in map(os.path.realpath, (*seen, path)):
-                raise BadInput([document.fault(("like",), f"comes back to {shown(other)}")])
-            base = self._scenario(other, (*seen, path))
+            if os.path.realpath(origin) in map(os.path.realpath, (*seen, path)):
+                raise BadInput([document.fault(("like",), f"comes back to {shown(origin)}")])
+            base = self._scenario(origin, (*seen, path))
             self.lay_over(base, document)
             document = base
         document.data["name"] = path.stem
@@ -150,18 +152,18 @@ class Catalogue:
         return document
 
     def lay_over(self, base: Document, document: Document) -> None:
-        """Put the fields of a scenario's document over those of ``base``; names of files stay to be expanded."""
+        """Lay the fields of a scenario's document over those of ``base``; names of files are left to be expanded."""
         self._find_strategy(document)
         if "method" in document.data:
             base.data.pop("strategy", None)
         if document.get(("requests", "arrivals", "name")) == "file":
-            base.data.pop("requests", None)  # count and lengths stand in the file
+            base.data.pop("requests", None)  # the file states count and lengths
         if document.get(("strategy", "name")):
             base.data.pop("method", None)
         base.merge(document)
 
     def _find_strategy(self, document: Document) -> None:
-        """``strategy: NAME``: a strategy with its defaults, or the strategy that a method's file states, with its facts."""
+        """Replace ``strategy: NAME`` by a strategy with its defaults, or by that of a method, with the method's facts."""
         name = document.data.get("strategy")
         if not isinstance(name, str):
             return
@@ -170,9 +172,9 @@ class Catalogue:
             document.data["strategy"] = {"name": name}
             return
         where, mention = ("strategy",), document.place(("strategy",))
-        known = [*self.names("method"), *strategy_names()]
+        possible = [*self.names("method"), *strategy_names()]
         if "/" not in name and name not in self.names("method"):
-            raise BadInput([document.fault(where, f"there is no strategy or method '{name}'{did_you_mean(name, known)}")])
+            raise BadInput([document.fault(where, f"there is no strategy or method '{name}'{did_you_mean(name, possible)}")])
         path = self.path("method", name, document, where)
         facts = _file(path)
         strategy = facts.data.pop("strategy", {})
@@ -183,7 +185,7 @@ class Catalogue:
         document.mentions[where] = mention
 
     def expand(self, document: Document) -> None:
-        """Put the files that a document refers to in the place of their names."""
+        """Replace the names of files in a document by their content."""
         self._find_strategy(document)
         for where, kind in list(_references(document.data)):
             name = document.get(where)
@@ -191,17 +193,17 @@ class Catalogue:
             if kind == "model" and (path.is_dir() or path.suffix == ".json"):
                 from simulator.cost.huggingface import read_config
 
-                other = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
+                content = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
             else:
-                other = _file(path)
-            other.data.setdefault("name", path.stem)
+                content = _file(path)
+            content.data.setdefault("name", path.stem)
             mention = document.place(where)
-            document.graft(where, other)
+            document.graft(where, content)
             document.mentions[where] = mention
 
 
 def _file(path: Path) -> Document:
-    """A file's document, read once as long as the file stays as it is; the caller may change what it gets."""
+    """Return a file's document, from a cache as long as the file stays as it is; the caller may change the copy."""
     if not path.is_file():
         return read(path, shown(path))
     facts = path.stat()
@@ -214,8 +216,8 @@ def _kept(path: Path, name: str, _: tuple[int, int]) -> Document:
     return read(path, name)
 
 
-def _beside(name: str, document: Document, where: Path_) -> Path:
-    """The file of this name beside the one that mentions it; raises :class:`BadInput` where there is none."""
+def _relative_file(name: str, document: Document, where: Path_) -> Path:
+    """Return the file of a path relative to the file that mentions it; raises :class:`BadInput` where there is none."""
     file = Path(document.place(where)[0])
     path = (file.parent if file.is_file() else Path()) / name
     try:
@@ -228,6 +230,7 @@ def _beside(name: str, document: Document, where: Path_) -> Path:
 
 
 def _references(data: dict[str, object] | list[object], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+    """Yield path and kind of every name of a file in ``data``."""
     for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         if isinstance(value, dict | list):
             yield from _references(value, (*path, key))
@@ -236,7 +239,7 @@ def _references(data: dict[str, object] | list[object], path: Path_ = ()) -> Ite
 
 
 def strategy_files() -> dict[str, Path]:
-    """The file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py`` where it has helpers beside it."""
+    """Return the file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py`` where it has helpers."""
     folder = Path(__file__).parent / "strategies"
     files = {path.stem: path for path in folder.glob("[!_]*.py")} | {
         path.parent.name: path for path in folder.glob("*/strategy.py")
@@ -245,17 +248,17 @@ def strategy_files() -> dict[str, Path]:
 
 
 def _first_line(path: Path) -> str:
-    """The first line of a module's docstring."""
+    """Return the first line of a module's docstring."""
     with path.open(encoding="utf-8") as file:
         return file.readline().strip().strip('"')
 
 
 def strategy_names() -> list[str]:
-    """Every shipped strategy, in order of names."""
+    """Return the names of all shipped strategies, sorted."""
     return list(strategy_files())
 
 
 def shown(path: Path) -> str:
-    """A path as a person would write it from here."""
+    """Return a path as a person would write it from the current folder."""
     relative = os.path.relpath(path)
     return os.path.abspath(path) if relative.startswith("..") else relative

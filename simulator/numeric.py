@@ -1,4 +1,4 @@
-"""Numbers that come out the same everywhere: sums in order, the longest of durations, a batch that shares a fate."""
+"""Sums, maxima and binomial chances are computed so that they are the same on every Python."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import numpy as np
 
 Number = TypeVar("Number")
 EXACT = 1_000
-"""So many requests have binomial coefficients that a float can hold."""
+"""Most requests whose binomial coefficients a float can hold."""
 
 
 def ordered_sum(values: Iterable[Number]) -> Number:
-    """Floats, or arrays of them, added from first to last; 0 of none.
+    """Return the sum of floats, or of arrays, added from first to last; 0 where there are none.
 
-    The same on every Python: from 3.12 on ``sum`` makes up for what rounding loses between floats, before it does not.
+    It is the same on every Python: from 3.12 on ``sum`` compensates the rounding between floats, before it does not.
     """
     return cast("Number", reduce(add, values, 0))
 
 
 def elementwise_max(*seconds: Any) -> Any:
-    """The longest of some durations; element by element where there are arrays among them."""
+    """Return the longest of some durations in their unit, element by element where there are arrays among them."""
     try:
         return max(seconds)
-    except ValueError:  # an array is neither more nor less
+    except ValueError:  # arrays cannot be ordered
         return reduce(np.maximum, seconds)
 
 
 def binomial(requests: int, share: Any) -> dict[int, Any]:
-    """Chance that exactly k of ``requests`` do what each does with chance ``share`` (a number or an array), by k.
+    """Return the chance of exactly k successes among ``requests`` that succeed with chance ``share``, by k.
 
-    Left out is every k that is impossible, or so far from the mean that Bernstein's inequality gives both tails
-    together less than 1e-16.
+    ``share`` may be an array. Every k is left out that is impossible, or so far from the mean that Bernstein's inequality
+    gives both tails together less than 1e-16.
     """
     far = 9.0 * sqrt(requests * max(0.0, float(np.max(share * (1.0 - share))))) + 40.0
     first = max(0, floor(requests * float(np.min(share)) - far))
@@ -45,6 +45,7 @@ def binomial(requests: int, share: Any) -> dict[int, Any]:
 
 
 def _chance(requests: int, k: int, share: Any) -> Any:
+    """Return the binomial chance of exactly k successes."""
     if requests <= EXACT:
         return comb(requests, k) * share**k * (1.0 - share) ** (requests - k)
     ways = lgamma(requests + 1) - lgamma(k + 1) - lgamma(requests - k + 1)

@@ -10,7 +10,7 @@ import pytest
 from simpy import Event
 
 from simulator.acceptance.sources import Cycle
-from simulator.cost.cost import Phase, Rows
+from simulator.cost.rows import Phase, Rows
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.step import Kind, Lanes, State
 from simulator.world import World

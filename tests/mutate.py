@@ -36,7 +36,7 @@ STEPS = ("steps_by_hand", "worked_examples")
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "world": {"world": ("world", "worked_examples")},
     "acceptance": {"acceptance/sources": ("acceptance", "worked_examples")},
-    "cost": {"cost/cost": ("cost", "cost_by_hand")},
+    "cost": {f"cost/{name}": ("cost", "cost_by_hand") for name in ("rows", "placement", "kernels", "hardware_cost")},
     "laws": {
         "strategies/common/base": (*STEPS, "laws"),
         "strategies/autoregressive": STEPS,

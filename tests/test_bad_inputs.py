@@ -212,8 +212,14 @@ MADE: dict[str, tuple[Callable[[], bytes], str]] = {
     "traces/offsets_none.npz": (lambda: trace(offsets=np.empty(0, int)), "array offsets: expected offsets that rise from 0"),
     "traces/offsets_one_number.npz": (lambda: trace(offsets=np.array(8)), "array offsets: expected 1 dimensions, has 0"),
     "traces/flavour_unknown.npz": (lambda: trace(flavour=np.array([0, 7])), "array flavour: holds 7, and the header names 1"),
-    "traces/p_nan.npz": (lambda: trace(p=np.full(8, np.nan)), "array p: expected numbers of 0 or more, holds others"),
-    "traces/q_negative.npz": (lambda: trace(q=np.full(8, -1.0)), "array q: expected numbers of 0 or more, holds others"),
+    "traces/p_nan.npz": (
+        lambda: trace(p=np.full(8, np.nan)),
+        "array p: expected numbers of 0 or more, holds negative or infinite ones",
+    ),
+    "traces/q_negative.npz": (
+        lambda: trace(q=np.full(8, -1.0)),
+        "array q: expected numbers of 0 or more, holds negative or infinite ones",
+    ),
     "traces/p_short.npz": (lambda: trace(p=np.ones(7)), "holds arrays of different lengths"),
     "traces/exits_too_many.npz": (
         lambda: trace(exit_rank=np.zeros((2, 8), int)),

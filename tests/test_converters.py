@@ -100,7 +100,7 @@ BAD_ROWS = [
     ([{"accepted": [1]}, {"accepted": [1.5]}], ":2:0: accepted: expected whole numbers from 0 to 65,535"),
     ([{"accepted": [70_000]}], "expected whole numbers from 0 to 65,535"),
     ([{"accepted": [4]}], "--window 3: a window was kept up to 4 draft tokens"),
-    ([{"accepted": [1], "flavour": str(i)} for i in range(257)], "holds 257 flavours; a trace can tell 256 apart"),
+    ([{"accepted": [1], "flavour": str(i)} for i in range(257)], "holds 257 flavours; a trace can distinguish 256"),
 ]
 
 

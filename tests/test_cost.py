@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.catalogue import Catalogue
-from simulator.cost.cost import HardwareCost, Phase, Placement, Rows, layer_time, together
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.kernels import layer_time
 from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.placement import Placement
+from simulator.cost.rows import Phase, Rows, together
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import read, validate
 
@@ -177,12 +180,12 @@ def test_a_pass_of_remembered_parts_is_the_pass_to_the_last_digit(passes: list[t
 
 
 def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.cost.cost.REMEMBERED", 3)
+    monkeypatch.setattr("simulator.cost.hardware_cost.REMEMBERED", 3)
     cost = HardwareCost(place())
     first = cost.target(ONE)
     for context in range(10):
         cost.target(Rows.decode(1, context))
-        assert len(cost._known) <= 3
+        assert len(cost._passes) <= 3
     assert cost.target(ONE) == first
 
 

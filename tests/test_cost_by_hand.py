@@ -8,22 +8,20 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from simulator.cost.cost import (
-    HardwareCost,
+from simulator.cost.device import Link
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.kernels import (
     LayerTime,
-    Phase,
-    Placement,
-    Rows,
     all_reduce_time,
     attention_timer,
     head_time,
     layer_products,
     layer_time,
     side_product_time,
-    together,
 )
-from simulator.cost.device import Link
 from simulator.cost.model import DraftHead
+from simulator.cost.placement import Placement
+from simulator.cost.rows import Phase, Rows, together
 from simulator.files.schema import BadInput
 from tests.test_cost import DEVICE, ENGINE, HARD, LINK, MODEL, ONE, place
 
@@ -263,16 +261,16 @@ def test_a_layer_is_its_products_and_its_attention() -> None:
 
 
 def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.cost.cost.REMEMBERED", 3)
+    monkeypatch.setattr("simulator.cost.hardware_cost.REMEMBERED", 3)
     cost, head = HardwareCost(place()), DraftHead(layers=1)
     first = cost.head(head, ONE)
     assert cost.head(head, ONE) is first
     for count, context in enumerate(range(10), start=1):
         cost.head(head, Rows.decode(1, context))
         cost.target(Rows.decode(1, context))
-        assert len(cost._heads) == (count % 3) + 1
-        assert 1 <= len(cost._known) <= 3
-    assert len(cost._known) == 1
+        assert len(cost._head_passes) == (count % 3) + 1
+        assert 1 <= len(cost._passes) <= 3
+    assert len(cost._passes) == 1
 
 
 def test_a_draft_head_in_parts() -> None:

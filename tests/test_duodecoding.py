@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.cli.main import main
-from simulator.cost.cost import Phase
+from simulator.cost.rows import Phase
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
 from simulator.report.run_summary import conditions, gaps, kind_name
@@ -299,7 +299,7 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
     ttft = [run.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (duo, serial)]
     assert ttft[0] < ttft[1]
     strategy, cost = duo.scenario.schedule, duo.scenario.cost
-    from simulator.cost.cost import Rows
+    from simulator.cost.rows import Rows
 
     prompt = Rows.prefill(256)
     found = strategy.admission(cost, prompt, 1, 256)

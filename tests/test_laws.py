@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Cycle, Odds, Rates
-from simulator.cost.cost import Phase, Rows
+from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative
 from simulator.serving.memory import Blocks

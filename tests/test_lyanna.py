@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from simulator.acceptance.sources import Chain, Cursor, Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
-from simulator.cost.cost import Device, HardwareCost, Placement
+from simulator.cost.device import Device
+from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.model import ModelSpec
+from simulator.cost.placement import Placement
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, NonNegative
 from simulator.scenario import load, run

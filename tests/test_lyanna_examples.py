@@ -18,8 +18,11 @@ import pytest
 
 from simulator.acceptance.draft_tree import DraftTree, widest
 from simulator.acceptance.sources import Rates
-from simulator.cost.cost import Depth, HardwareCost, Phase, Placement, Rows
+from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.model import ModelSpec
+from simulator.cost.placement import Placement
+from simulator.cost.protocol import Depth
+from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative
 from simulator.strategies.lyanna import HOT_TOKENS, Lyanna, table_bytes

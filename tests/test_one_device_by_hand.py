@@ -20,8 +20,8 @@ from simulator.acceptance.sequence_chances import (
 )
 from simulator.acceptance.sequences import DrawnSequences, Split
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
-from simulator.cost.cost import NO_ROWS, Phase, Rows
 from simulator.cost.model import ModelSpec
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import NonNegative
 from simulator.strategies.common.base import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Progress, State, Step

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.cost import HardwareCost, Rows
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.report.run_memory import HEAD, caption, stage_rows
 from simulator.scenario import Loaded, load

@@ -14,7 +14,7 @@ from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedPassages
-from simulator.cost.cost import Phase, Rows
+from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost
 from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages
 from simulator.strategies.specpipe.replay import StepTables, token_seconds
@@ -61,7 +61,7 @@ def test_replay_and_engine_agree_step_for_step(recording: tuple[PipelineTimes, T
     m = len(times.stages)
     strategy = specpipe(times, width=6, branching=2, late=late)
     steps, hit, rows = (trace.extra[f"beam.{name}"][0][..., 1:].astype(np.int64) for name in ("steps", "hit", "rows"))
-    cost = ByRows(cost_of(times).given)
+    cost = ByRows(cost_of(times).durations)
     found = token_seconds(StepTables.of(strategy, cost, 10), steps, rows, hit.astype(bool), late)
     log, _, _ = played(strategy, times, RecordedPassages(Replay(trace), Beam(6, 2, m)), len(steps), 1, cost)
     arrivals = [one.start_s + one.duration_s for one in log if sum(one.tokens)]

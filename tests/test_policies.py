@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from simulator.acceptance.sources import Chain, Exit, Odds, Verdict
-from simulator.cost.cost import Phase, Rows
+from simulator.cost.rows import Phase, Rows
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Uniform

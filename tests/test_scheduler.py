@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from simulator.acceptance.sources import Cycle
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
 from simulator.scenario.run import simulate

@@ -17,7 +17,7 @@ from simpy import Environment, Event
 
 from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
-from simulator.cost.cost import Rows
+from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
 from simulator.scenario import load

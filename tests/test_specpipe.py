@@ -18,7 +18,7 @@ from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages
 from simulator.catalogue import Catalogue, shown
 from simulator.cli.main import main
-from simulator.cost.cost import Phase, Rows
+from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative, Positive
 from simulator.report.run_summary import gaps
@@ -199,7 +199,7 @@ def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
     times = PipelineTimes((10.0, 10.0, 10.0))
     strategy = specpipe(times, width=4, branching=2, packing_ratio=Positive(value=1.0))
     log, _, _ = played(
-        strategy, times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 2, 2, OneSecondARow(cost_of(times).given)
+        strategy, times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 2, 2, OneSecondARow(cost_of(times).durations)
     )
     assert [one.duration_s for one in log] == [2, 3, 6, 5, 2, 3]
     assert [sum(one.rows) for one in log] == [2, 5, 11, 9, 3, 6]

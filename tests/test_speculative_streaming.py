@@ -18,8 +18,8 @@ from simulator.acceptance.trace import read as read_trace
 from simulator.acceptance.tree_replay import pruned_trees
 from simulator.catalogue import Catalogue
 from simulator.cli.main import main
-from simulator.cost.cost import Rows
 from simulator.cost.model import ModelSpec
+from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, read, validate
 from simulator.scenario import load, run

@@ -9,8 +9,8 @@ import pytest
 from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.sources import Chain, Rates
 from simulator.acceptance.tree_replay import DrawnPassages
-from simulator.cost.cost import NO_ROWS, Phase, Rows
 from simulator.cost.model import ModelSpec
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.strategies.common.base import OddsOf
 from simulator.strategies.common.pipeline_laws import (
     PipelineTimes,

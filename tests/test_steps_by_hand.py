@@ -10,8 +10,8 @@ import pytest
 
 from simulator.acceptance.sources import Cycle, Odds, Rates, Replay, Verdict
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
-from simulator.cost.cost import NO_ROWS, Phase, Rows
 from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import Fraction, NonNegative
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable

@@ -13,8 +13,8 @@ from test_tree_replay import trace_of
 from simulator.acceptance.sources import Cycle, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
-from simulator.cost.cost import Rows
 from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import Fraction, NonNegative
 from simulator.serving.requests import Requests
@@ -75,7 +75,7 @@ def test_rows_of_every_pass() -> None:
             asked.append(("target", rows))
             return super().target(rows, start, stop)
 
-    HEADS.durations(Noted(COST.given, 3), HEADS.step(Kind("step", 2), 100))
+    HEADS.durations(Noted(COST.durations, 3), HEADS.step(Kind("step", 2), 100))
     assert asked == [
         ("1/0", Rows(6, 6, 2, 200, 600)),
         ("1/0", Rows(4, 4, 2, 200, 400)),

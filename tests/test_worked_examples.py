@@ -26,8 +26,8 @@ from simulator.acceptance.sources import (
     speculative_sampling,
     top,
 )
-from simulator.cost.cost import Rows
 from simulator.cost.device import TreeAllReduce
+from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.strategies.common.base import Law
 from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps

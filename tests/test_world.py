@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simpy import Event
 
+import simulator.world
 from simulator.world import Span, World
 
 
@@ -537,3 +540,9 @@ def test_a_lane_that_did_nothing_was_never_busy() -> None:
     world = World()
     world.lane("a").occupy(3, "begins now")
     assert (world.lane("a").busy_s, world.lane("b").busy_s) == (0.0, 0.0)
+
+
+def test_the_private_parts_of_simpy_stay_in_one_module() -> None:
+    package = Path(simulator.world.__file__).parent
+    private = re.compile(r"\._(now|queue|eid)\b")
+    assert [path.name for path in package.rglob("*.py") if private.search(path.read_text())] == ["world.py"]

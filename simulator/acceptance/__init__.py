@@ -1,1 +1,1 @@
-"""Which tokens does the target keep?"""
+"""Acceptance answers: which tokens does the target keep?"""

@@ -1,7 +1,7 @@
-"""Other people's records of acceptance, as traces or as the ``acceptance`` block of a scenario.
+"""Acceptance that other programs recorded is converted to a trace or to the ``acceptance`` block of a scenario.
 
-A record of what happened step by step becomes a :class:`Trace` in format 2; a summary (rates, a mean) can
-only become rates. ``replay`` in the header of a trace says what a replay of it can and cannot answer.
+A record of every step becomes a :class:`Trace` in format 2; a summary (rates, a mean) can
+only become rates. ``replay`` in the header of a trace says which questions a replay of it can answer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ Row = Mapping[str, Any]
 MOST = np.iinfo(np.uint16).max
 """Largest count that a trace can hold."""
 FLAVOURS = np.iinfo(np.uint8).max + 1
+"""Kinds of text that a trace can distinguish."""
 
 FROM_ANY_START = (
     "exact at every window up to the recorded one, since what a window keeps was recorded at every position; "
@@ -38,22 +39,24 @@ FROM_STEPS = (
 
 
 class ConvertedRequest(NamedTuple):
-    """One converted request: kind of text, and by position what a window that starts there keeps."""
+    """A converted request holds these fields."""
 
     flavour: str
+    """Kind of text."""
     run: Sequence[int]
+    """Draft tokens that a window keeps, by the position at which it starts."""
 
 
 def fault(line: int, message: str) -> BadInput:
-    """Something wrong in line ``line`` (from 1) of a record; the caller knows the file."""
+    """Return the exception for a fault in line ``line`` (from 1) of a record; the caller adds the file."""
     return BadInput([Fault(("", line, 0), "", message)])
 
 
 def positional(rows: Iterable[Row], method: str, window: int | None = None) -> Trace:
-    """SpecDecode-Bench: at every position, how many tokens one speculation from there yields, bonus included.
+    """Return a trace of SpecDecode-Bench, which states how many tokens a speculation from every position yields.
 
-    ``method`` is ``eagle`` or ``ngram``. Replays exactly the walk "start at p, emit length[p] tokens, go on
-    at p + length[p]", capped at the window plus one. The window is the largest kept unless stated.
+    ``method`` is ``eagle`` or ``ngram``; the bonus is included. Replays exactly the walk "start at p, emit length[p] tokens,
+    go on at p + length[p]", capped at the window plus one. The window is the largest kept unless stated.
     """
     field = f"acc_len_{method}"
     requests = [
@@ -66,7 +69,7 @@ def positional(rows: Iterable[Row], method: str, window: int | None = None) -> T
 
 
 def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
-    """REST's answers on MT-bench: tokens of each step, turn after turn; Vicuna 7B.
+    """Return a trace of REST's answers on MT-bench (Vicuna 7B), which state the tokens of each step, turn after turn.
 
     ``steps_idx`` is the index of each turn's last step. A turn's first entry leaves its own correction out
     and all others count it (REST starts counting one token late), so lengths of a turn add up to its new
@@ -76,11 +79,11 @@ def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
     for line, row in enumerate(rows, 1):
         flavour, lengths, taken = _flavour(line, row, "category"), _counts(line, row, "accept_lengths"), 0
         for last in _counts(line, row, "steps_idx"):
-            first, *others = lengths[taken : taken + last + 1] or [0]
+            first, *following = lengths[taken : taken + last + 1] or [0]
             taken += last + 1
-            if 0 in others:
+            if 0 in following:
                 raise fault(line, "accept_lengths: a step that is not a turn's first cannot yield 0 tokens")
-            kept = [first, *(length - 1 for length in others)]
+            kept = [first, *(length - 1 for length in following)]
             requests.append(ConvertedRequest(flavour, _inside_steps(kept)))
         if taken != len(lengths):
             raise fault(line, f"accept_lengths: expected {taken} steps by steps_idx, found {len(lengths)}")
@@ -89,7 +92,7 @@ def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
 
 
 def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
-    """Accepted draft tokens of every step, correction not counted, as vLLM counts ``num_accepted_tokens``.
+    """Return a trace of accepted draft tokens by step, correction not counted, as vLLM counts ``num_accepted_tokens``.
 
     One object per request: ``{"accepted": [2, 0, 3], "flavour": "code"}``, the flavour optional. State the
     window that was served; without it the largest count is taken, which may be smaller. Exact at that
@@ -103,23 +106,24 @@ def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
 
 
 def _flavour(line: int, row: object, field: str) -> str:
+    """Return the kind of text of a request; raises :class:`BadInput` for a row that is no object."""
     if not isinstance(row, Mapping):
         raise fault(line, "expected an object, one per request")
     return str(row.get(field, "all"))
 
 
 def _counts(line: int, row: Row, field: str, least: int = 0) -> list[int]:
-    """A field that is a list of whole numbers; empty ones are refused."""
-    found = row.get(field)
-    if not isinstance(found, list) or not found:
+    """Return a field that is a list of whole numbers; raises :class:`BadInput` for any other and for an empty one."""
+    counts = row.get(field)
+    if not isinstance(counts, list) or not counts:
         raise fault(line, f"expected an object with '{field}', a list of counts")
-    if not all(type(count) is int and least <= count <= MOST for count in found):
+    if not all(type(count) is int and least <= count <= MOST for count in counts):
         raise fault(line, f"{field}: expected whole numbers from {least} to {MOST:,}")
-    return found
+    return counts
 
 
 def _inside_steps(kept: Iterable[int]) -> list[int]:
-    """Run lengths by position: a step that kept 2 covers three positions, from which 2, 1 and 0 are kept."""
+    """Return run lengths by position: a step that kept 2 covers three positions, from which 2, 1 and 0 are kept."""
     return [left for accepted in kept for left in range(accepted, -1, -1)]
 
 
@@ -131,6 +135,7 @@ def _trace(
     names: Mapping[str, str],
     vocabulary: int | None,
 ) -> Trace:
+    """Return a trace in format 2; raises :class:`BadInput` for no requests, too small a window or too many flavours."""
     if not requests:
         raise BadInput([Fault(("", 0, 0), "", "holds no requests")])
     largest = max(1, *(max(request.run) for request in requests))
@@ -139,7 +144,7 @@ def _trace(
         raise BadInput([Fault(("", 0, 0), "", message)])
     flavours = list(dict.fromkeys(request.flavour for request in requests))
     if len(flavours) > FLAVOURS:
-        raise BadInput([Fault(("", 0, 0), "", f"holds {len(flavours)} flavours; a trace can tell {FLAVOURS} apart")])
+        raise BadInput([Fault(("", 0, 0), "", f"holds {len(flavours)} flavours; a trace can distinguish {FLAVOURS}")])
     header = {
         "format": CONVERTED,
         "temperature": None,
@@ -169,7 +174,7 @@ def _trace(
 
 
 def rates_by_position(survival: Sequence[float]) -> dict[str, list[float]]:
-    """The "per-position acceptance rate" of vLLM -> ``per_position`` rates of a scenario.
+    """Return ``per_position`` rates of a scenario from the "per-position acceptance rate" of vLLM.
 
     vLLM divides accepted tokens at a position by all windows, whether they got there or not; a scenario
     wants the rate given that they did. The mean of accepted tokens is kept exactly at the logged window;
@@ -183,16 +188,16 @@ def rates_by_position(survival: Sequence[float]) -> dict[str, list[float]]:
 
 
 def rates_from_lengths(lengths: Sequence[float]) -> dict[str, list[float]]:
-    """Mean accepted lengths (correction or bonus included) at windows 1, 2, 3, ... -> ``per_position`` rates.
+    """Return ``per_position`` rates from mean accepted lengths, correction or bonus included, at windows 1, 2, 3, ...
 
-    A golden curve: each further draft token adds the chance that it is reached and kept. Exact if the
+    This is a golden curve: every further draft token adds the chance that it is reached and kept. Exact if the
     chance of a position is the same at every window, which i.i.d. text has and bursts break a little.
     """
     return rates_by_position([round(after - before, 12) for before, after in pairwise([1.0, *lengths])])
 
 
 def rate_from_length(length: float, window: int) -> dict[str, float]:
-    """A mean accepted length (correction or bonus included) at ``window`` -> the i.i.d. ``rate`` that gives it.
+    """Return the i.i.d. ``rate`` that gives a mean accepted length, correction or bonus included, at ``window``.
 
     Solves rate + rate^2 + ... + rate^window = length - 1. Other windows follow the i.i.d. formula, which
     errs where acceptance comes in bursts.
@@ -205,53 +210,54 @@ def rate_from_length(length: float, window: int) -> dict[str, float]:
 
 
 def vllm_log(lines: Sequence[str]) -> dict[str, list[float]]:
-    """Lines "SpecDecoding metrics" of a vLLM log, or bare rates, as for :func:`rates_by_position`.
+    """Return ``per_position`` rates from lines "SpecDecoding metrics" of a vLLM log, or from bare rates.
 
-    Each line is about one interval; intervals are weighted by their drafted tokens, and idle ones have none.
+    A line is about one interval; intervals are weighted by their drafted tokens, and idle ones have none.
     """
     logged = [(line, match) for line, match in enumerate(map(LOGGED.search, lines), 1) if match]
     for line, match in logged:
         if len(match[1]) > MOST_DIGITS:
             raise fault(line, f"expected a number of tokens, found '{match[1][:40]}'")
-    found = [(int(match[1]), match[2]) for _, match in logged if int(match[1])]
-    if not found:
+    intervals = [(int(match[1]), match[2]) for _, match in logged if int(match[1])]
+    if not intervals:
         return rates_by_position(numbers(lines))
-    rates = [numbers([text]) for _, text in found]
+    rates = [numbers([text]) for _, text in intervals]
     if len(set(map(len, rates))) != 1:
         raise BadInput([Fault(("", 0, 0), "", "mixes windows of different lengths; convert the log of one setting")])
-    return rates_by_position(np.average(rates, axis=0, weights=[drafted for drafted, _ in found]).tolist())
+    return rates_by_position(np.average(rates, axis=0, weights=[drafted for drafted, _ in intervals]).tolist())
 
 
 MOST_DIGITS = 18
-"""Of a count in a log."""
+"""Most digits of a count in a log."""
 LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d., ]*\d)")
 
 
 def numbers(lines: Sequence[str]) -> list[float]:
-    """Numbers of a text, apart by commas or white space; ``#`` starts a comment."""
-    found = []
+    """Return the numbers of a text, separated by commas or white space; ``#`` starts a comment."""
+    values = []
     for line, text in enumerate(lines, 1):
         for word in text.partition("#")[0].replace(",", " ").split():
             try:
-                found.append(float(word))
+                values.append(float(word))
             except ValueError as error:
                 raise fault(line, f"expected numbers, found '{word[:40]}'") from error
-    return found
+    return values
 
 
 def json_lines(lines: Sequence[str]) -> list[Row]:
-    """One JSON value per line, blank lines left out."""
-    found = []
+    """Return the JSON values of the lines that are not blank."""
+    rows = []
     for line, text in enumerate(lines, 1):
         if text.strip():
             try:
-                found.append(from_json(text))
+                rows.append(from_json(text))
             except json.JSONDecodeError as error:
                 raise fault(line, f"is not JSON: {error}") from error
-    return found
+    return rows
 
 
-def _one_length(lines: Sequence[str], window: int | None) -> dict[str, float]:
+def _rate_from_single_length(lines: Sequence[str], window: int | None) -> dict[str, float]:
+    """Return the i.i.d. rate of a file that holds a single mean accepted length."""
     given = numbers(lines)
     if len(given) != 1 or window is None:
         raise BadInput([Fault(("", 0, 0), "", "expected one mean accepted length and --window")])
@@ -264,11 +270,11 @@ TO_TRACE: Mapping[str, Callable[[Sequence[str], int | None], Trace]] = {
     "rest": lambda lines, window: rest(json_lines(lines), window),
     "steps": lambda lines, window: steps(json_lines(lines), window),
 }
-"""Name of a format -> from its lines, and the window if it is stated, to a trace."""
+"""Functions from the lines of a file, and the window if it is stated, to a trace, by name of the format."""
 
 TO_RATES: Mapping[str, Callable[[Sequence[str], int | None], Mapping[str, Any]]] = {
     "vllm_log": lambda lines, window: vllm_log(lines),
     "golden_lengths": lambda lines, window: rates_from_lengths(numbers(lines)),
-    "mean_length": _one_length,
+    "mean_length": _rate_from_single_length,
 }
-"""Likewise to an acceptance block."""
+"""Functions from the lines of a file, and the window if it is stated, to an acceptance block, by name of the format."""

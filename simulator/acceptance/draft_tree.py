@@ -1,4 +1,4 @@
-"""The token tree of SpecPipe: levels appended by a beam, cut to what verification leaves, travelling through stages.
+"""SpecPipe's token tree grows by a level a step, is pruned by verification, and travels through the stages of a pipeline.
 
 Source: SpecPipe, sections 3.2.1 and 3.3.2 to 3.3.3 (SP-4 to SP-7) and Algorithm 1 (SP-12).
 """
@@ -17,24 +17,24 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class DraftTree:
-    """Nodes in breadth-first order, the root first; every array has one entry or row a node.
-
-    ``chance`` is the natural logarithm of the draft's probability given the parent, ``reach`` its sum from below the
-    first root on, ``level`` counts from the root, and ``key`` is what the drafter knows the node by; -1 until it has
-    read it. ``path[i, l]``, (nodes, levels), is the node on level l on the way from the root to i, itself included; -1
-    below.
-    """
+    """A draft tree holds its nodes in breadth-first order, the root first; every array has an entry or row for each node."""
 
     tokens: Ints
+    """(nodes,) token ids."""
     chance: Floats
+    """(nodes,) natural logarithm of the draft's probability given the parent."""
     reach: Floats
+    """(nodes,) sum of ``chance`` from below the first root to the node."""
     level: Ints
+    """(nodes,) levels below the root."""
     key: Ints
+    """(nodes,) key by which the drafter knows the node; -1 until it has read it."""
     path: Ints
+    """(nodes, levels) node on that level on the way from the root to the node, itself included; -1 below it."""
 
     @staticmethod
     def single(token: int, key: int = -1) -> DraftTree:
-        """A root alone."""
+        """Return a tree of a root alone."""
         zero = np.zeros(1)
         return DraftTree(np.array([token]), zero, zero, np.zeros(1, int), np.array([key]), np.zeros((1, 1), int))
 
@@ -43,18 +43,18 @@ class DraftTree:
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """(nodes, nodes): j is i or an ancestor of i, as the attention mask of a pass over the tree (SP-4)."""
+        """Return (nodes, nodes) whether j is i or an ancestor of i: the attention mask of a pass over the tree (SP-4)."""
         mask = np.zeros((len(self), len(self) + 1), dtype=bool)
         mask[np.arange(len(self))[:, None], self.path] = True
         return mask[:, :-1]
 
     @property
     def bottom(self) -> Ints:
-        """Indices of the deepest level."""
+        """Return the indices of the nodes on the deepest level."""
         return np.arange(self.level.searchsorted(self.level[-1]), len(self))
 
     def append(self, tokens: Ints, chance: Floats, parents: Ints) -> DraftTree:
-        """One more level below the deepest, sorted by the order of the parents (SP-4)."""
+        """Return the tree with one more level below the deepest, sorted by the order of the parents (SP-4)."""
         old, new, levels = len(self), len(tokens), self.path.shape[1]
         if not new:
             return self
@@ -74,15 +74,15 @@ class DraftTree:
         )
 
     def subtree(self, root: int) -> Ints:
-        """Indices that stay when ``root`` becomes the root: its column of the mask (SP-5)."""
+        """Return the indices of the nodes that stay when ``root`` becomes the root: its column of the mask (SP-5)."""
         return np.flatnonzero(self.path[:, self.level[root]] == root)
 
     def cached(self, root: int) -> Ints:
-        """Indices whose keys and values stay in the cache: its row of the mask, the path, or its column (SP-6)."""
+        """Return the indices whose keys and values stay in the cache: the row of ``root`` in the mask, or its column (SP-6)."""
         return np.union1d(self.path[root, : self.level[root]], self.subtree(root))
 
     def prune(self, root: int) -> DraftTree:
-        """The tree below ``root``. Reach keeps the common factor, which ranks nobody differently (SP-5)."""
+        """Return the tree below ``root``; reach keeps the common factor, which changes no order (SP-5)."""
         kept, level = self.subtree(root), self.level[root]
         depth = self.level[kept[-1]] + 1
         renumbered = np.full(len(self) + 1, -1)
@@ -97,26 +97,26 @@ class DraftTree:
         )
 
     def child(self, token: int) -> int | None:
-        """Index of the root's child with this token."""
-        found = ((self.level == 1) & (self.tokens == token)).nonzero()[0]
-        return int(found[0]) if len(found) else None
+        """Return the index of the root's child with this token; None where there is none."""
+        children = ((self.level == 1) & (self.tokens == token)).nonzero()[0]
+        return int(children[0]) if len(children) else None
 
     def keyed(self, nodes: Ints, keys: Ints) -> DraftTree:
-        """The same tree, with what the drafter now knows ``nodes`` by."""
+        """Return the tree in which the drafter knows ``nodes`` by ``keys``."""
         key = self.key.copy()
         key[nodes] = keys
         return DraftTree(self.tokens, self.chance, self.reach, self.level, key, self.path)
 
     def parents(self, nodes: Ints) -> Ints:
-        """Index of the parent of each of ``nodes``, the root not among them."""
+        """Return the indices of the parents of ``nodes``, which must not include the root."""
         return self.path[nodes, self.level[nodes] - 1]
 
 
 def widest(reach: Floats, chance: Floats, width: int) -> tuple[Ints, Ints]:
-    """(parent, rank) of the ``width`` children with the highest cumulative probability, by parent (SP-7).
+    """Return (parent, rank) of the ``width`` children with the highest cumulative probability, by parent (SP-7).
 
-    ``reach``: (bottom nodes,), ``chance``: (bottom nodes, k), both logarithms; among equals the first parent
-    wins, then the better rank.
+    ``reach``: (bottom nodes,), ``chance``: (bottom nodes, k), both logarithms; ties go to the first parent,
+    then to the better rank.
     """
     score = (reach[:, None] + chance).ravel()
     if len(score) <= width:
@@ -129,58 +129,60 @@ def widest(reach: Floats, chance: Floats, width: int) -> tuple[Ints, Ints]:
 
 
 class Drafter(Protocol):
-    """A draft model that reads tree nodes and says what may follow them."""
+    """A drafter reads nodes of a tree and proposes tokens behind them."""
 
     def read(self, parents: Ints, tokens: Ints) -> Ints:
-        """Read tokens behind nodes it knows; the keys of what is read."""
+        """Read ``tokens`` behind the nodes with the keys ``parents``; return the keys of the new nodes."""
 
     def children(self, keys: Ints, count: int) -> tuple[Ints, Floats]:
-        """(tokens, log-probabilities), each (nodes, count): the most probable tokens behind each node."""
+        """Return tokens and log-probabilities, both (nodes, count), of the most probable tokens behind every node."""
 
 
 class Beam(NamedTuple):
-    """A tree that grows while it is verified: ``width`` nodes a level, ``branching`` children considered for a node."""
+    """A beam says how a tree grows while it is verified."""
 
     width: int
+    """Nodes of a level."""
     branching: int
+    """Children that are considered for a node."""
     stages: int
-    """Stages of the pipeline: levels in flight."""
+    """Stages of the pipeline, which is the number of levels in flight."""
 
 
 class PrunedTree(NamedTuple):
-    """A static tree that is cut down before it is verified: ``branching`` children a node, the ``budget`` best nodes stay.
-
-    The root is not counted.
-    """
+    """A pruned tree is a static tree that is cut down to its best nodes before it is verified."""
 
     levels: int
+    """Levels below the root."""
     branching: int
+    """Children of a node before pruning."""
     budget: int
+    """Nodes that stay; the root does not count."""
 
 
 class Passage(NamedTuple):
-    """How one token came out of the pipeline."""
+    """A passage says how one token came out of the pipeline."""
 
     steps: int
     """Pipeline steps since the token before it: 1 with every level in place, ``stages`` after a miss."""
     rows: list[int]
-    """Rows at each stage, the first one first, in the last of these steps; 0 where there is nothing."""
+    """Rows at each stage in the last of these steps; 0 at an empty stage."""
     hit: bool
-    """The token was in the tree."""
+    """Whether the token was in the tree."""
 
     def at(self, step: int) -> list[int]:
-        """Rows at each stage in one of the steps, from 0: nothing is pruned in between, so they only move on."""
+        """Return the rows at each stage in one of the steps, from 0: rows only move on, as nothing is pruned in between."""
         ahead = self.steps - 1 - step
         return self.rows[ahead:] + [0] * ahead
 
 
 class TravellingTree:
-    """One request's tree while its levels travel through the stages of a pipeline, one level a step (SP-12).
+    """A travelling tree is a request's tree while its levels pass through the stages of a pipeline, one level a step (SP-12).
 
     In each step the draft grows the next level from the deepest one and the root's row may leave the last
-    stage; then every level is cut to what the verified token leaves. The next level is always grown from the
-    deepest that survives, from what the draft has already scored, so that a step never passes without a level
-    entering. A token outside the tree enters alone, and comes out ``stages`` steps later.
+    stage; then every level is cut to the descendants of the verified token. The next level is always grown from the
+    deepest that survives, from tokens that the draft has already scored, so that a level enters in every step.
+    A token outside the tree enters alone, and comes out ``stages`` steps later.
     """
 
     def __init__(self, root: int, key: int, drafter: Drafter, beam: Beam) -> None:
@@ -189,23 +191,23 @@ class TravellingTree:
         self.above = -1
 
     def verify(self, token: int) -> Passage:
-        """Let steps pass until the root's row is out and says ``token``; cut the tree to it."""
+        """Let steps pass until the root's row is out and gives ``token``; prune the tree and return the token's passage."""
         for _ in range(self.step, self.due):
             self.grow()
         return self.cut(token)
 
     @property
     def due(self) -> int:
-        """The step in which the root's row leaves the last stage."""
+        """Return the step in which the root's row leaves the last stage."""
         return self.entry[0] + self.beam.stages - 1
 
     def entering(self, step: int) -> list[int]:
-        """Tokens of the level that enters the first stage in a step."""
+        """Return the tokens of the level that enters the first stage in a step."""
         tokens: list[int] = self.tree.tokens[self.tree.level == self.entry.index(step)].tolist()
         return tokens
 
     def cut(self, token: int) -> Passage:
-        """The root's row is out and says ``token``, after :meth:`grow` in every step until then."""
+        """Prune the tree to ``token``, which the root's row gave, after :meth:`grow` in every step; return its passage."""
         last = self.due
         steps, self.step = last - self.step, last
         rows = self._rows_in_flight()
@@ -221,7 +223,7 @@ class TravellingTree:
         return Passage(steps, rows, hit=True)
 
     def _rows_in_flight(self) -> list[int]:
-        """Nodes at each stage in the present step; the level grown in it has yet to enter."""
+        """Return the nodes at each stage in the present step; the level grown in it has yet to enter."""
         rows = [0] * self.beam.stages
         for entry, nodes in zip(self.entry, np.bincount(self.tree.level).tolist(), strict=True):
             if entry <= self.step:
@@ -229,7 +231,7 @@ class TravellingTree:
         return rows
 
     def grow(self) -> None:
-        """One more level, entering the pipeline a step after the deepest one; after a gap, in the next step."""
+        """Append a level, which enters the pipeline a step after the deepest one; after a gap, in the next step."""
         bottom = self.tree.bottom
         if self.tree.key[bottom[0]] < 0:
             above = self.tree.key[self.tree.parents(bottom)] if bottom[0] else np.array([self.above])

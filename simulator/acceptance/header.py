@@ -1,4 +1,4 @@
-"""What a trace file must hold to be replayed at all: the types of its header, the shapes and ranges of its arrays."""
+"""A trace file is checked before it is replayed: the types of its header, the shapes and ranges of its arrays."""
 
 from __future__ import annotations
 
@@ -13,90 +13,93 @@ from pydantic import BaseModel, ConfigDict, Field
 from simulator.files.schema import BadInput, Document, Fault, validate
 
 MOST_FLAVOURS = 256
+"""Kinds of text that a trace can distinguish."""
 KINDS = {
     **dict.fromkeys(("offsets", "flavour", "token", "draft_rank", "exit_rank", "run"), "iu"),
     **dict.fromkeys(("p", "q"), "f"),
 }
-"""Array -> kinds of number that it may hold, as numpy names them."""
+"""Kinds of number that an array may hold, as numpy names them, by array."""
 DIMENSIONS = {"exit_rank": (2,), "beam.rows": (3,), "beam.steps": (2,), "beam.hit": (2,)}
-"""Array -> how many it has, where that is not one; further drafters' have one or two."""
+"""Numbers of dimensions that an array may have, where that is not one; arrays of further drafters have one or two."""
+
+
+NUMBERS = {"iu": "whole numbers", "f": "fractions", "iuf": "numbers"}
+"""Kinds of number in words, as a fault names them."""
 
 
 class _Open(BaseModel):
-    """Fields that matter here; recordings say more."""
+    """Base of the parts of a header: fields that are checked; recordings hold more."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
 
 
 class ModelShape(_Open):
-    """Of a recorded model."""
+    """A recorded model has this shape."""
 
     layers: int | None = Field(default=None, ge=1)
-    """Decoder layers."""
+    """Number of decoder layers; null: not known."""
     vocabulary: int = Field(ge=1)
-    """Tokens known."""
+    """Number of tokens in the vocabulary."""
 
 
 class Model(_Open):
-    """A recorded model, as far as it is known."""
+    """A model was recorded; its fields are stated as far as they are known."""
 
     name: str | None = None
-    """As its authors call it."""
+    """Name that its authors gave it."""
     parameters: int | None = Field(default=None, ge=0)
-    """Weights in all."""
+    """Number of all weights."""
     shape: ModelShape | None = None
-    """As far as it is known."""
+    """Its shape; null: not known."""
 
 
 class Header(_Open):
-    """The header of a trace; ``format`` is checked before."""
+    """The header of a trace says what was recorded; ``format`` is checked before."""
 
     format: Literal[1, 2]
     """Version of the format: 2 for what was converted from other people's records."""
     vocabulary: int | None = Field(ge=1)
-    """Tokens known to the models; null: not known."""
+    """Number of tokens in the models' vocabulary; null: not known."""
     temperature: float | None = Field(ge=0)
-    """At which the target's tokens were chosen; null: not known."""
+    """Temperature at which the target's tokens were chosen; null: not known."""
     flavours: list[str] = Field(min_length=1, max_length=MOST_FLAVOURS)
-    """Kinds of text, by the number that each request has."""
+    """Names of the kinds of text, by their number in ``flavour``."""
     exit_layers: list[int]
-    """Layers of the target behind which it was asked as well."""
+    """Layers of the target behind which its early exits were recorded."""
     models: dict[str, Model]
-    """Target and drafters that were recorded."""
+    """Target and drafters that were recorded, by role."""
     window: int | None = Field(default=None, ge=1)
-    """The largest window that the record can answer for; null: any."""
+    """Largest window, in draft tokens, that the record can answer for; null: any."""
 
 
 def check_header(path: Path, header: object) -> None:
-    """Raises :class:`BadInput` with one fault per field that is missing or of the wrong kind."""
+    """Raise :class:`BadInput`, with one fault per field that is missing or of the wrong kind."""
     validate(Header, Document(header, {(): (str(path), 0, 0)}))
 
 
 def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]) -> None:
-    """Raise BadInput for arrays of other kinds, dimensions and ranges than :mod:`simulator.acceptance.trace` describes."""
-    faults = [
-        Fault((str(path), 0, 0), f"array {name}", message)
-        for name, array in arrays.items()
-        if array is not None
-        for message in _wrong(name, array, header)
-    ]
+    """Raise :class:`BadInput` for arrays that are not as :mod:`simulator.acceptance.trace` describes them."""
+    faults = []
+    for name, array in arrays.items():
+        messages = () if array is None else _wrong(name, array, header)
+        faults += [Fault((str(path), 0, 0), f"array {name}", message) for message in messages]
     if faults:
         raise BadInput(faults)
 
 
 def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with an array, if anything."""
     kinds, dimensions = KINDS.get(name, "iuf"), DIMENSIONS.get(name, (1, 2) if "." in name else (1,))
     if array.dtype.kind not in kinds:
-        words = "whole numbers" if kinds == "iu" else "fractions" if kinds == "f" else "numbers"
-        yield f"expected {words}, holds {array.dtype}"
+        yield f"expected {NUMBERS[kinds]}, holds {array.dtype}"
     elif array.ndim not in dimensions:
         yield f"expected {' or '.join(map(str, dimensions))} dimensions, has {array.ndim}"
     elif array.dtype.kind == "f" and not (np.isfinite(array).all() and (array >= 0).all()):
-        yield "expected numbers of 0 or more, holds others"
+        yield "expected numbers of 0 or more, holds negative or infinite ones"
     elif name == "offsets" and not (len(array) > 1 and array[0] == 0 and (np.diff(array) > 0).all()):
         yield "expected offsets that rise from 0"
     elif name == "offsets" and int(array[-1]) < len(array):
-        yield "tells of no token behind the first of a request, which its prefill emits"
+        yield "holds no token behind the first of a request, which its prefill emits"
     elif "." in name and not array.size:
         yield "holds nothing"
     elif name == "flavour" and len(array) and int(array.max()) >= len(header["flavours"]):

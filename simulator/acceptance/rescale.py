@@ -1,8 +1,8 @@
-"""A recording made easier or harder to a published mean, with its bursts where they are.
+"""A recording can be made easier or harder until it reaches a published mean; its bursts stay where they are.
 
-A chain whose probabilities were recorded is decided anew at every position (:func:`rescale`). What a tree, a head or
-a look-up keeps was recorded by start; there the lengths are exchanged for others in the same order
-(:func:`tilted`). Both have one parameter, both are the recording itself at one value of it, and both say in the
+A chain whose probabilities were recorded is decided again at every position (:func:`rescale`). The tokens kept of a tree,
+a head or a look-up were recorded by start; their numbers are exchanged for new ones in the same order
+(:func:`tilted`). Both ways have one parameter, both give the recording itself at one value of it, and both note in the
 header what was done.
 """
 
@@ -25,12 +25,12 @@ from simulator.files.schema import BadInput, Fault
 STEEPEST = 30.0
 """Tilt per token at which all but the shortest or the longest recorded length have vanished."""
 NEIGHBOURS = 16
-"""Positions around one that share a stretch; fewer than a recorded request has, more than a window of SpS."""
+"""Positions around a position over which its score is averaged: fewer than in a recorded request, more than a window of SpS."""
 DERIVED = "derived, not recorded: its mean at one window was set, its bursts are those of the recorded pair"
 
 
 def check_length(length: float, window: int) -> None:
-    """Refuse a mean length, correction or bonus included, that windows of ``window`` tokens cannot have."""
+    """Raise :class:`BadInput` for a mean length, correction or bonus included, that is impossible at ``window``."""
     if not 1.0 < length < window + 1.0:
         message = f"a mean accepted length of {length:g} cannot be: at window {window} it lies between 1 and {window + 1}"
         raise BadInput([Fault(("", 0, 0), "", message)])
@@ -39,10 +39,10 @@ def check_length(length: float, window: int) -> None:
 def rescaled(
     acceptance: Acceptance, length: float, window: int, seed: int = 0, stretch: float = 0.0
 ) -> Replay | RecordedSequences:
-    """The same requests in the same order, with ``length`` tokens a step where ``window`` is proposed.
+    """Return acceptance of the same requests in the same order, with ``length`` tokens a step at ``window``.
 
-    :class:`BadInput` for a mean that cannot be, for verdicts that are no recording by position or by start, or for a
-    ``stretch`` of what was recorded by start.
+    Raises :class:`BadInput` for an impossible mean, for verdicts that are no recording by position or by start, and for a
+    ``stretch`` of runs that were recorded by start.
     """
     check_length(length, window)
     if isinstance(acceptance, RecordedSequences):
@@ -57,10 +57,10 @@ def rescaled(
 
 
 def rescaled_chain(acceptance: Replay, length: float, window: int, seed: int = 0, stretch: float = 0.0) -> Replay:
-    """The same for the verdicts of a chain; :class:`BadInput` for a window that was not recorded."""
-    known = acceptance.trace.window
-    if known is not None and window > known:
-        message = f"cannot be re-scaled at window {window}: it knows windows of up to {known} draft tokens"
+    """Return the rescaled verdicts of a chain; raises :class:`BadInput` for a window that was not recorded."""
+    largest = acceptance.trace.window
+    if largest is not None and window > largest:
+        message = f"cannot be re-scaled at window {window}: it knows windows of up to {largest} draft tokens"
         raise BadInput([Fault(("", 0, 0), "", message)])
     if acceptance.trace.run is None:
         return acceptance.over(rescale(acceptance.trace, length, window, seed, replay=acceptance, stretch=stretch))
@@ -72,14 +72,14 @@ def rescaled_chain(acceptance: Replay, length: float, window: int, seed: int = 0
 
 
 def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> RecordedRuns:
-    """Runs by start with another mean.
+    """Return runs by start with a mean of ``length`` tokens a step.
 
-    Of all distributions with the mean wanted, the one that is nearest to the recorded one (least relative entropy)
+    Of all distributions with that mean, the one nearest to the recorded one (least relative entropy)
     is its exponential tilt, p(r) e^(theta r). Every start keeps its place in the order of all starts: a longer run stays
-    at least as long as a shorter one, and equal runs are put in order by a draw of their own that no other theta
-    changes. So lengths move monotonically with theta, and at 0 nothing does. Starts at which nothing is proposed stay so.
-    The draws between equals cost a part of the bursts: on the shipped recordings the correlation of one step with the
-    next, 0.36, becomes 0.24 to 0.43.
+    at least as long as a shorter one, and equal runs are put in order by a draw that is the same for every
+    theta. So lengths grow monotonically with theta, and at 0 they are the recorded ones. Starts at which nothing is
+    proposed stay so. The draws between equal runs cost a part of the bursts: on the shipped recordings the correlation of
+    a step with the next, 0.36, becomes 0.24 to 0.43.
     """
     positions = recorded.positions()
     if recorded.proposed is not None:
@@ -101,22 +101,22 @@ def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> Rec
         reach = f"{ends[0] + length:.3g} to {ends[1] + length:.3g} tokens a step"
         raise BadInput([Fault(("", 0, 0), "", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}")])
     theta = _root(surplus, -STEEPEST, STEEPEST, 1e-5)
-    found, before = at(theta), WindowReplay.of(recorded).mean(window) + 1.0
+    tilted_runs, before = at(theta), WindowReplay.of(recorded).mean(window) + 1.0
     derived = {
         "how": "runs by start, exponentially tilted in their recorded order",
         "tilt": round(theta, 5),
         "window": window,
         "mean_length_asked_tokens": length,
-        "mean_length_tokens": round(WindowReplay.of(found).mean(window) + 1.0, 4),
+        "mean_length_tokens": round(WindowReplay.of(tilted_runs).mean(window) + 1.0, 4),
         "seed": seed,
         "mean_length_recorded_tokens": round(before, 4),
     }
-    found.trace = _labelled(found.trace, derived)
-    return found
+    tilted_runs.trace = _labelled(tilted_runs.trace, derived)
+    return tilted_runs
 
 
 def lengths(shares: NDArray[np.float64], theta: float, count: int) -> Ints:
-    """``count`` lengths in ascending order, their shares those of ``shares`` tilted by ``theta`` (to the nearest start)."""
+    """Return (count,) lengths in ascending order; their shares are ``shares`` tilted by ``theta`` (to the nearest start)."""
     tilt = theta * np.arange(len(shares))
     weights = shares * np.exp(tilt - tilt[shares > 0.0].max())
     ends = np.rint(np.cumsum(weights) / weights.sum() * count).astype(np.int64)
@@ -139,24 +139,25 @@ def rescale(
     replay: Replay | None = None,
     stretch: float = 0.0,
 ) -> Trace:
-    """A recorded trace with acceptance easier or harder, so that ``window`` yields ``length`` tokens a step.
+    """Return a trace with easier or harder acceptance, so that ``window`` yields ``length`` tokens a step.
 
     ``length`` counts correction or bonus. Every position has a score, and the positions above one threshold
-    are accepted, so that what was easy stays easy and bursts stay where they are. Sampled: q/p over the
+    are accepted, so that easy positions stay easy and bursts stay where they are. Sampled: q/p over the
     position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
-    draft's probability of the emitted token, first choices before all others, so that the threshold at which
+    draft's probability of the emitted token, plus 1 for its first choices, so that the threshold at which
     those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair,
     not those of the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was
-    kept and is rejected now has the rank of a recorded rejection, drawn with ``seed``. ``name`` says in the header what
-    was re-scaled; the mean is that of the requests which ``replay`` deals out, by default all.
+    kept and is rejected now has the rank of a recorded rejection, drawn with ``seed``. ``name`` is noted in the header;
+    the mean is that of the requests of ``replay``, by default all.
 
-    A trace with ``run`` is re-scaled as :func:`tilted` says; :class:`BadInput` for one that tells neither.
+    A trace with ``run`` is re-scaled as :func:`tilted` does. Raises :class:`BadInput` for one without runs and probabilities.
     """
     check_length(length, window)
     replay = replay or Replay(trace, seed=seed)
     if trace.run is not None:
-        found = rescaled_chain(replay, length, window, seed).trace
-        return replace(found, header={**found.header, "derived_from": {"trace": name, **found.header["derived_from"]}})
+        tilted_trace = rescaled_chain(replay, length, window, seed).trace
+        header = tilted_trace.header
+        return replace(tilted_trace, header={**header, "derived_from": {"trace": name, **header["derived_from"]}})
     if not len(trace.q):
         raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
     score = stretched(scores(trace, seed), trace.offsets, stretch)
@@ -169,8 +170,8 @@ def rescale(
     def surplus(share: float) -> float:
         return WindowReplay.of(replay.over(at(share))).mean(window) + 1.0 - length
 
-    found = at(_root(surplus, 0.0, 1.0, 0.1 / len(score)))
-    reached = WindowReplay.of(replay.over(found)).mean(window) + 1.0
+    decided = at(_root(surplus, 0.0, 1.0, 0.1 / len(score)))
+    reached = WindowReplay.of(replay.over(decided)).mean(window) + 1.0
     kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
     derived = {
         "trace": name,
@@ -182,11 +183,11 @@ def rescale(
         "seed": seed,
         "mean_length_recorded_tokens": round(WindowReplay.of(replay).mean(window) + 1.0, 4),
     }
-    return _labelled(found, derived)
+    return _labelled(decided, derived)
 
 
 def scores(trace: Trace, seed: int) -> NDArray[np.float64]:
-    """How easily each position is accepted, see :func:`rescale`."""
+    """Return (positions,) how easily a token is accepted there, see :func:`rescale`."""
     q = trace.q.astype(np.float64)
     if not trace.temperature:
         return q + np.equal(trace.draft_rank, 0)
@@ -195,23 +196,23 @@ def scores(trace: Trace, seed: int) -> NDArray[np.float64]:
 
 
 def stretched(score: NDArray[np.float64], offsets: Ints, stretch: float) -> NDArray[np.float64]:
-    """Scores of which the share ``stretch`` is the mean over the ``NEIGHBOURS`` around, within each request.
+    """Return scores moved by the share ``stretch`` towards the mean over ``NEIGHBOURS`` positions of the same request.
 
-    Text that repeats itself is easy for a long stretch; 0 leaves the recording's own bursts.
+    Text that repeats itself is easy for a long stretch; 0 leaves the recorded bursts.
     """
     if not stretch:
         return score
-    here = np.arange(len(score))
-    request = np.searchsorted(offsets, here, side="right") - 1
-    first = np.maximum(here - NEIGHBOURS // 2, offsets[request])
-    last = np.minimum(here + NEIGHBOURS // 2, offsets[request + 1])
+    position = np.arange(len(score))
+    request = np.searchsorted(offsets, position, side="right") - 1
+    first = np.maximum(position - NEIGHBOURS // 2, offsets[request])
+    last = np.minimum(position + NEIGHBOURS // 2, offsets[request + 1])
     total = np.concatenate(([0.0], np.cumsum(score)))
     means: NDArray[np.float64] = (total[last] - total[first]) / (last - first)
     return np.asarray((1.0 - stretch) * score + stretch * means, dtype=np.float64)
 
 
 def _decided(trace: Trace, accepted: NDArray[np.bool_], seed: int) -> Trace:
-    """The trace with its decisions replaced; p and q no longer tell them and are left out."""
+    """Return the trace with new decisions, without p and q, from which they no longer follow."""
     missed = trace.draft_rank[trace.draft_rank > 0]
     drawn = np.random.default_rng(seed).choice(missed if len(missed) else [1], len(accepted))
     ranks = np.where(accepted, 0, np.where(trace.draft_rank > 0, trace.draft_rank, drawn)).astype(np.uint16)

@@ -1,6 +1,6 @@
-"""DuoDecoding's formulas: budget, threshold, verification, expected tokens.
+"""DuoDecoding's formulas give its budget, threshold, verification and expected tokens.
 
-prefix  x x x x|u u u          u: accepted by nobody yet (the tail, l tokens)
+prefix  x x x x|u u u          u: not yet verified (the tail, l tokens)
 draft          |      1 1 1 1  sequence 1 of s, each gamma / s tokens
                |      2 2 2 2  sequence 2
 target         |p p p p        checks the tail and the first token of every sequence
@@ -19,47 +19,49 @@ from simulator.numeric import ordered_sum
 
 
 def cost_coefficient(target_s: float, draft_s: float) -> float:
-    """c: a pass of the target over a pass of the draft (DuoDecoding sec. 3.1; DUO-1)."""
+    """Return c, the time of a pass of the target relative to one of the draft (DuoDecoding sec. 3.1; DUO-1)."""
     return target_s / draft_s
 
 
 def budget(coefficient: float, rounding: Literal["floor", "round"] = "floor") -> int:
-    """Gamma = c, at least 1; the paper does not say how c is rounded (DUO-1, K75)."""
+    """Return gamma = c in tokens, at least 1; the paper does not say how c is rounded (DUO-1, K75)."""
     return max(1, floor(coefficient) if rounding == "floor" else round(coefficient))
 
 
 def threshold(first: Sequence[float], second: float) -> float:
-    """Theta = p_11 p_21: probability of the best first token and the best one behind it (sec. 3.2; DUO-3)."""
+    """Return theta = p_11 p_21, the probability of the best first token and the best one behind it (sec. 3.2; DUO-3)."""
     return max(first) * second
 
 
 def sequences_worth(first: Sequence[float], second: float) -> int:
-    """First tokens that are likelier than the best two in a row, at least 1 (sec. 3.2; DUO-3, K74)."""
+    """Return the number of first tokens likelier than the best two in a row, at least 1 (sec. 3.2; DUO-3, K74)."""
     return max(1, sum(chance > threshold(first, second) for chance in first))
 
 
 class SequenceVerification(NamedTuple):
-    """What one verification made of the tail and of the new sequences."""
+    """One verification of the tail and of the new sequences has this outcome."""
 
     committed: int
     """Tokens that are final now."""
     chosen: int | None
-    """The sequence whose first token is among them; None: every draft is thrown away."""
+    """Index of the sequence whose first token is among them; None: every draft is discarded."""
 
 
 def verify(tail: Sequence[bool], firsts: Sequence[bool]) -> SequenceVerification:
-    """Algorithm 2 on the outcome of each test ``r < p/q``, oldest first (DUO-5, K48 to K50).
+    """Return the outcome of Algorithm 2, given that of each test ``r < p/q``, oldest first (DUO-5, K48 to K50).
 
-    A rejection in the tail brings one token of the target's own and ends the iteration; behind a tail that is right
-    the first sequence that begins right is taken, or one token of the target's own.
+    A rejection in the tail yields a token of the target's own and ends the iteration; behind a right tail
+    the first sequence that begins right is taken, or a token of the target's own.
     """
     right = sum(1 for _ in takewhile(bool, tail))
-    chosen = next((index for index, accepted in enumerate(firsts) if accepted), None) if right == len(tail) else None
+    if right < len(tail):
+        return SequenceVerification(right + 1, None)
+    chosen = next((index for index, accepted in enumerate(firsts) if accepted), None)
     return SequenceVerification(right + 1, chosen)
 
 
 class Expected(NamedTuple):
-    """Long-run means of the automaton with independent tokens (DUO-6)."""
+    """The automaton with independent tokens has these long-run means (DUO-6)."""
 
     warm: float
     """Share of iterations that begin with a tail."""
@@ -70,7 +72,10 @@ class Expected(NamedTuple):
 
 
 def expected_tokens(rate: float, first_rate: float, tail: int) -> Expected:
-    """Tail tokens are right with chance ``rate`` each, one of the sequences begins right with ``first_rate`` (DUO-6)."""
+    """Return long-run means (DUO-6).
+
+    A token of a tail of ``tail`` tokens is right with chance ``rate``; one of the sequences begins right with ``first_rate``.
+    """
     survives = rate**tail
     tokens = float(ordered_sum(rate**place for place in range(tail + 1)))
     warm = first_rate / (1.0 + first_rate - first_rate * survives)
@@ -78,13 +83,13 @@ def expected_tokens(rate: float, first_rate: float, tail: int) -> Expected:
 
 
 Drafts = Mapping[int, tuple[float, float]]
-"""By number of sequences: how often so many are drafted, and how often one of them begins right."""
+"""Share of steps that draft so many sequences, and chance that one of them begins right, by number of sequences."""
 
 
 def tail_shares(survives: Mapping[int, float], drafts: Mapping[int, Drafts], tails: Mapping[int, int]) -> dict[int, float]:
-    """Long-run share of iterations that begin with a tail of each length; DUO-6 with several numbers of sequences.
+    """Return the long-run share of iterations that begin with a tail, by its length; DUO-6 with several numbers of sequences.
 
-    ``survives[l]``: chance that a tail of ``l`` is right; ``drafts[l]``: what is drafted behind it; ``tails[s]``: the
+    ``survives[l]``: chance that a tail of ``l`` is right; ``drafts[l]``: sequences that are drafted behind it; ``tails[s]``:
     tail that a sequence leaves where ``s`` are drafted. Every length is reached from 0.
     """
     lengths = sorted(drafts)
@@ -101,12 +106,14 @@ def tail_shares(survives: Mapping[int, float], drafts: Mapping[int, Drafts], tai
 
 
 class Written(NamedTuple):
-    """Means of a request when it ends."""
+    """A request has these means when it ends."""
 
     seconds: float
+    """Its duration."""
     shown: float
-    """Tokens of the prefix, those included that nobody has checked."""
+    """Tokens of the prefix, unverified ones included."""
     verified: float
+    """Verified tokens of the prefix."""
 
 
 def until_shown(
@@ -116,11 +123,11 @@ def until_shown(
     tails: Mapping[int, int],
     seconds: Mapping[tuple[int, int], float],
 ) -> Written:
-    """A request that ends as soon as ``cap`` tokens are shown, as the released program counts; one is shown by the prefill.
+    """Return the means of a request that ends once ``cap`` tokens are shown, as the released program counts.
 
-    ``rights[l][r]``: chance that ``r`` of ``l`` tail tokens are right; ``seconds[l, s]``: an iteration with that tail
-    and so many sequences; ``drafts`` and ``tails`` as for :func:`tail_shares`. Exact for independent tokens: worked out
-    backwards over verified tokens and tails.
+    The prefill shows one token. ``rights[l][r]``: chance that ``r`` of ``l`` tail tokens are right; ``seconds[l, s]``:
+    duration of an iteration with that tail and ``s`` sequences; ``drafts`` and ``tails`` as for :func:`tail_shares`.
+    Exact for independent tokens: computed backwards over verified tokens and tails.
     """
     lengths = sorted(drafts)
     ends = np.zeros((cap + lengths[-1] + 2, len(lengths), 3))
@@ -131,11 +138,11 @@ def until_shown(
             if verified + length >= cap:
                 continue
             chances = np.asarray(rights[length], dtype=float)
-            found = chances[:length] @ ends[verified + 1 : verified + 1 + length, 0]
+            means = chances[:length] @ ends[verified + 1 : verified + 1 + length, 0]
             behind = verified + length + 1
             for sequences, (share, hit) in drafts[length].items():
                 taken = ends[behind, lengths.index(tails[sequences])]
-                found = found + chances[length] * share * (hit * taken + (1.0 - hit) * ends[behind, 0])
-                found[0] += share * seconds[length, sequences]
-            ends[verified, column] = found
+                means = means + chances[length] * share * (hit * taken + (1.0 - hit) * ends[behind, 0])
+                means[0] += share * seconds[length, sequences]
+            ends[verified, column] = means
     return Written(*map(float, ends[1, 0]))

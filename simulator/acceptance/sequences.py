@@ -1,8 +1,8 @@
-"""DuoDecoding's automaton: several short sequences a step, verified one step late (DUO-3 to DUO-5).
+"""DuoDecoding's automaton drafts several short sequences a step and verifies them one step late (DUO-3 to DUO-5).
 
-What is asked of acceptance is how many sequences are worth while behind an unverified tail, how much of the tail is
-right and whether one of the sequences begins right. Recorded, it comes from agreement, ranks and roll-outs of one
-request; stated, from the verdicts of a chain.
+It asks acceptance how many sequences are worth while behind an unverified tail, how much of the tail is
+right and whether one of the sequences begins right. A recording answers from agreement, ranks and roll-outs of one
+request; stated acceptance answers from the verdicts of a chain.
 """
 
 from __future__ import annotations
@@ -19,57 +19,61 @@ from simulator.acceptance.trace import Trace
 
 
 class Split(NamedTuple):
-    """How a budget is shared out: ``fixed`` sequences, or as many as are worth while, cut to a divisor of the budget."""
+    """A split says how the budget of draft tokens is shared among sequences."""
 
     budget: int
+    """Draft tokens of a step."""
     fixed: int | None = None
+    """Number of sequences; None: as many as are worth while."""
     divisors: bool = True
+    """Whether that number is cut to a divisor of the budget."""
 
     def sequences(self, worth: int) -> int:
-        """Sequences drafted where ``worth`` of them are worth while."""
+        """Return the number of sequences that are drafted where ``worth`` of them are worth while."""
         if self.fixed is not None:
             return self.fixed
         return largest_divisor(self.budget, worth) if self.divisors else min(self.budget, worth)
 
     def tail(self, sequences: int) -> int:
-        """Unverified tokens that an accepted sequence leaves; what does not divide the budget is not used (DUO-4)."""
+        """Return the unverified tokens that an accepted sequence leaves; the remainder of the budget is not used (DUO-4)."""
         return self.budget // sequences - 1
 
     @property
     def longest_tail(self) -> int:
-        """The most that can be left unverified."""
+        """Return the most tokens that can be left unverified."""
         return self.tail(self.fixed or 1)
 
 
 def largest_divisor(number: int, at_most: int) -> int:
-    """The largest divisor of ``number`` that is no more than ``at_most``."""
+    """Return the largest divisor of ``number`` that is no more than ``at_most``."""
     return next(divisor for divisor in range(min(number, at_most), 0, -1) if number % divisor == 0)
 
 
 class SequenceIteration(NamedTuple):
-    """One iteration of DuoDecoding."""
+    """One iteration of DuoDecoding had this outcome."""
 
     sequences: int
-    """Sequences drafted, ``budget / sequences`` tokens each."""
+    """Number of drafted sequences, of ``budget / sequences`` tokens."""
     unverified: int
-    """Tokens at the end of the prefix that were still to be checked when it began."""
+    """Tokens at the end of the prefix that were not verified when it began."""
     committed: int
+    """Tokens that are final now."""
     hit: bool
-    """The first token of a new sequence was right; the rest of the sequence is unverified now."""
+    """Whether the first token of a new sequence was right; the rest of the sequence is unverified now."""
 
 
 class Drafting(Cursor, Protocol):
-    """Follows one request: what a draft proposes behind a tail, and what the target makes of it."""
+    """A drafting follows one request: what a draft proposes behind a tail, and what the target keeps of it."""
 
     def worth(self, unverified: int) -> int:
-        """Sequences that are worth while behind a tail of ``unverified`` tokens."""
+        """Return the number of sequences that are worth while behind a tail of ``unverified`` tokens."""
 
     def check(self, unverified: int, sequences: int) -> tuple[int, bool]:
-        """(tail tokens that are right, whether one of the sequences begins right); moves on by what is committed."""
+        """Return the right tokens of the tail, and whether a sequence begins right; move behind the committed tokens."""
 
 
 class Automaton:
-    """The unverified prefix of one request; every iteration verifies what the one before has drafted."""
+    """The automaton follows the unverified tail of one request; every iteration verifies the draft of the one before."""
 
     def __init__(self, drafting: Drafting, split: Split) -> None:
         self.drafting, self.split = drafting, split
@@ -77,7 +81,7 @@ class Automaton:
         self.sequences = split.sequences(drafting.worth(0))
 
     def judge(self) -> SequenceIteration:
-        """Draft and verify once."""
+        """Draft and verify once; return the outcome."""
         unverified, sequences = self.unverified, self.sequences
         right, hit = self.drafting.check(unverified, sequences)
         self.unverified = self.split.tail(sequences) if hit else 0
@@ -87,26 +91,28 @@ class Automaton:
 
 @dataclass(frozen=True)
 class SequenceOdds(Odds):
-    """Odds of a tail, and what is drafted behind it."""
+    """Sequence odds are those of a tail and of the sequences behind it."""
 
     drafts: Drafts = field(default_factory=dict)
+    """Share of steps and chance of a right beginning, by number of sequences."""
 
 
 # ---- recorded
 
 
 class RecordedRequest(NamedTuple):
-    """One recorded request from position 1 on."""
+    """A recorded request holds these lists by position, from 1 on."""
 
     run: list[int]
+    """Draft tokens that an endless window keeps."""
     rank: list[int]
-    """Of the emitted token among the draft's choices; empty where only runs were recorded."""
+    """Rank of the emitted token among the draft's choices; empty where only runs were recorded."""
     worth: list[list[int]]
-    """By greedy tokens written, then by position: sequences that are worth while; empty without roll-outs."""
+    """Sequences that are worth while, by number of greedy tokens before, then by position; empty without roll-outs."""
 
 
 class RecordedDrafting:
-    """Greedy drafting as recorded; a request that wants more goes on at position 1.
+    """Recorded drafting is greedy; a request that wants more than was recorded goes on at position 1.
 
     Drafting goes on behind tokens that may be wrong, so that how many sequences are worth while there comes from
     roll-outs: ``rollout.sequences[l, s]`` behind ``l`` greedy tokens from position ``s``.
@@ -116,7 +122,7 @@ class RecordedDrafting:
         self.request, self.position = request, 0
 
     def worth(self, unverified: int) -> int:
-        """As recorded; ValueError where no roll-out is so long."""
+        """Return the recorded number of sequences worth while; raises ValueError where no roll-out is so long."""
         worth = self.request.worth
         if not worth:
             return 1
@@ -125,17 +131,17 @@ class RecordedDrafting:
         return worth[unverified][self.position]
 
     def check(self, unverified: int, sequences: int) -> tuple[int, bool]:
-        """By agreement, and by the rank of the first token."""
-        request, here = self.request, self.position
-        right = min(request.run[here], unverified)
-        hit = request.run[here] > unverified
+        """Return the right tokens of the tail, and whether a sequence begins right by the rank of its first token."""
+        request, start = self.request, self.position
+        right = min(request.run[start], unverified)
+        hit = request.run[start] > unverified
         if sequences > 1 and right == unverified:
-            hit = request.rank[(here + unverified) % len(request.rank)] < sequences
+            hit = request.rank[(start + unverified) % len(request.rank)] < sequences
         self._move(right + 1)
         return right, hit
 
     def judge(self, proposal: Chain) -> Verdict:
-        """A chain without sequences, as a prefill that is done again shows one token."""
+        """Verify a chain without sequences, such as the one token of a repeated prefill; return the verdict."""
         accepted = min(self.request.run[self.position], proposal.tokens)
         self._move(accepted + 1)
         return Verdict(accepted, accepted + 1, False, False)
@@ -145,7 +151,7 @@ class RecordedDrafting:
 
 
 class RecordedSequences:
-    """What a recording says of several sequences; every request walks one recorded request."""
+    """Recorded sequences answer from a recording; every request walks one recorded request."""
 
     def __init__(self, replay: Replay, split: Split) -> None:
         self.replay, self.split = replay, split
@@ -153,41 +159,43 @@ class RecordedSequences:
         self._odds: dict[int, SequenceOdds] = {}
 
     def cursor(self, request: int, exit: Exit | None) -> RecordedDrafting:
-        """A cursor over the recording dealt to this request."""
+        """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
         return RecordedDrafting(self.request(order[request % len(order)]))
 
     def request(self, recording: int) -> RecordedRequest:
-        """Arrays of one recorded request."""
-        found = self._requests.get(recording)
-        if found is None:
+        """Return the lists of one recorded request."""
+        recorded = self._requests.get(recording)
+        if recorded is None:
             trace = self.replay.trace
             inside = slice(int(trace.offsets[recording]) + 1, int(trace.offsets[recording + 1]))
             worth = [] if self.split.fixed else trace.extra["rollout.sequences"][:, inside].tolist()
             rank = trace.draft_rank[inside].tolist()
-            found = self._requests[recording] = RecordedRequest(self.replay.runs(recording).tolist(), rank, worth)
-        return found
+            recorded = RecordedRequest(self.replay.runs(recording).tolist(), rank, worth)
+            self._requests[recording] = recorded
+        return recorded
 
     def odds(self, gamma: int, exit: Exit | None) -> SequenceOdds:
-        """Of a tail of ``gamma`` tokens: marginal rates, and marginal shares of what is drafted behind it."""
-        found = self._odds.get(gamma)
-        if found is None:
+        """Return the odds of a tail of ``gamma`` tokens and of the sequences behind it, from marginal rates and shares."""
+        odds = self._odds.get(gamma)
+        if odds is None:
             tail = self.replay.odds(gamma, None)
             drafts = self._drafts(gamma) if gamma <= self.split.longest_tail else {}
-            found = self._odds[gamma] = SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts=drafts)
-        return found
+            odds = self._odds[gamma] = SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts=drafts)
+        return odds
 
     def _drafts(self, tail: int) -> Drafts:
+        """Return how often each number of sequences is drafted behind a tail, and how often one of them begins right."""
         drafted, right, begins = (np.concatenate(column) for column in zip(*self._behind(tail), strict=True))
-        found = {}
+        drafts = {}
         for sequences in np.unique(drafted).tolist():
-            these = drafted == sequences
-            judged = these & right
-            found[sequences] = float(these.mean()), float(begins[judged].mean()) if judged.any() else 0.0
-        return found
+            chosen = drafted == sequences
+            judged = chosen & right
+            drafts[sequences] = float(chosen.mean()), float(begins[judged].mean()) if judged.any() else 0.0
+        return drafts
 
     def _behind(self, tail: int) -> Iterator[tuple[np.ndarray, ...]]:
-        """By position of each request: sequences drafted behind the tail, whether it is right, whether one begins right."""
+        """Yield for each request, by position: sequences behind the tail, whether it is right, whether one begins right."""
         for recording in self.replay.order:
             run, rank, worth = self.request(recording)
             if worth:
@@ -201,11 +209,12 @@ class RecordedSequences:
 
 
 def unrecorded(trace: Trace, split: Split) -> tuple[str, str] | None:
-    """A field of the strategy and what it asks for that the trace cannot answer."""
+    """Return a field of the strategy that asks more than the trace can answer, and why; None where it can."""
     return next(_lacking(trace, split), None)
 
 
 def _lacking(trace: Trace, split: Split) -> Iterator[tuple[str, str]]:
+    """Yield fields of the strategy that ask more than the trace can answer, and why."""
     if trace.window is not None and split.longest_tail >= trace.window:
         longest = trace.window
         yield "gamma", f"knows windows of up to {longest} draft tokens, got {split.budget}; set strategy.gamma={longest}"
@@ -228,20 +237,20 @@ def _lacking(trace: Trace, split: Split) -> Iterator[tuple[str, str]]:
 
 
 class DrawnDrafting:
-    """Drafting from stated verdicts: a tail and the first token behind it are a chain.
+    """Drawn drafting takes stated verdicts: a tail and the first token behind it are a chain.
 
-    ``firsts`` judges first tokens where several sequences make them likelier to be right than one more of the chain.
+    ``firsts`` judges first tokens where several sequences make them likelier to be right than the next token of the chain.
     """
 
     def __init__(self, tails: Cursor, firsts: Cursor | None) -> None:
         self.tails, self.firsts = tails, firsts
 
     def worth(self, unverified: int) -> int:
-        """Unknown; the number is fixed."""
+        """Return 1: the number is unknown, and the split fixes it."""
         return 1
 
     def check(self, unverified: int, sequences: int) -> tuple[int, bool]:
-        """One verdict of the chain, or two."""
+        """Return the right tokens of the tail and whether a sequence begins right, from a verdict of the chain, or two."""
         if self.firsts is None:
             accepted = self.tails.judge(Chain(unverified + 1, bonus=False)).accepted
             return min(accepted, unverified), accepted > unverified
@@ -249,25 +258,26 @@ class DrawnDrafting:
         return right, right == unverified and self.firsts.judge(Chain(1)).accepted == 1
 
     def judge(self, proposal: Chain) -> Verdict:
-        """A chain without sequences."""
+        """Verify a chain without sequences; return the verdict."""
         return self.tails.judge(proposal)
 
 
 @dataclass(frozen=True)
 class DrawnSequences:
-    """Stated verdicts, with ``first_rate`` as the chance that one of the sequences begins right (None: as the chain has it)."""
+    """Drawn sequences answer from stated verdicts."""
 
     verdicts: Acceptance
     split: Split
     first_rate: float | None = None
+    """Chance that one of the sequences begins right; None: that of the chain's next token."""
 
     def cursor(self, request: int, exit: Exit | None) -> DrawnDrafting:
-        """A cursor with verdicts of its own."""
+        """Return a cursor with verdicts of its own."""
         firsts = None if self.first_rate is None else Rates((self.first_rate,), seed=-1).cursor(request, exit)
         return DrawnDrafting(self.verdicts.cursor(request, exit), firsts)
 
     def odds(self, gamma: int, exit: Exit | None) -> SequenceOdds:
-        """Of a tail of ``gamma`` tokens, with the first token behind it."""
+        """Return the odds of a tail of ``gamma`` tokens and of the first token behind it."""
         tail, longer = self.verdicts.odds(gamma, exit), self.verdicts.odds(gamma + 1, exit)
         survives = float(tail.accepted[-1])
         hit = float(longer.accepted[-1]) / survives if survives else 0.0

@@ -1,4 +1,4 @@
-"""Acceptance: how many draft tokens a verification keeps, drawn, stated or replayed from a trace.
+"""A source of acceptance says how many draft tokens a verification keeps: drawn, stated or replayed from a trace.
 
 Every source answers two questions. ``cursor`` follows one request and judges its windows one by one;
 ``odds`` gives the distribution that a law needs. A window of ``gamma`` tokens keeps its first ``A``;
@@ -28,102 +28,110 @@ from simulator.numeric import ordered_sum
 
 @dataclass(frozen=True)
 class Exit:
-    """An early exit at ``fraction`` of the target's depth that sends its ``kappa`` likeliest tokens."""
+    """An early exit sends its likeliest tokens from inside the target to the draft."""
 
     fraction: float
+    """Depth of the exit, as a share of the target's layers."""
     kappa: int
+    """Number of tokens that it sends."""
 
 
 class Chain(NamedTuple):
-    """A proposal of ``tokens`` draft tokens in a row; ``bonus``: a full window earns one more token."""
+    """A chain proposes draft tokens in a row."""
 
     tokens: int
+    """Number of draft tokens."""
     bonus: bool = True
+    """Whether a window that is kept in full earns one more token."""
 
 
 class Verdict(NamedTuple):
-    """What verification made of a proposal."""
+    """A verdict says what verification made of a proposal."""
 
     accepted: int
+    """Draft tokens that are kept."""
     committed: int
+    """Tokens that are final now, correction or bonus included."""
     off_exit: bool
-    """The token after the accepted ones is outside the exit's top kappa."""
+    """Whether the token after the accepted ones is outside the exit's top kappa."""
     off_path: bool
-    """The first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
+    """Whether the first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
 
 
 verdict = lru_cache(4_096)(Verdict)
-"""The same as ``Verdict``: one object for each of the few that there are, quicker than making one."""
+"""Return a ``Verdict`` as the class does, from a cache: few different ones exist, and a look-up is quicker than a new one."""
 
 
 class Cursor(Protocol):
-    """Follows one request through its output."""
+    """A cursor follows one request through its output."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Verify a proposal and move behind what was committed."""
+        """Verify a proposal, move behind the committed tokens, and return the verdict."""
 
 
 @dataclass(frozen=True)
 class Odds:
-    """Joint distribution of one verification of ``gamma`` tokens, index 0..gamma = accepted tokens.
+    """Odds are the joint distribution of one verification of ``gamma`` tokens; index 0..gamma counts accepted tokens.
 
-    Further axes are those of a grid over which a law is evaluated; what has none is a number.
-
-    ``accepted[r] = P(A = r)``; ``off_exit[r] = P(A = r and the next token is off the exit)``;
-    ``off_path = P(A = gamma and the verdict is off the path)``. ``source`` says where they come from.
-    ``unmatched`` is the share of steps in which look-up finds nothing to propose; the rest is about the others.
+    Further axes are those of a grid over which a law is evaluated; without a grid a chance is a number.
     """
 
     accepted: NDArray[np.float64]
+    """(gamma + 1,) P(A = r)."""
     off_exit: NDArray[np.float64]
+    """(gamma + 1,) P(A = r and the next token is off the exit)."""
     off_path: Any
+    """P(A = gamma and the verdict is off the path)."""
     source: str
+    """Where the odds come from, in words."""
     unmatched: float = 0.0
+    """Share of steps in which look-up finds nothing to propose; the fields above are about all steps but these."""
 
     @property
     def mean_accepted(self) -> Any:
-        """E[A], correction and bonus not counted."""
+        """Return E[A], the mean of accepted draft tokens; correction and bonus do not count."""
         return ordered_sum(kept * share for kept, share in enumerate(self.accepted))
 
     def committed(self, bonus: bool = True) -> Any:
-        """Expected tokens per step, correction or bonus included."""
+        """Return the expected tokens per step, correction or bonus included."""
         return self.mean_accepted + 1.0 - (0.0 if bonus else self.accepted[-1])
 
 
 class Acceptance(Protocol):
-    """A source of verdicts."""
+    """A source of acceptance gives verdicts to a simulation and odds to a law."""
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
-        """A cursor for request number ``request``; the same number gives the same verdicts."""
+        """Return a cursor for request number ``request``; the same number gives the same verdicts."""
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """The distribution of one verification, from marginal rates."""
+        """Return the distribution of one verification, from marginal rates."""
 
 
 def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
-    """The odds of every window that is asked for, each worked out once: a law asks for every kind of step."""
+    """Return a cached function from a window to its odds: a law asks for the same window with every kind of step."""
     return cache(partial(source.odds, exit=exit))
 
 
 def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str) -> Odds:
-    """Odds of independent positions: ``rates[r]`` is the chance of position r+1 given the ones before.
+    """Return the odds of independent positions: ``rates[r]`` is the chance of position r+1 given the ones before.
 
     ``rejected_off[r]`` is the chance that position r+1 is rejected *and* its token is off the exit. All of them may be
     arrays that fit each other.
     """
     reach = list(accumulate(rates, mul, initial=1.0))
     stops, offs = (*(1.0 - rate for rate in rates), 1.0), (*rejected_off, next_off)
-    accepted, off_exit = (_stacked(map(mul, reach, each)) for each in (stops, offs))
+    accepted, off_exit = (_stacked(map(mul, reach, chances)) for chances in (stops, offs))
     return Odds(accepted, off_exit, reach[-1] * path_off, source)
 
 
 def _stacked(rows: Iterable[Any]) -> NDArray[np.float64]:
+    """Return numbers and arrays that fit each other as the rows of one array."""
     return np.array(np.broadcast_arrays(*rows), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Independent positions with acceptance ``rates`` (the last one repeats) and exit overlap Omega.
+    """Rates are stated for independent positions (the last one repeats), with the exit overlap Omega.
 
     An accepted token is taken to be inside the exit's top kappa, as in MSD-8, so that a rejected one
     is outside with chance (1 - Omega) / (1 - rate). Only ``odds`` takes arrays of rates and overlaps.
@@ -134,29 +142,29 @@ class Rates:
     seed: int = 0
 
     def rate(self, position: int) -> Any:
-        """Chance that the draft token at ``position`` (from 0) of a window is kept, given those before."""
+        """Return the chance that the draft token at ``position`` (from 0) of a window is kept, given those before."""
         return self.rates[min(position, len(self.rates) - 1)]
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
-        """A cursor with its own random numbers."""
+        """Return a cursor with random numbers of its own."""
         return _RateCursor(self, Random(f"{self.seed}/{request}"))  # noqa: S311 (a simulation, not a secret)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Exact odds of this source."""
+        """Return the exact odds of this source."""
         rates = [self.rate(position) for position in range(gamma)]
         off = 1.0 - self.overlap
         return chain_odds(rates, [off * (rate < 1.0) for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
 
 
 class _RateCursor:
-    """As many draws for every window, so that runs whose rates are close meet the same luck."""
+    """Takes the same number of draws for every window, so that runs whose rates are close meet the same luck."""
 
     def __init__(self, source: Rates, random: Random) -> None:
         self.source, self.random, self.off = source, random.random, 1.0 - source.overlap
         self.rates = [source.rate(0)]
-        """By place in a window: the chance to be kept there."""
+        """Chance to be kept, by place in a window."""
         self.reach = [source.rate(0)]
-        """By place in a window: the chance to get there and beyond."""
+        """Chance that all tokens up to a place are kept, by place in a window."""
 
     def judge(self, proposal: Chain) -> Verdict:
         random, rates, reach = self.random, self.rates, self.reach
@@ -176,20 +184,20 @@ class _RateCursor:
 
 @dataclass(frozen=True)
 class Cycle:
-    """The same verdicts over and over: deterministic acceptance, for tests and for what-ifs.
+    """A cycle repeats the same verdicts: deterministic acceptance, for tests and for what-ifs.
 
-    ``accepted`` is cut to the window; ``off_exit`` runs beside it and repeats likewise.
+    ``accepted`` is cut to the window; ``off_exit`` repeats on its own, whatever its length.
     """
 
     accepted: tuple[int, ...]
     off_exit: tuple[bool, ...] = (False,)
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
-        """A cursor at the start of the cycle."""
+        """Return a cursor at the start of the cycle."""
         return _CycleCursor(self)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Shares over one whole cycle of both sequences."""
+        """Return the shares over one whole cycle of both sequences."""
         length = int(np.lcm(len(self.accepted), len(self.off_exit)))
         kept = np.minimum(np.resize(self.accepted, length), gamma)
         off = np.resize(self.off_exit, length)
@@ -203,6 +211,8 @@ class Cycle:
 
 
 class _CycleCursor:
+    """Follows one request through the cycle."""
+
     def __init__(self, source: Cycle) -> None:
         self.source, self.turn = source, 0
 
@@ -216,9 +226,9 @@ class _CycleCursor:
 
 
 class Replay:
-    """Verdicts as recorded: a request replays one request of the trace, from its position 1 on.
+    """A replay gives verdicts as recorded: a request replays one request of the trace, from its position 1 on.
 
-    Requests of the chosen flavours are dealt out in an order set by ``seed``, then again from the first.
+    Recordings of the chosen flavours are assigned in an order set by ``seed``, then again from the first.
     A request that wants more output than was recorded goes on at position 1 of its own recording.
     """
 
@@ -228,27 +238,27 @@ class Replay:
         self.accepted = trace.accepted(seed)
         pool = [request for name in chosen for request in trace.requests_by_flavour[name]]
         self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
-        self._lanes: dict[tuple[int, Exit | None], _Lane] = {}
+        self._verdicts: dict[tuple[int, Exit | None], _RecordedVerdicts] = {}
 
     def over(self, trace: Trace, seed: int = 0) -> Replay:
-        """The same requests in the same order from another trace of the same text."""
-        found = copy(self)
-        found.trace, found.accepted, found._lanes = trace, trace.accepted(seed), {}
-        return found
+        """Return a replay of the same requests in the same order, from another trace of the same text."""
+        replay = copy(self)
+        replay.trace, replay.accepted, replay._verdicts = trace, trace.accepted(seed), {}
+        return replay
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
-        """A cursor over the recording dealt to this request."""
+        """Return a cursor over the recording that is assigned to this request."""
         recording = self.order[request % len(self.order)]
         key = (recording, exit)
-        if key not in self._lanes:
+        if key not in self._verdicts:
             start, end = self._span(recording)
-            self._lanes[key] = _Lane(self.runs(recording).tolist(), self._off(exit)[start:end].tolist())
-        return _ReplayCursor(self._lanes[key])
+            self._verdicts[key] = _RecordedVerdicts(self.runs(recording).tolist(), self._off(exit)[start:end].tolist())
+        return _ReplayCursor(self._verdicts[key])
 
     def runs(self, recording: int) -> NDArray[np.int64]:
-        """By position of one recorded request from 1 on: draft tokens kept by an endless window that starts there.
+        """Return (positions,) the draft tokens that an endless window keeps from each position of a recording, from 1 on.
 
-        As recorded where the trace holds ``run``, else counted from agreement, going round at the end.
+        They are as recorded where the trace holds ``run``, else counted from agreement; the end continues at the start.
         """
         start, end = self._span(recording)
         if self.trace.run is not None:
@@ -257,15 +267,15 @@ class Replay:
         stops = np.flatnonzero(~np.concatenate((accepted, accepted)))
         if not len(stops):
             return np.full(len(accepted), np.iinfo(np.int64).max)
-        here = np.arange(len(accepted))
-        return np.asarray(stops[np.searchsorted(stops, here)] - here, dtype=np.int64)
+        starts = np.arange(len(accepted))
+        return np.asarray(stops[np.searchsorted(stops, starts)] - starts, dtype=np.int64)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Odds as if every position were independent, from the rates over *all* recorded positions.
+        """Return the odds as if every position were independent, from the rates over *all* recorded positions.
 
-        What a formula knows that is fed with marginal rates. The replay visits positions unevenly, since
+        A formula that is fed with marginal rates knows these. The replay visits positions unevenly, since
         acceptance comes in bursts; the difference between the two is the first gap in a report.
-        A trace with ``run`` is not broken up into positions: its windows start at any position alike.
+        A trace with ``run`` is not broken up into positions: its windows start at every position with the same weight.
         """
         if self.trace.run is not None:
             return self._run_odds(gamma, exit)
@@ -278,6 +288,7 @@ class Replay:
         )
 
     def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the odds of windows that start at every position of a trace with ``run``."""
         outside = self._off(exit)
         kept, next_off, path_off = [], [], 0
         for recording in self.order:
@@ -293,36 +304,42 @@ class Replay:
         return Odds(accepted, off_exit, path_off / count, "marginal run lengths of the trace")
 
     def positions(self) -> NDArray[np.int64]:
-        """All positions of the requests dealt out, those emitted by a prefill left out."""
+        """Return (positions,) all positions of the requests in ``order``, without those emitted by a prefill."""
         return np.concatenate([np.arange(start, end) for start, end in map(self._span, self.order)])
 
     def length(self, request: int) -> int:
-        """Recorded positions that request number ``request`` can replay before it goes round."""
+        """Return the recorded positions that request number ``request`` can replay before it starts over."""
         start, end = self._span(self.order[request % len(self.order)])
         return end - start
 
     def _span(self, recording: int) -> tuple[int, int]:
+        """Return the first position of a recording behind its prefill, and the position behind its last."""
         return int(self.trace.offsets[recording]) + 1, int(self.trace.offsets[recording + 1])
 
     def _off(self, exit: Exit | None) -> Bools:
+        """Return (positions,) whether the emitted token is off the exit; never without an exit."""
         if exit is None:
             return np.zeros(len(self.accepted), dtype=bool)
         return ~self.trace.on_exit(exit.fraction, exit.kappa)
 
 
-class _Lane(NamedTuple):
+class _RecordedVerdicts(NamedTuple):
     """One recording, prepared so that judging a window takes one look-up."""
 
     run: list[int]
+    """Draft tokens that an endless window keeps, by position."""
     off_exit: list[bool]
+    """Whether the emitted token is off the exit, by position."""
 
 
 class _ReplayCursor:
-    def __init__(self, lane: _Lane) -> None:
-        self.lane, self.position = lane, 0
+    """Follows one recording from position 1 on, and starts over at its end."""
+
+    def __init__(self, recorded: _RecordedVerdicts) -> None:
+        self.recorded, self.position = recorded, 0
 
     def judge(self, proposal: Chain) -> Verdict:
-        (runs, off_exit), first = self.lane, self.position
+        (runs, off_exit), first = self.recorded, self.position
         length, run, (tokens, bonus) = len(runs), runs[first], proposal
         if run < tokens:
             accepted, committed, off_path = run, run + 1, False
@@ -333,16 +350,17 @@ class _ReplayCursor:
 
 
 def accepted_prefix(draft: Sequence[object], target: Sequence[object]) -> int:
-    """A_t: how many drafted tokens agree before the first that does not (MSD-1)."""
-    return next(
-        (i for i, (mine, wanted) in enumerate(zip(draft, target, strict=False)) if mine != wanted), min(len(draft), len(target))
-    )
+    """Return A_t: how many drafted tokens agree before the first that does not (MSD-1)."""
+    for agreed, (drafted, wanted) in enumerate(zip(draft, target, strict=False)):
+        if drafted != wanted:
+            return agreed
+    return min(len(draft), len(target))
 
 
 def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[float, NDArray[np.float64] | None]:
-    """(chance to accept a token drawn from q, distribution of its replacement) so that the output is p (X-2).
+    """Return the chance to accept a token drawn from q, and the distribution of its replacement, so that the output is p (X-2).
 
-    The replacement is None where p = q, since nothing is ever rejected.
+    The replacement is None where p = q, since no token is ever rejected.
     """
     rest = np.maximum(p - q, 0.0)
     left = float(rest.sum())
@@ -350,16 +368,16 @@ def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tupl
 
 
 def top(probabilities: NDArray[np.float64], kappa: int) -> NDArray[np.int64]:
-    """Ids of the kappa most probable tokens, ties to the lower id, so that the sets are nested (MSD-6)."""
+    """Return the ids of the kappa most probable tokens; ties go to the lower id, so that the sets are nested (MSD-6)."""
     return np.argsort(-probabilities, kind="stable")[:kappa]
 
 
 def overlap_mass(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
-    """Omega: what the final distribution q puts on the top kappa of the early exit (Mirror-SD Eq. 9, MSD-6)."""
+    """Return Omega, the mass of the final distribution q on the top kappa of the early exit (Mirror-SD Eq. 9, MSD-6)."""
     return float(q[top(exit_probabilities, kappa)].sum())
 
 
 def overlap_bound(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
-    """q(S*) - 2 kappa eps, below which Omega cannot fall (Proposition 2, MSD-9)."""
+    """Return q(S*) - 2 kappa eps, below which Omega cannot fall (Proposition 2, MSD-9)."""
     error = float(np.abs(exit_probabilities - q).max())
     return float(q[top(q, kappa)].sum()) - 2.0 * kappa * error

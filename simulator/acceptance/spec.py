@@ -1,4 +1,4 @@
-"""What a scenario says about acceptance, and the source of verdicts that it means."""
+"""A scenario states its acceptance in these fields, and they make the source of verdicts."""
 
 from __future__ import annotations
 
@@ -14,86 +14,87 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class CycleSpec(Frozen):
-    """Verdicts over and over: accepted tokens, and whether the next token was off the exit."""
+    """A cycle repeats verdicts: accepted tokens, and whether the next token was off the exit."""
 
     accepted: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
-    """Tokens kept of each window in turn."""
+    """Draft tokens kept of each window, in turn."""
     off_exit: tuple[bool, ...] = Field(default=(False,), min_length=1)
-    """Whether the token behind them was off the exit's candidates, in turn."""
+    """Whether the token behind the kept ones is outside the exit's candidates, in turn."""
 
 
 class Rescale(Frozen):
-    """A mean that a recording is moved to, correction or bonus included; its bursts stay (:mod:`simulator.acceptance.rescale`).
+    """A recording is rescaled to another mean; its bursts stay (:mod:`simulator.acceptance.rescale`).
 
-    ``window`` is the one at which the mean is meant, by default that of the strategy. ``stretch`` makes a chain's
-    bursts longer, as text has them that repeats itself.
+    ``window`` is the window at which the mean is reached, by default that of the strategy. ``stretch`` makes a chain's
+    bursts longer, as they are in text that repeats itself.
     """
 
     tokens_per_step: float = Field(gt=1)
-    """The mean to move to, correction or bonus included."""
+    """Mean tokens per step to reach, correction or bonus included."""
     window: int | None = Field(default=None, ge=1)
-    """The window at which it is meant; by default the strategy's."""
+    """Window, in draft tokens, at which the mean is reached; by default the strategy's."""
     stretch: float = Field(default=0.0, ge=0.0, le=1.0)
-    """How much longer the bursts of a chain get: 0 leaves them."""
+    """How much longer the bursts of a chain become, from 0 to 1; 0 leaves them as recorded."""
     source: str = "not stated"
     """Where the mean comes from."""
     confidence: Confidence = "assumed"
-    """How well it is known."""
+    """How well the mean is known."""
 
 
 class AcceptanceSpec(Frozen):
-    """Exactly one of: a recorded trace, a rate, rates by position, a constant, a cycle.
+    """Acceptance comes from exactly one of: a recorded trace, a rate, rates by position, a constant, a cycle.
 
     ``rescale`` moves a trace to another mean, such as one published for larger models.
 
     ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
-    borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among those
-    that the trace knows: the first draft, another one, a draft head, prompt look-up. ``source`` and
+    borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among the drafters of
+    the trace: the first draft, a second one, a draft head, prompt look-up. ``source`` and
     ``confidence`` say where stated numbers come from.
     """
 
     trace: str | None = None
-    """A recording to replay."""
+    """Name of a recording to replay."""
     stand_in: bool = False
-    """The recording is of other models than the scenario's and lends its shape."""
+    """Whether the recording is of other models than the scenario's and only lends its shape."""
     rescale: Rescale | None = None
-    """Another mean for the recording."""
+    """Another mean to which the recording is moved."""
     flavours: tuple[str, ...] = ()
-    """Kinds of text of the recording to replay; by default all."""
+    """Kinds of text of the recording that are replayed; by default all."""
     drafter: str = "draft"
-    """Which of the recording's drafters."""
+    """Which of the recording's drafters is replayed."""
     rate: Share | None = None
-    """Chance that a draft token is kept, at every position."""
+    """Chance that a draft token is kept, the same at every position."""
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
-    """The same for each position of a window; the last repeats."""
+    """Chance that a draft token is kept, by position of a window; the last repeats."""
     overlap: Share = 1.0
     """Chance that the next token is among the early exit's candidates; at least the rate."""
     always: int | None = Field(default=None, ge=0)
-    """So many tokens are kept of every window."""
+    """Number of draft tokens that are kept of every window."""
     cycle: CycleSpec | None = None
-    """Verdicts over and over."""
+    """Verdicts that repeat."""
     source: str | None = None
     """Where stated rates come from."""
     confidence: Confidence | None = None
-    """How well they are known."""
+    """How well stated rates are known."""
 
     @model_validator(mode="after")
     def _one_source(self) -> AcceptanceSpec:
         given = [name for name in ("trace", "rate", "per_position", "always", "cycle") if getattr(self, name) is not None]
         if len(given) != 1:
-            held = " and ".join(given) or "none"
-            raise ValueError(f"expected exactly one of trace, rate, per_position, always, cycle; found {held}")
+            raise ValueError(
+                f"expected exactly one of trace, rate, per_position, always, cycle; found {' and '.join(given) or 'none'}"
+            )
         if self.rescale and self.trace is None:
             raise ValueError("rescale is for a trace; other sources state their mean themselves")
         highest = max(self.per_position or (self.rate or 0.0,))
         if highest > self.overlap < 1.0:
             raise ValueError(
-                f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: what is kept is on the exit"
+                f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: accepted tokens are on the exit"
             )
         return self
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:
-        """The source of verdicts on chains; ``trace`` is the one that is named, read."""
+        """Return the source of verdicts on chains; ``trace`` is the content of the trace that is named."""
         if trace is not None:
             return Replay(trace, self.flavours, seed)
         if self.cycle:

@@ -1,4 +1,4 @@
-"""What a trace says, in numbers: rates, hits, run lengths, and replayed windows beside the formulas.
+"""A trace is summed up in numbers: rates, hits, run lengths, and replayed windows next to the formulas.
 
 Windows are replayed as a run would: from position 1 of every request, each window starting behind what the
 one before committed, until the request ends. All means are of accepted draft tokens, correction or bonus
@@ -24,74 +24,87 @@ from simulator.numeric import ordered_sum
 LONGEST = 16
 """Largest window replayed, in draft tokens."""
 WIDTHS = (1, 2, 4, 8, 32)
-"""Widths at which hits are counted: the emitted token is among that many first choices."""
+"""Widths at which hits are counted: whether the emitted token is among that many first choices."""
 FEWEST = 50
 """Windows that must have reached a position for its rate to be shown."""
 
 
 @dataclass(frozen=True)
 class WindowMean:
-    """Mean accepted draft tokens of windows of ``gamma``, three ways; errors in per cent of the replay."""
+    """The mean of accepted draft tokens of windows of ``gamma``, in three ways; errors are in per cent of the replay."""
 
     gamma: int
+    """The window, in draft tokens."""
     replayed: float
+    """Mean of the replay."""
     independent: float
     """The i.i.d. formula, rate + rate^2 + ... + rate^gamma, with the replayed rate of one-token windows."""
     law: float
-    """What a law sees: ``Replay.odds``, from all positions, visited or not."""
+    """Mean that a law sees: ``Replay.odds``, from all positions, visited or not."""
     independent_error_percent: float | None
-    """None where nothing is accepted."""
+    """Error of the i.i.d. formula; None where nothing is accepted."""
     law_error_percent: float | None
+    """Error of the law's mean; None where nothing is accepted."""
 
 
 @dataclass(frozen=True)
 class FlavourNumbers:
-    """One kind of text."""
+    """One kind of text has these numbers."""
 
     flavour: str
+    """Name of the kind of text."""
     requests: int
+    """Number of recorded requests."""
     tokens: int
+    """Number of recorded tokens, those emitted by a prefill included."""
     rate: float
     """Share of all positions at which a draft token is accepted."""
     windows: tuple[WindowMean, ...]
+    """Means of replayed windows, from 1 draft token on."""
     by_position: tuple[float, ...]
     """Acceptance at each position of a window of eight, of the windows that got there."""
     repetition: float | None
-    """Share of four-token sequences seen earlier in the same request; None where the tokens are not known."""
+    """Share of four-token sequences that occur earlier in the same request; None where the tokens are not known."""
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Share of emitted tokens among the first ``width`` choices of the draft or of an early exit."""
+    """Hits are the emitted tokens among the first ``width`` choices of the draft or of an early exit, as shares."""
 
     fraction: float | None
     """Depth of the exit as a share of the target's layers; None: the draft."""
     width: int
+    """Number of first choices."""
     everywhere: float
+    """Share of hits at all positions."""
     at_corrections: float | None
-    """At rejected positions only, where a correction is looked up; None where nothing was rejected."""
+    """Share of hits at rejected positions, where a correction is looked up; None where nothing was rejected."""
 
 
 @dataclass(frozen=True)
 class DrafterNumbers:
-    """One way of drafting the same text."""
+    """One drafter of the same text has these numbers."""
 
     name: str
+    """Name of the drafter."""
     by_position: tuple[float, ...]
     """Share kept at each position of a window, of the windows that got there; windows start at every position."""
     window: int
-    """Draft tokens, or levels of a tree, proposed in a step; 8 where there is no limit."""
+    """Draft tokens, or levels of a tree, that a step proposes; 8 where there is no limit."""
     kept_per_step: float
     """Mean accepted draft tokens of replayed steps."""
 
 
 @dataclass(frozen=True)
 class PipelineNumbers:
-    """One dynamic tree in a pipeline (SpecPipe)."""
+    """One dynamic tree in a pipeline has these numbers (SpecPipe)."""
 
     width: int
+    """Nodes of a level."""
     branching: int
+    """Children that are considered for a node."""
     stages: int
+    """Stages of the pipeline."""
     hit_rate: float
     """Share of tokens that were in the tree."""
     steps_per_token: float
@@ -104,26 +117,35 @@ class PipelineNumbers:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Everything :func:`statistics` finds."""
+    """The numbers of a trace are those that :func:`statistics` returns."""
 
     requests: int
+    """Number of recorded requests."""
     tokens: int
-    """Tokens recorded, those emitted by a prefill included."""
+    """Number of recorded tokens, those emitted by a prefill included."""
     rate: float
+    """Share of all positions at which a draft token is accepted."""
     flavours: tuple[FlavourNumbers, ...]
+    """Numbers by kind of text."""
     windows: tuple[WindowMean, ...]
+    """Means of replayed windows, from 1 draft token on."""
     hits: tuple[Hits, ...]
+    """Hits of the draft and of every exit, by width."""
     runs: dict[int, int]
-    """Windows without an end, by accepted draft tokens."""
+    """Number of endless windows, by accepted draft tokens."""
     repetition: float | None
-    """None where the tokens are not known."""
+    """Share of four-token sequences that occur earlier in the same request; None where the tokens are not known."""
     drafters: tuple[DrafterNumbers, ...]
-    """Every drafter that was asked about this text; empty where there is but one."""
+    """Numbers of every recorded drafter; empty where there is only one."""
     pipelines: tuple[PipelineNumbers, ...]
+    """Numbers of every recorded pipeline tree."""
 
 
 def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Statistics:
-    """The numbers of a trace, or of its chosen ``flavours``; ``seed`` draws the acceptance of a sampled one."""
+    """Return the numbers of a trace, or of its chosen ``flavours``; ``seed`` draws the acceptance of a sampled trace.
+
+    Raises :class:`BadInput` for a flavour that the trace does not have.
+    """
     unknown = [name for name in flavours if name not in trace.flavours]
     if unknown:
         message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
@@ -157,25 +179,31 @@ def _drafter(trace: Trace, name: str, flavours: Sequence[str], seed: int) -> Dra
 def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
     index, positions = recorded_beams(trace).index(beam), replay.positions()
     steps, hit, rows = (trace.extra[f"beam.{name}"][index][..., positions] for name in ("steps", "hit", "rows"))
-    every = int(steps.sum())
+    pipeline_steps = int(steps.sum())
     entered = int(rows[np.arange(len(rows))[:, None] < steps].sum())
-    return PipelineNumbers(*beam, float(hit.mean()), every / len(positions), entered / every, float(rows.sum(0).mean()))
+    return PipelineNumbers(
+        *beam,
+        hit_rate=float(hit.mean()),
+        steps_per_token=pipeline_steps / len(positions),
+        rows_per_step=entered / pipeline_steps,
+        rows_in_flight=float(rows.sum(0).mean()),
+    )
 
 
 def independent(rate: float, gamma: int) -> float:
-    """Mean accepted draft tokens of a window if every position is accepted alike and on its own."""
+    """Return the mean accepted draft tokens of a window if every position is accepted with the same chance, independently."""
     return ordered_sum(rate**position for position in range(1, gamma + 1))
 
 
 def _windows(replay: Replay, windows: WindowReplay) -> tuple[WindowMean, ...]:
     first = windows.mean(1)
-    found = []
+    means = []
     for gamma in range(1, min(LONGEST, replay.trace.window or LONGEST) + 1):
         replayed, formula = windows.mean(gamma), independent(first, gamma)
         law = float(replay.odds(gamma, None).mean_accepted)
         errors = [(value / replayed - 1.0) * 100.0 if replayed else None for value in (formula, law)]
-        found.append(WindowMean(gamma, replayed, formula, law, errors[0], errors[1]))
-    return tuple(found)
+        means.append(WindowMean(gamma, replayed, formula, law, errors[0], errors[1]))
+    return tuple(means)
 
 
 def _flavour(trace: Trace, name: str, seed: int) -> FlavourNumbers:

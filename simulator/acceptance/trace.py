@@ -1,4 +1,4 @@
-"""The trace file: what a draft and the early exits of a target said about tokens the target really emitted.
+"""A trace file holds what a draft and the early exits of a target said about the tokens that the target really emitted.
 
 A compressed ``.npz`` without pickles. ``header`` is JSON as bytes; every other array is flat over all
 positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``i``:
@@ -11,12 +11,12 @@ array               type       meaning
 ``token``           uint16/32  the emitted token
 ``draft_rank``      uint16     rank of that token in the draft's distribution (0: its first choice)
 ``p``               float16    probability of the token under the target, at the trace's temperature
-``q``               float16    probability of the token under the draft, likewise
+``q``               float16    probability of the token under the draft, at the trace's temperature
 ``exit_rank``       uint16     (exits, positions): rank under each early exit of the target
 ``run``             uint16     format 2 only, may be missing: draft tokens kept if a window starts here
 ==================  =========  ======================================================================
 
-Further drafters stand beside the first one, under names with a dot (``Trace.extra``):
+Arrays of further drafters have names with a dot (``Trace.extra``):
 
 ====================  ==========================================================================================
 ``NAME.rank``         of a second draft, like ``draft_rank``; of a head (depths, positions): rank at depth d of
@@ -45,8 +45,8 @@ Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6
 target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
 behind accepted tokens only. Position 0 of a request is emitted by its prefill.
 
-Format 2 holds what was converted from other people's records (:mod:`simulator.acceptance.converters`), where less is
-known. ``run`` is for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement
+Format 2 is for converted records of other programs (:mod:`simulator.acceptance.converters`), in which less is known.
+``run`` is for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement
 per position does not determine it. ``token``, ``draft_rank``, ``p`` and ``q`` may be empty, ``exit_rank`` may
 have no exits; in the header ``models`` may lack ``shape`` and ``parameters``, and ``vocabulary`` and
 ``temperature`` may be null. ``window`` in the header is the largest window that the record can answer for;
@@ -73,17 +73,17 @@ from simulator.files.schema import BadInput, Fault
 from simulator.files.writing import replacing
 
 FORMAT = 1
-"""What the recorder writes: every array in full."""
+"""Version of the format that the recorder writes: every array in full."""
 CONVERTED = 2
-"""The same with parts missing, and perhaps ``run``."""
+"""Version of the format of converted records: parts may be missing, and ``run`` may be there."""
 UNKNOWN = 65_535
-"""Rank of what lies behind the end of a request."""
+"""Rank of a position behind the end of a request."""
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Recorded acceptance of one model pair at one temperature."""
+    """A trace is the recorded acceptance of one model pair at one temperature; the module names its arrays."""
 
     header: Mapping[str, Any]
     offsets: NDArray[np.int64]
@@ -98,11 +98,11 @@ class Trace:
 
     @property
     def drafters(self) -> Sequence[str]:
-        """Every drafter that was asked; the first is the one of ``draft_rank``."""
+        """Return the names of all recorded drafters; the first is that of ``draft_rank``."""
         return ("draft", *sorted({name.partition(".")[0] for name in self.extra if name.endswith((".rank", ".run"))}))
 
     def drafted_by(self, name: str, seed: int = 0) -> Trace:
-        """The same text as another of its ``drafters`` proposed it."""
+        """Return the trace of the same text as the drafter called ``name`` proposed it; ``seed`` draws sampled acceptance."""
         if name == "draft":
             return self
         models = self.header["models"]
@@ -119,11 +119,11 @@ class Trace:
         return self._by_run({**header, "window": len(rank)}, run)
 
     def _by_run(self, header: Mapping[str, Any], run: NDArray[np.uint16]) -> Trace:
-        """The same text with what was kept by start; the first draft's ranks are none of this drafter's business."""
+        """Return the same text with the tokens kept by start, without the ranks of the first draft."""
         return replace(self, header=header, run=run, draft_rank=self.draft_rank[:0], q=self.q[:0], extra={})
 
     def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
-        """Draws by min(1, q/p) for every depth and start; what lies behind the end of the recording is not kept."""
+        """Return (depths, positions) draws by min(1, q/p); tokens behind the end of the recording are not kept."""
         positions = np.minimum(np.arange(q.shape[1]) + np.arange(len(q))[:, None], q.shape[1] - 1)
         ratio = q.astype(np.float64) / np.maximum(self.p.astype(np.float64)[positions], 1e-12)
         drawn = np.random.default_rng(seed).random(q.shape) < ratio
@@ -131,51 +131,51 @@ class Trace:
 
     @property
     def positions(self) -> int:
-        """Tokens recorded, those emitted by a prefill included."""
+        """Return the number of recorded tokens, those emitted by a prefill included."""
         return int(self.offsets[-1])
 
     @property
     def window(self) -> int | None:
-        """The largest window, in draft tokens, that the trace can answer for; None: any."""
-        held: int | None = self.header.get("window")
-        return held
+        """Return the largest window, in draft tokens, that the trace can answer for; None: any."""
+        window: int | None = self.header.get("window")
+        return window
 
     @property
     def pair(self) -> str:
-        """The recorded models, in words."""
+        """Return the recorded models, in words."""
         models = self.header["models"]
         return " and ".join(_words(role, models[role]) for role in ("target", "draft") if role in models)
 
     @property
     def flavours(self) -> Sequence[str]:
-        """Names of the kinds of text recorded."""
+        """Return the names of the recorded kinds of text."""
         return tuple(self.header["flavours"])
 
     @cached_property
     def exit_fractions(self) -> Sequence[float]:
-        """Depth of each recorded early exit as a share of the target's layers; none where these are not known."""
+        """Return the depth of every recorded early exit, as a share of the target's layers; empty where these are not known."""
         layers = ((self.header["models"].get("target") or {}).get("shape") or {}).get("layers")
         return tuple(layer / layers for layer in self.header["exit_layers"]) if layers else ()
 
     @property
     def vocabulary(self) -> int | None:
-        """Number of tokens of the recorded pair's tokenizer; None where it is not known."""
+        """Return the number of tokens of the recorded pair's tokenizer; None where it is not known."""
         size: int | None = self.header["vocabulary"]
         return size
 
     @property
     def temperature(self) -> float | None:
-        """0 for greedy decoding; None where a converted record does not say."""
-        held: float | None = self.header["temperature"]
-        return held
+        """Return the temperature, 0 for greedy decoding; None where a converted record does not say."""
+        temperature: float | None = self.header["temperature"]
+        return temperature
 
     def accepted(self, seed: int) -> Bools:
-        """Per position, whether a draft token judged there is accepted.
+        """Return (positions,) whether a draft token that is judged there is accepted.
 
         Greedy: whether the draft's first choice is the emitted token. Sampled: drawn once per seed with
         probability min(1, q/p), the chance that a draft token coupled to the emitted one equals it (X-2).
         With ``run``: whether a window that starts there keeps its first token. A derived trace has no p and q;
-        its ranks hold what was decided when it was made.
+        its ranks hold the decisions that were drawn when it was made.
         """
         if self.run is not None:
             return np.greater(self.run, 0)
@@ -185,21 +185,21 @@ class Trace:
         return np.less(np.random.default_rng(seed).random(len(ratio)), ratio)
 
     def on_exit(self, fraction: float, kappa: int) -> Bools:
-        """Per position, whether the emitted token is in the top kappa of the early exit at ``fraction``."""
+        """Return (positions,) whether the emitted token is in the top kappa of the early exit at ``fraction``."""
         ranks = self.exit_rank[self.nearest_exit(fraction)]
         return np.asarray(ranks < kappa, dtype=bool)
 
     def nearest_exit(self, fraction: float) -> int:
-        """Index of the recorded exit closest in depth."""
+        """Return the index of the recorded exit closest to ``fraction`` of the depth."""
         return int(np.argmin([abs(fraction - recorded) for recorded in self.exit_fractions]))
 
     @cached_property
     def requests_by_flavour(self) -> dict[str, list[int]]:
-        """Request numbers of each flavour, in file order."""
+        """Return the request numbers of every flavour, in the order of the file."""
         return {name: [int(i) for i in np.flatnonzero(self.flavour == code)] for code, name in enumerate(self.flavours)}
 
     def repetition(self, requests: Sequence[int] | None = None) -> float:
-        """Share of four-token sequences that stand earlier in the same request: loops show here."""
+        """Return the share of four-token sequences that occur earlier in the same request; loops show here."""
         repeated = total = 0
         for request in range(len(self.flavour)) if requests is None else requests:
             start, end = self.offsets[request : request + 2]
@@ -216,18 +216,20 @@ class Trace:
 
 
 def _words(role: str, model: Mapping[str, Any]) -> str:
+    """Return a recorded model in words."""
     if model.get("parameters"):
         return f"a {role} of {model['parameters']:,} parameters"
     return f"the {role} {model['name']}" if model.get("name") else f"an unknown {role}"
 
 
 MOST_BYTES = 1_000_000_000
-"""Of all arrays of a file together; eighty times those of the largest that is shipped."""
+"""Most bytes of all arrays of a file together; eighty times those of the largest shipped trace."""
 ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
+"""Arrays that every file holds."""
 
 
 def read(path: Path) -> Trace:
-    """Read and check a trace file; raises :class:`BadInput` naming the file and what is wrong with it."""
+    """Return the trace of a file, checked; raises :class:`BadInput` that names the file and what is wrong with it."""
     try:
         with path.open("rb") as content:
             if not zipfile.is_zipfile(content):
@@ -250,7 +252,7 @@ def read(path: Path) -> Trace:
 
 
 def read_once(path: Path) -> Trace:
-    """The same, kept as long as the file stays as it is."""
+    """Return the trace of a file as :func:`read` does, from a cache as long as the file stays as it is."""
     facts = path.stat()
     return _kept(path, (facts.st_mtime_ns, facts.st_size))
 
@@ -261,24 +263,26 @@ def _kept(path: Path, _: tuple[int, int]) -> Trace:
 
 
 def _check(path: Path, trace: Trace) -> None:
+    """Raise :class:`BadInput` for a header or arrays that do not fit the format or each other."""
     if not isinstance(trace.header, dict):
         raise _bad(path, "expected a header that is a JSON object")
     if trace.header.get("format") not in (FORMAT, CONVERTED):
         raise _bad(path, f"has format {trace.header.get('format')}; this version reads formats {FORMAT} and {CONVERTED}")
     check_header(path, trace.header)
     check_arrays(path, trace.header, {name: getattr(trace, name) for name in (*ARRAYS, "run")} | dict(trace.extra))
-    known = {role: model["shape"] for role, model in sorted(trace.header["models"].items(), reverse=True) if model.get("shape")}
-    sizes = {role: shape["vocabulary"] for role, shape in known.items()}
+    models = sorted(trace.header["models"].items(), reverse=True)
+    sizes = {role: model["shape"]["vocabulary"] for role, model in models if model.get("shape")}
     if set(sizes.values()) - {trace.vocabulary}:
-        held = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
-        own = "none" if trace.vocabulary is None else f"{trace.vocabulary:,}"
-        raise _bad(path, f"mixes vocabularies ({held}; header {own}): target and draft must share one tokenizer")
+        by_role = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
+        stated = "none" if trace.vocabulary is None else f"{trace.vocabulary:,}"
+        raise _bad(path, f"mixes vocabularies ({by_role}; header {stated}): target and draft must share one tokenizer")
     if trace.vocabulary and len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
         raise _bad(path, f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}")
     _check_lengths(path, trace)
 
 
 def _check_lengths(path: Path, trace: Trace) -> None:
+    """Raise :class:`BadInput` for arrays whose lengths do not fit each other."""
     lengths = {len(array) for array in (trace.token, trace.draft_rank, trace.p, trace.q)}
     if trace.header["format"] == CONVERTED:
         lengths -= {0}

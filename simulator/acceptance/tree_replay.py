@@ -1,8 +1,8 @@
-"""Replay of what competes, from recorded outcomes: static trees, several sequences, re-sampled trees, pipelines.
+"""Competing branches are replayed from recorded outcomes: static trees, re-sampled trees, trees in pipelines.
 
 A chain is judged from agreement per position (:mod:`simulator.acceptance.sources`). Where branches compete for a
-budget, what is kept depends on the branches off the path too, so that outcomes were recorded live; each
-reader here says what it reads (:mod:`simulator.acceptance.trace` names the arrays). Positions count within one recorded
+budget, the kept tokens depend on the branches off the path too, so that outcomes were recorded live; every class
+here names the arrays that it reads (:mod:`simulator.acceptance.trace` describes them). Positions count within one recorded
 request; position 0 is its prefill's token. A request that wants more than was recorded goes on at position 1.
 """
 
@@ -23,36 +23,38 @@ from simulator.acceptance.trace import UNKNOWN, Trace
 
 Ints = NDArray[np.int64]
 RankPath = tuple[int, ...]
-"""A node of a static tree: by level, which of the drafter's choices it is, from 0."""
+"""A node of a static tree, as the rank of the drafter's choice (from 0) on every level down to it."""
 LARGEST_TREE = 1 << 16
-"""Nodes; a thousand times what any published tree has."""
+"""Most nodes of a static tree; a thousand times those of any published tree."""
 
 
 def tree_of(branching: Sequence[int]) -> list[RankPath]:
-    """Nodes of a tree with ``branching[d]`` children below every node of level d, as SpecInfer's <1,1,3,1,...> (SP-11)."""
-    levels = (branching[: depth + 1] for depth in range(len(branching)))
-    return [path for level in levels for path in product(*map(range, level))]
+    """Return the nodes of a tree with ``branching[d]`` children below a node of level d, as SpecInfer's <1,1,3> (SP-11)."""
+    nodes: list[RankPath] = []
+    for depth in range(1, len(branching) + 1):
+        nodes += product(*map(range, branching[:depth]))
+    return nodes
 
 
 def ranks_ahead(trace: Trace, drafter: str, depths: int) -> Ints:
-    """(depths, positions): rank of the token ``d`` behind each position in what ``drafter`` says of it.
+    """Return (depths, positions) the rank that ``drafter`` gives to the token ``d`` behind each position.
 
-    From ``draft_rank`` or ``NAME.rank``; 65,535 behind the end of a request. A head answers for the depths it has.
+    Reads ``draft_rank`` or ``NAME.rank``; ranks are 65,535 behind the end of a request. A head answers for the depths it has.
     """
     rank = trace.draft_rank if drafter == "draft" else trace.extra[f"{drafter}.rank"]
     if rank.ndim == 2:
         return rank[:depths].astype(np.int64)
-    found = np.full((depths, trace.positions), UNKNOWN, dtype=np.int64)
+    ranks = np.full((depths, trace.positions), UNKNOWN, dtype=np.int64)
     for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True):
         for depth in range(min(depths, end - start)):
-            found[depth, start : end - depth] = rank[start + depth : end]
-    return found
+            ranks[depth, start : end - depth] = rank[start + depth : end]
+    return ranks
 
 
 def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
-    """(positions,) tokens kept of a static tree that starts at each position; ``ranks`` as of :func:`ranks_ahead`.
+    """Return (positions,) the tokens kept of a static tree that starts there; ``ranks`` as of :func:`ranks_ahead`.
 
-    Exact for every drafter that reads only what it proposed on the same path: what is judged at depth d stands
+    Exact for every drafter that reads only what it proposed on the same path: a token that is judged at depth d stands
     behind d right tokens.
     """
     node_of: dict[RankPath, int] = {(): 0}
@@ -71,16 +73,17 @@ def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
 
 
 def pruned_trees(trace: Trace) -> list[PrunedTree]:
-    """Every recorded tree of streams that was pruned before its verification, in the order of ``streams_pruned.run``."""
-    held = "streams_pruned.run" in trace.extra
-    return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])] if held else []
+    """Return the recorded trees of streams that were pruned before verification, in the order of ``streams_pruned.run``."""
+    if "streams_pruned.run" not in trace.extra:
+        return []
+    return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])]
 
 
 class RecordedRuns(Replay):
-    """Acceptance by start: draft tokens kept by what is proposed at every position of the requests that ``replay`` deals out.
+    """Recorded runs give acceptance by start: the draft tokens kept of the proposal at every position.
 
-    ``run`` (positions,); ``window`` is the most that is kept. With ``proposed`` (positions,) a cursor knows before it
-    is asked whether there is anything to propose here (``matched``), as look-up does.
+    ``run`` (positions,) holds them, ``window`` is the most that is kept. With ``proposed`` (positions,) a cursor knows before
+    it is asked whether there is anything to propose (``matched``), as look-up does.
     """
 
     def __init__(self, replay: Replay, run: Ints, window: int, proposed: Ints | None = None) -> None:
@@ -91,7 +94,7 @@ class RecordedRuns(Replay):
         self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
 
     def cursor(self, request: int, exit: Exit | None) -> RunCursor:
-        """A cursor over the recording dealt to this request."""
+        """Return a cursor over the recording that is assigned to this request."""
         recording = self.order[request % len(self.order)]
         if recording not in self._cursors:
             start, end = self._span(recording)
@@ -101,7 +104,7 @@ class RecordedRuns(Replay):
         return RunCursor(*self._cursors[recording])
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Shares over every start at which something is proposed, visited or not."""
+        """Return the shares over every start at which something is proposed, visited or not."""
         positions = self.positions()
         matched = positions if self.proposed is None else positions[self.proposed[positions] > 0]
         kept = np.bincount(np.minimum(self.kept[matched], gamma), minlength=gamma + 1) / max(1, len(matched))
@@ -110,7 +113,7 @@ class RecordedRuns(Replay):
 
 
 class RunCursor:
-    """Follows one recorded request from position 1 on, and goes round at its end."""
+    """A run cursor follows one recorded request from position 1 on, and starts over at its end."""
 
     __slots__ = ("_matched", "position", "run")
 
@@ -119,11 +122,11 @@ class RunCursor:
 
     @property
     def matched(self) -> bool:
-        """There is something to propose here."""
+        """Return whether there is something to propose at this position."""
         return self._matched[self.position]
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Verify once."""
+        """Verify a proposal, move behind the committed tokens, and return the verdict."""
         accepted = min(self.run[self.position], proposal.tokens)
         committed = accepted + (0 if accepted == proposal.tokens and not proposal.bonus else 1)
         self.position = (self.position + committed) % len(self.run)
@@ -131,23 +134,23 @@ class RunCursor:
 
 
 class DrawnMatches:
-    """Stated verdicts for look-up: something is proposed in a ``share`` of the steps, drawn for each on its own."""
+    """Drawn matches are stated verdicts for look-up: a ``share`` of the steps, drawn independently, propose something."""
 
     def __init__(self, verdicts: Acceptance, share: float, seed: int = 0) -> None:
         self.verdicts, self.share, self.seed = verdicts, share, seed
 
     def cursor(self, request: int, exit: Exit | None) -> MatchCursor:
-        """A cursor with random numbers of its own."""
+        """Return a cursor with random numbers of its own."""
         random = Random(f"{self.seed}/match/{request}")  # noqa: S311 (a simulation, not a secret)
         return MatchCursor(self.verdicts.cursor(request, exit), random, self.share)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Those of the verdicts, for the steps that propose something."""
+        """Return the odds of the verdicts, for the steps that propose something."""
         return dataclasses.replace(self.verdicts.odds(gamma, exit), unmatched=1.0 - self.share)
 
 
 class MatchCursor:
-    """Draws for every step whether there is something to propose."""
+    """A match cursor draws for every step whether there is something to propose."""
 
     def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
         self.cursor, self.random, self.share = cursor, random, share
@@ -157,13 +160,13 @@ class MatchCursor:
         return self.random.random() < self.share
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Verify once; a step without a proposal leaves the verdicts where they are."""
+        """Verify a proposal and return the verdict; a step without a proposal uses up none of the verdicts."""
         self.matched = self._draw()
         return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
 
 
 class Recording:
-    """One recorded request of a trace: its arrays from position 1 on, and where a replay stands in it."""
+    """A recording is one recorded request of a trace: its arrays from position 1 on, and the position of a replay in it."""
 
     def __init__(self, trace: Trace, recording: int) -> None:
         self.trace, self.recording = trace, recording
@@ -171,28 +174,28 @@ class Recording:
         self.position = 0
 
     def array(self, name: str) -> NDArray[np.generic]:
-        """``Trace.extra[name]`` of this request; KeyError where it was not recorded."""
+        """Return (..., positions) ``Trace.extra[name]`` of this request; raises KeyError where it was not recorded."""
         return self.trace.extra[name][..., self.start : self.end]
 
     def move(self, tokens: int) -> None:
-        """Go ``tokens`` on, from the end back to the start."""
+        """Move on by ``tokens``, from the end back to the start."""
         self.position = (self.position + tokens) % (self.end - self.start)
 
 
 class ResampledVerification(NamedTuple):
-    """One step of Lyanna."""
+    """One step of Lyanna was verified with this outcome."""
 
     accepted: int
-    """Draft tokens kept, of the better of the two trees."""
+    """Draft tokens kept of the better of the two trees."""
     resampled: bool
-    """A tree sampled again from the hidden states of the step before was verified along (LYA-7)."""
+    """Whether a tree that was sampled again from the hidden states of the step before was verified too (LYA-7)."""
 
 
 class ResampledReplay:
-    """Lyanna's drafted tree beside the tree re-sampled after a rejection (LYA-6), on one recorded request.
+    """Lyanna verifies its drafted tree and the tree re-sampled after a rejection (LYA-6), here on one recorded request.
 
     Reads ``lyanna_tree.run``: row 0 by start, row 1 + a for the tree that a rejection at depth a of the window
-    that started there leaves. ``least``: levels that must be left for another sampling (the paper's r, plus one).
+    that started there leaves. ``least``: levels that must be left for a second sampling (the paper's r, plus one).
     """
 
     def __init__(self, trace: Trace, recording: int, resample: bool = True, least: int = 1) -> None:
@@ -202,19 +205,19 @@ class ResampledReplay:
         self.left: int | None = None
 
     def judge(self) -> ResampledVerification:
-        """Verify once."""
-        here, left = self.recording.position, self.left
-        accepted = max(int(self.runs[0, here]), left or 0)
+        """Verify both trees, move behind the committed tokens, and return the outcome."""
+        position, left = self.recording.position, self.left
+        accepted = max(int(self.runs[0, position]), left or 0)
         enough = len(self.runs) - accepted - 1 >= self.least
-        self.left = int(self.runs[1 + accepted, here]) if enough else None
+        self.left = int(self.runs[1 + accepted, position]) if enough else None
         self.recording.move(accepted + 1)
         return ResampledVerification(accepted, left is not None)
 
 
 class PipelineReplay:
-    """SpecPipe's dynamic tree on one recorded request: the passage of every token, as recorded live.
+    """SpecPipe's dynamic tree is replayed on one recorded request: the passage of every token, as recorded live.
 
-    Reads ``beam.steps``, ``beam.hit`` and ``beam.rows``. ValueError for a tree that was not recorded.
+    Reads ``beam.steps``, ``beam.hit`` and ``beam.rows``. Raises ValueError for a tree that was not recorded.
     """
 
     def __init__(self, trace: Trace, recording: int, beam: Beam) -> None:
@@ -224,32 +227,32 @@ class PipelineReplay:
         index = recorded.index(beam)
         self.recording = Recording(trace, recording)
         steps, hit, rows = (self.recording.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
-        held = rows[: beam.stages].T.tolist()
-        self.passages = [Passage(*one) for one in zip(steps.tolist(), held, hit.astype(bool).tolist(), strict=True)]
+        tokens = zip(steps.tolist(), rows[: beam.stages].T.tolist(), hit.astype(bool).tolist(), strict=True)
+        self.passages = [Passage(*token) for token in tokens]
 
     def judge(self) -> Passage:
-        """The next token out of the pipeline; behind the end, the first one again."""
+        """Return the passage of the next token out of the pipeline; behind the end, of the first one again."""
         passage = self.passages[self.recording.position]
         self.recording.move(1)
         return passage
 
 
 class RecordedPassages:
-    """Acceptance for a pipeline tree from a trace: every request walks one recording.
+    """Recorded passages give acceptance to a pipeline tree from a trace: every request walks one recording.
 
-    ``odds`` of a window of one token: the share of recorded tokens that were in the tree.
+    ``odds`` of a window of one token are the share of recorded tokens that were in the tree.
     """
 
     def __init__(self, replay: Replay, beam: Beam) -> None:
         self.replay, self.beam = replay, beam
 
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
-        """A cursor over the recording dealt to this request."""
+        """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
         return _PassageCursor(PipelineReplay(self.replay.trace, order[request % len(order)], self.beam).judge)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Marginal share of hits."""
+        """Return odds with the marginal share of hits as the chance of every position."""
         trace = self.replay.trace
         index = recorded_beams(trace).index(self.beam)
         hit = float(trace.extra["beam.hit"][index][self.replay.positions()].mean())
@@ -257,21 +260,21 @@ class RecordedPassages:
 
 
 class DrawnPassages:
-    """Acceptance for a pipeline tree from stated verdicts: a token is in the tree where a window of one is kept.
+    """Drawn passages come from stated verdicts: a token is in the pipeline tree if a window of one token is kept.
 
-    After a miss a tree grows into an empty pipeline; no refill is partial. Nothing is known of the branches that a token
-    leaves, so that every level but that of the token keeps all its rows: no fewer than any tree would.
+    After a miss a tree grows into an empty pipeline; no refill is partial. The branches that a token leaves are not
+    known, so that every level but that of the token keeps all its rows: no fewer than any tree would.
     """
 
     def __init__(self, verdicts: Acceptance, beam: Beam) -> None:
         self.verdicts, self.beam = verdicts, beam
 
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
-        """A cursor with a pipeline of its own."""
+        """Return a cursor with a pipeline of its own."""
         return _PassageCursor(self._passages(self.verdicts.cursor(request, exit)).__next__)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Those of the verdicts."""
+        """Return the odds of the verdicts."""
         return self.verdicts.odds(gamma, exit)
 
     def _passages(self, cursor: Cursor) -> Iterator[Passage]:
@@ -286,17 +289,17 @@ class DrawnPassages:
 
 
 class _PassageCursor:
-    """One request's passages, one after another."""
+    """Takes one request's passages, one after another."""
 
     def __init__(self, passage: Callable[[], Passage]) -> None:
         self.passage = passage
 
     def judge(self, proposal: Chain) -> Verdict:
-        """One token without the pipeline, as a prefill shows it."""
+        """Return the verdict of one token without the pipeline, as a prefill emits it."""
         self.passage()
         return Verdict(0, 1, False, False)
 
 
 def recorded_beams(trace: Trace) -> list[Beam]:
-    """Every recorded pipeline tree, in the order of the arrays; none where a derived trace has left them out."""
+    """Return the recorded pipeline trees, in the order of the arrays; none where a derived trace has left them out."""
     return [Beam(**beam) for beam in trace.header.get("beams", [])] if "beam.steps" in trace.extra else []

@@ -1,7 +1,7 @@
-"""Windows replayed without judging them one by one: all windows over all recorded requests at once.
+"""Windows are replayed without judging them one by one: all windows over all recorded requests at once.
 
 Where a chain was recorded by position, a stretch of L agreements is cut into windows from its beginning on, whatever
-came before it; with s tokens a full window (gamma and the bonus)
+came before; with s tokens a full window (gamma and the bonus)
 
     | gamma + bonus | gamma + bonus | ... | L mod s + correction |      floor(L / s) full windows, then one with the rest
 
@@ -26,15 +26,18 @@ ENDLESS = np.iinfo(np.int64).max
 
 
 class Stretches(NamedTuple):
-    """How often a request has so many agreements in a row before a rejection."""
+    """Stretches count how often a request has so many agreements in a row before a rejection."""
 
     request: Ints
+    """Request, by entry."""
     length: Ints
+    """Agreements in a row, by entry."""
     times: Ints
+    """How often they occur, by entry."""
 
     @staticmethod
     def counted(request: Ints, length: Ints) -> Stretches:
-        """Of stretches one by one."""
+        """Return the stretches of a list of single ones, given by request and length."""
         width = int(length.max(initial=0)) + 1
         keys, times = np.unique(request * width + length, return_counts=True)
         return Stretches(*np.divmod(keys, width), times)
@@ -49,37 +52,37 @@ class WindowReplay:
         self.run: Ints = np.concatenate([*runs, np.empty(0, dtype=np.int64)])
         self.by_position = self._by_position()
         self.stretches = self.pooled = Stretches(*np.empty((3, 0), dtype=np.int64))
-        """By request; and of all together, which have fewer lengths."""
+        """Stretches by request, and of all requests together, which are fewer entries."""
         if self.by_position:
             self._count_stretches()
 
     @staticmethod
     def of(replay: Replay) -> WindowReplay:
-        """Every request that a replay deals out, in its order."""
+        """Return the windows of all requests in a replay's order."""
         return WindowReplay([replay.runs(recording) for recording in replay.order])
 
     def kept(self, gamma: int, bonus: bool = True) -> Ints:
-        """(gamma + 1,) windows of ``gamma`` tokens by how many they keep; ``bonus``: a full one brings one more."""
-        found: Ints = np.zeros(gamma + 1, dtype=np.int64)
+        """Return (gamma + 1,) the number of windows that keep 0 to ``gamma`` tokens; ``bonus``: a full one brings one more."""
+        windows: Ints = np.zeros(gamma + 1, dtype=np.int64)
         for _, kept, times in self._windows(gamma, bonus, self.pooled):
-            found += np.bincount(kept, weights=times, minlength=gamma + 1).astype(np.int64)
-        return found
+            windows += np.bincount(kept, weights=times, minlength=gamma + 1).astype(np.int64)
+        return windows
 
     def totals(self, gamma: int, bonus: bool = True) -> Ints:
-        """(requests, 2) draft tokens kept, and windows, of each request."""
-        found: Ints = np.zeros((len(self.lengths), 2), dtype=np.int64)
+        """Return (requests, 2) the draft tokens kept and the number of windows, by request."""
+        totals: Ints = np.zeros((len(self.lengths), 2), dtype=np.int64)
         for request, kept, times in self._windows(gamma, bonus, self.stretches):
             for column, weights in enumerate((kept * times, times)):
-                found[:, column] += np.bincount(request, weights, minlength=len(found)).astype(np.int64)
-        return found
+                totals[:, column] += np.bincount(request, weights, minlength=len(totals)).astype(np.int64)
+        return totals
 
     def mean(self, gamma: int, bonus: bool = True) -> float:
-        """Mean accepted draft tokens of all windows."""
+        """Return the mean accepted draft tokens of all windows."""
         kept = self.kept(gamma, bonus)
         return float(np.arange(gamma + 1) @ kept / kept.sum())
 
     def _windows(self, gamma: int, bonus: bool, stretches: Stretches) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """(request, tokens kept, how often) of all windows, in parts."""
+        """Yield (request, tokens kept, how often) of all windows, in parts."""
         stride = gamma + bonus
         if not self.by_position:
             yield from self._steps(gamma, stride)
@@ -87,22 +90,22 @@ class WindowReplay:
         full, rest = np.divmod(stretches.length, stride)
         yield stretches.request, np.full_like(full, gamma), full * stretches.times
         yield stretches.request, rest, stretches.times
-        here = np.flatnonzero(self.tail)
-        last = (self.tail[here] - 1) // stride
-        yield here, np.full_like(last, gamma), last
-        yield here, np.minimum(self.beyond[here] - last * stride, gamma), np.ones_like(last)
+        request = np.flatnonzero(self.tail)
+        last = (self.tail[request] - 1) // stride
+        yield request, np.full_like(last, gamma), last
+        yield request, np.minimum(self.beyond[request] - last * stride, gamma), np.ones_like(last)
 
     # ---- by position
 
     def _by_position(self) -> bool:
-        """Whether each run is one less than the one before it, so that stretches are all there is to know."""
+        """Return whether every run is one less than the one before, so that stretches say all about them."""
         run, inside = self.run, self.lengths > 0
         behind = np.append(run[1:], 0)
         behind[(self.first + self.lengths - 1)[inside]] = run[self.first[inside]]
         return bool(np.all((run == 0) | (behind == run - 1) | (run == ENDLESS)))
 
     def _count_stretches(self) -> None:
-        """The one pass: stretches that end in a rejection by request and length, and what is behind the last rejection."""
+        """Count, in a single pass, the stretches that end in a rejection, and the agreements behind the last rejection."""
         missed = np.flatnonzero(self.run == 0)
         request = np.searchsorted(self.first + self.lengths, missed, side="right")
         before = np.concatenate(([-1], missed[:-1])) if len(missed) else missed
@@ -112,16 +115,16 @@ class WindowReplay:
         ends = self.first.copy()
         np.maximum.at(ends, request, missed + 1)
         self.tail = self.first + self.lengths - ends
-        """(requests,) agreements at the end of each."""
+        """(requests,) agreements at the end of each request."""
         self.beyond = (
             np.where(self.tail > 0, self.run[np.minimum(ends, max(0, len(self.run) - 1))], 0) if len(self.run) else ends
         )
-        """(requests,) the same with those at its beginning, where a window goes on."""
+        """(requests,) the same, plus those at its beginning, where a window goes on."""
 
     # ---- by start
 
     def _steps(self, gamma: int, stride: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """One window of every request that has not ended, over and over."""
+        """Yield one window of every request that has not ended, over and over."""
         request: Ints = np.flatnonzero(self.lengths > 0)
         position = np.zeros_like(request)
         while len(request):

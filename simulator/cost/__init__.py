@@ -1,1 +1,1 @@
-"""How long does a pass take?"""
+"""Cost answers: how long does a pass take?"""

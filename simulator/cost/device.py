@@ -1,7 +1,6 @@
-"""Devices and links: how long an operation, a transfer and a collective take.
+"""Devices compute and links carry: here are the formulas for how long an operation, a transfer and a collective take.
 
-All of hardware in two nouns. A file in ``hardware_profiles/`` holds the numbers, each with its source;
-here stand the formulas. Times are in seconds, sizes in bytes.
+A file in ``hardware_profiles/`` holds the numbers, each with its source. Times are in seconds, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -21,40 +20,40 @@ if TYPE_CHECKING:  # profiles are listed without numpy
 
 
 class WidthPoint(Frozen):
-    """Measured: over ``tokens``, the memory time is ``ratio`` times that of one token, the constant ``fixed_ratio`` times."""
+    """A width point is a measurement: how much longer an operation takes over ``tokens`` rows than over one."""
 
     tokens: int = Field(gt=0)
-    """How many rows."""
+    """Number of rows."""
     ratio: float = Field(gt=0)
-    """Memory time over that of one row."""
+    """Memory time, relative to that of one row."""
     fixed_ratio: float = Field(default=1.0, gt=0)
-    """Constant over that of one row."""
+    """Constant part of the time, relative to that of one row."""
 
 
 class Roofline(Frozen):
-    """Time of one operation: ``fixed + ||(bytes / bandwidth, flops / peak)||_p``.
+    """A roofline gives the time of one operation: ``fixed + ||(bytes / bandwidth, flops / peak)||_p``.
 
     ``p_norm`` says how sharp the knee is (large: a hard maximum). Kernels work in tiles: flops are those
     of the token count rounded up to the next of ``tile_tokens``, beyond the last to its multiples; this
     makes the steps after 64, 128 and 256 tokens. ``width`` multiplies the memory time by a measured
     ratio where a kernel reads its weights slower for several tokens than for one, and the constant by
-    another where wide tiles leave a small matrix to few multiprocessors.
+    a second ratio where wide tiles leave a small matrix to few multiprocessors.
     """
 
     fixed_us: NonNegative
-    """Whatever the size."""
+    """Constant part of the time, in us, whatever the size."""
     memory_efficiency: Fraction
-    """Share of the datasheet's bandwidth that is reached."""
+    """Share of the datasheet's bandwidth that the operation reaches."""
     compute_efficiency: Fraction
-    """Share of the datasheet's peak that is reached."""
+    """Share of the datasheet's peak that the operation reaches."""
     p_norm: OneOrMore
-    """How sharp the knee is; large: a hard maximum."""
+    """How sharp the knee is between memory and compute time; large: a hard maximum."""
     tile_tokens: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1,), min_length=1)
-    """Token counts to which rows are filled up; beyond the last, its multiples."""
+    """Token counts to which rows are rounded up; beyond the last, its multiples."""
     width: tuple[WidthPoint, ...] = ()
-    """Measured ratios of the memory time by number of tokens."""
+    """Measured ratios of the memory time, by number of tokens."""
     width_source: str = ""
-    """Where those come from."""
+    """Where the ratios of ``width`` come from."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Roofline:
@@ -66,14 +65,17 @@ class Roofline(Frozen):
         return self
 
     def tiled(self, tokens: float) -> float:
-        """``tokens`` rounded up to whole tiles."""
+        """Return ``tokens`` rounded up to whole tiles."""
         for tile in self.tile_tokens:
             if tokens <= tile:
                 return tile
         return ceil(tokens / self.tile_tokens[-1]) * self.tile_tokens[-1]
 
     def filled(self, tokens: float) -> float:
-        """``tokens`` filled up to where one more opens another tile; an end of a tile that a table passes smoothly is none."""
+        """Return the most tokens that take no more tiles than ``tokens``.
+
+        The end of a tile that a width table passes smoothly does not count.
+        """
         steps = {before.tokens for before, after in pairwise(self.width) if after.tokens == before.tokens + 1}
         end = self.tiled(tokens)
         while self.width and end < self.width[-1].tokens and end not in steps:
@@ -81,7 +83,7 @@ class Roofline(Frozen):
         return end
 
     def width_ratios(self, tokens: float) -> tuple[float, float]:
-        """Measured slowdown of memory time and constant at ``tokens``, linear between points, flat outside."""
+        """Return the measured ratios of memory time and constant at ``tokens``: linear between points, flat outside."""
         if not self.width:
             return 1.0, 1.0
         below = self.width[0]
@@ -96,32 +98,32 @@ class Roofline(Frozen):
 
 
 class Device(Frozen):
-    """Hardware that computes."""
+    """A device is hardware that computes."""
 
     name: str = ""
-    """The file's name."""
+    """The name of its file."""
     about: str = ""
-    """What it is, in a sentence."""
+    """What the device is, in a sentence."""
     kind: Literal["gpu", "npu", "cpu"]
-    """What sort of processor."""
+    """Sort of processor."""
     memory_gb: Positive
-    """Room, in 1e9 bytes."""
+    """Memory, in 1e9 bytes."""
     memory_bandwidth_gb_s: Positive
-    """Of the datasheet; what operations reach is their efficiency."""
+    """Memory bandwidth of the datasheet, in 1e9 bytes a second; operations reach a share of it."""
     peak_tflops: Positive
-    """Of the datasheet, dense; likewise."""
+    """Dense peak of the datasheet, in 1e12 flops a second; operations reach a share of it."""
     matmul: dict[str, Roofline]
-    """Matrix products: ``default``, and formats of weights whose kernels differ."""
+    """Rooflines of matrix products: ``default``, and weight formats whose kernels differ."""
     attention: Roofline
-    """Attention over cached tokens."""
+    """Roofline of attention over cached tokens."""
     small_operations: Roofline
-    """Norms, activations, rotations."""
+    """Roofline of norms, activations and rotations."""
     spread: Positive | None = None
-    """Standard deviation of a layer's time over the formula's, where something was left out of the fit to see it."""
+    """Standard deviation of a layer's measured time relative to the formula's, over points that were left out of the fit."""
     price_usd_per_hour: Positive | None = None
-    """Of one, for plans and bills."""
+    """Price of one device, in US dollars an hour, for plans and costs per token."""
     power_w: Positive | None = None
-    """Of the datasheet, for energy."""
+    """Power of the datasheet, in watts, for energy."""
 
     @model_validator(mode="after")
     def _has_default(self) -> Device:
@@ -130,12 +132,12 @@ class Device(Frozen):
         return self
 
     def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
-        """Time of one operation that moves ``size_bytes`` and does ``flops`` on ``tokens`` rows."""
-        taken: float = self.timer(operation)(size_bytes, flops, tokens)
-        return taken
+        """Return the seconds of one operation that moves ``size_bytes`` and does ``flops`` on ``tokens`` rows."""
+        seconds: float = self.timer(operation)(size_bytes, flops, tokens)
+        return seconds
 
     def timer(self, operation: Roofline) -> Callable[[Any, Any, float], Any]:
-        """``seconds`` of one operation, for who asks often; bytes and flops may be arrays."""
+        """Return a function (bytes, flops, tokens) to the seconds of one operation; bytes and flops may be arrays."""
         bandwidth = operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9
         peak = operation.compute_efficiency.value * self.peak_tflops.value * 1e12
         constant, p = operation.fixed_us.value * 1e-6, operation.p_norm.value
@@ -152,25 +154,25 @@ class Device(Frozen):
         return seconds
 
     def matmul_for(self, weight_format: str) -> Roofline:
-        """The matrix-product roofline of a weight format, or the default one."""
+        """Return the roofline of matrix products with weights of this format, or the default roofline."""
         return self.matmul.get(weight_format, self.matmul["default"])
 
 
 class TreeAllReduce(Frozen):
-    """Mirror-SD App. C: ``alpha log G + beta M`` with M the *shard* of one rank (B S H / G elements).
+    """The tree form takes ``alpha log G + beta M`` with M the *shard* of one rank, B S H / G elements (Mirror-SD App. C).
 
     The paper does not print the base of the logarithm; 2 (a tree) is assumed.
     """
 
     alpha_us: NonNegative
-    """Of every level of the tree."""
+    """Time of one level of the tree, in us."""
     bandwidth_gb_s: Positive
-    """Over the shard of one rank."""
+    """Bandwidth at which the shard of one rank moves, in 1e9 bytes a second."""
     log_base: Literal["2", "e"] = "2"
-    """Of the number of levels."""
+    """Base of the logarithm that counts the levels."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
-        """Time to sum an activation of ``size_bytes`` over ``ranks``; one rank costs nothing."""
+        """Return the seconds to sum an activation of ``size_bytes`` over ``ranks``; 0 for one rank."""
         if ranks == 1:
             return 0.0
         return self.alpha_us.value * 1e-6 * (log2(ranks) if self.log_base == "2" else log(ranks)) + size_bytes / ranks / (
@@ -179,52 +181,52 @@ class TreeAllReduce(Frozen):
 
 
 class RingAllReduce(Frozen):
-    """As NCCL measures: ``fixed + 2 (G-1)/G * bytes / bandwidth`` over the whole activation."""
+    """The ring form takes ``fixed + 2 (G-1)/G * bytes / bandwidth`` over the whole activation, as NCCL measures."""
 
     fixed_us: NonNegative
-    """Whatever the size."""
+    """Constant part of the time, in us, whatever the size."""
     bandwidth_gb_s: Positive
-    """Over the whole activation, twice (G - 1) / G."""
+    """Bandwidth at which 2 (G - 1) / G of the activation moves, in 1e9 bytes a second."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
-        """Time to sum an activation of ``size_bytes`` over ``ranks``; one rank costs nothing."""
+        """Return the seconds to sum an activation of ``size_bytes`` over ``ranks``; 0 for one rank."""
         if ranks == 1:
             return 0.0
         return self.fixed_us.value * 1e-6 + 2.0 * (ranks - 1) / ranks * size_bytes / (self.bandwidth_gb_s.value * 1e9)
 
 
 class AllReduce(Frozen):
-    """The forms in which a link knows the time of a collective; a scenario chooses one."""
+    """A link gives the time of an all-reduce in these forms; a scenario chooses one of them."""
 
     tree: TreeAllReduce | None = None
-    """Mirror-SD's form."""
+    """Form of Mirror-SD."""
     ring: RingAllReduce | None = None
-    """NCCL's form."""
+    """Form of NCCL."""
 
 
 class ExponentialJitter(Frozen):
-    """What a transfer takes longer, memoryless: its standard deviation is its mean."""
+    """Exponential jitter adds a memoryless time to a transfer; its standard deviation is its mean."""
 
     name: Literal["exponential"] = "exponential"
     mean_us: NonNegative
-    """On average."""
+    """Mean of the added time, in us."""
 
     def draw_us(self, random: Generator) -> float:
-        """One transfer's."""
+        """Return the time that is added to one transfer, in us."""
         return random.exponential(self.mean_us.value)
 
 
 class LogNormalJitter(Frozen):
-    """What a transfer takes longer, with a tail to choose: ``spread`` is the standard deviation over the mean."""
+    """Log-normal jitter adds a time to a transfer, with a tail of any length."""
 
     name: Literal["lognormal"] = "lognormal"
     mean_us: NonNegative
-    """On average."""
+    """Mean of the added time, in us."""
     spread: Positive
-    """Standard deviation over mean."""
+    """Standard deviation of the added time, relative to its mean."""
 
     def draw_us(self, random: Generator) -> float:
-        """One transfer's."""
+        """Return the time that is added to one transfer, in us."""
         variance = log(1.0 + self.spread.value**2)
         return float(self.mean_us.value * random.lognormal(-variance / 2, variance**0.5))
 
@@ -233,23 +235,23 @@ Jitter = Annotated[ExponentialJitter | LogNormalJitter, Field(discriminator="nam
 
 
 class Link(Frozen):
-    """Hardware that carries; ``jitter`` comes on top of every transfer."""
+    """A link is hardware that carries; ``jitter`` is added to every transfer."""
 
     name: str = ""
-    """The file's name."""
+    """The name of its file."""
     about: str = ""
-    """What it is, in a sentence."""
+    """What the link is, in a sentence."""
     latency_us: NonNegative
-    """Of every transfer."""
+    """Latency of every transfer, in us."""
     bandwidth_gb_s: Positive
-    """One way."""
+    """Bandwidth in one direction, in 1e9 bytes a second."""
     jitter: Jitter | None = None
-    """What comes on top, drawn for every transfer."""
+    """Time that is added to every transfer, drawn anew for each of them."""
     all_reduce: AllReduce = AllReduce()
-    """Times of collectives, by form."""
+    """Times of all-reduces, by form."""
 
     def transfer_seconds(self, size_bytes: float, random: Generator | None = None) -> float:
-        """Time to carry ``size_bytes`` from one end to the other; jitter at its mean, or drawn where ``random`` is given."""
+        """Return the seconds to carry ``size_bytes`` over the link; its jitter is drawn from ``random``, else at its mean."""
         seconds = self.latency_us.value * 1e-6 + size_bytes / (self.bandwidth_gb_s.value * 1e9)
         if self.jitter is None:
             return seconds

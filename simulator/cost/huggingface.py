@@ -1,7 +1,7 @@
-"""ModelSpec from a local Hugging Face ``config.json``; nothing is fetched.
+"""A model spec can be read from a local Hugging Face ``config.json``; nothing is fetched.
 
-Llama, Mistral, Qwen2 and Qwen3, Phi-3, Mixtral, OPT and DeepSeek-V3 are known; any other model type
-is read as a Llama if it has Llama's fields. A shape that ModelSpec cannot say is refused, not guessed.
+Llama, Mistral, Qwen2 and Qwen3, Phi-3, Mixtral, OPT and DeepSeek-V3 are known; a config of any other type
+is read as a Llama's if it has Llama's fields. A shape that ModelSpec cannot express is refused, not guessed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ OPT_SPARE_POSITIONS = 2
 """Rows in OPT's position table beyond ``max_position_embeddings``."""
 
 EXPERT_COUNTS = ("num_local_experts", "n_routed_experts", "num_experts")
+"""Fields that may hold the number of routed experts."""
 
 
 def read_config(path: Path) -> ModelSpec:
-    """Read ``config.json``, or the one in the directory ``path``; sizes are elements.
+    """Return the model spec of a ``config.json``, or of that in the directory ``path``; sizes are in elements.
 
-    Raises :class:`BadInput`, one fault per field that is missing, of the wrong kind or not expressible.
+    Raises :class:`BadInput`, with one fault per field that is missing, of the wrong kind or not expressible.
     """
     file = path / "config.json" if path.is_dir() else path
     config = _load(file)
@@ -52,7 +53,7 @@ def read_config(path: Path) -> ModelSpec:
 
 @dataclass
 class _Config:
-    """The JSON object, where its keys stand, and what was wrong with them so far."""
+    """A config is a JSON object with its text and the faults noted so far."""
 
     file: str
     text: str
@@ -67,9 +68,9 @@ class _Config:
         return self.data.get(key) is not None
 
     def place(self, key: str) -> Place:
-        """Where ``key`` stands; the start of the file where it does not."""
-        before, found, _ = self.text.partition(f'"{key}"')
-        return (self.file, before.count("\n") + 1, len(before) - before.rfind("\n")) if found else (self.file, 1, 1)
+        """Return where ``key`` stands; the start of the file where it does not."""
+        before, quoted, _ = self.text.partition(f'"{key}"')
+        return (self.file, before.count("\n") + 1, len(before) - before.rfind("\n")) if quoted else (self.file, 1, 1)
 
     def refuse(self, key: str, message: str) -> None:
         self.faults.append(Fault(self.place(key), key, message))
@@ -101,7 +102,7 @@ def _load(file: Path) -> _Config:
 
 
 def _shape(config: _Config) -> dict[str, Any]:
-    """ModelSpec's fields, in elements."""
+    """Return the fields of ModelSpec, in elements."""
     opt = config.model_type == "opt"
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
     latent = config.has("kv_lora_rank")
@@ -131,7 +132,7 @@ def _shape(config: _Config) -> dict[str, Any]:
 
 
 def _experts(config: _Config) -> dict[str, int] | None:
-    """Return the fields of Experts, None for a dense model."""
+    """Return the fields of Experts; None for a dense model."""
     counted = next((key for key in EXPERT_COUNTS if config.has(key)), None)
     if counted is None:
         return None
@@ -152,7 +153,10 @@ def _experts(config: _Config) -> dict[str, int] | None:
 
 
 def _with_latent_attention(spec: ModelSpec, config: _Config) -> ModelSpec:
-    """DeepSeek's attention: the cache holds one latent and one rotary key per token, and ``parameters`` counts its matrices."""
+    """Return ``spec`` with DeepSeek's attention: a token leaves one latent and one rotary key in the cache.
+
+    ``parameters`` counts the matrices of that attention.
+    """
     hidden, heads = spec.hidden_size, spec.num_attention_heads
     latent, rotary, plain = (config.count(key) for key in ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim"))
     query, key = config.count("q_lora_rank", default=0, least=0), heads * (plain + rotary)

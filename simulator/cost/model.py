@@ -1,7 +1,7 @@
-"""ModelSpec: the shapes of a transformer, and the flops and bytes that follow from them.
+"""The shapes of a transformer determine its flops and bytes.
 
 A matrix product of ``n`` tokens with a ``(k, m)`` weight is ``2 n k m`` flops and reads ``k m``
-weights. Norms and biases are left out: they are the small operations of a layer.
+weights. Norms and biases are left out: they count as the small operations of a layer.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q
 
 
 class Experts(Frozen):
-    """Mixture of experts: ``routed`` experts of width ``intermediate_size``, ``per_token`` of them active."""
+    """A mixture of experts has ``routed`` experts of width ``intermediate_size``, ``per_token`` of them active for a token."""
 
     routed: int = Field(gt=0)
-    """Experts to choose from, in a layer."""
+    """Experts of a layer among which the router chooses."""
     per_token: int = Field(gt=0)
-    """Of those, active for a token."""
+    """Routed experts that are active for a token."""
     intermediate_size: int = Field(gt=0)
-    """Width inside an expert."""
+    """Width inside an expert, in elements."""
     shared: int = Field(default=0, ge=0)
-    """Experts that are always active."""
+    """Experts of a layer that are always active."""
     first_dense_layers: int = Field(default=0, ge=0)
-    """Layers at the bottom without experts."""
+    """Layers without experts, at the bottom of the model."""
 
     @model_validator(mode="after")
     def _active_within_routed(self) -> Experts:
@@ -40,58 +40,58 @@ class Experts(Frozen):
         return self
 
     def touched(self, tokens: float) -> float:
-        """Return how many routed experts ``tokens`` independent tokens read, on average: E (1 - (1 - k/E)^n)."""
+        """Return the mean number of routed experts that ``tokens`` independent tokens read: E (1 - (1 - k/E)^n)."""
         missed: float = (1.0 - self.per_token / self.routed) ** tokens
         return self.routed * (1.0 - missed)
 
 
 class ModelSpec(Frozen):
-    """Shapes of a decoder-only transformer, in elements.
+    """A model spec gives the shapes of a decoder-only transformer, in elements.
 
     ``learned_positions`` are the rows of a position table (OPT: 2 more than its positions). ``embedding_width``
     is set where embeddings are projected to the hidden size, ``kv_latent_width`` where a token leaves one latent
     in the cache instead of keys and values; the latent projections are counted in ``parameters``, not in ``qkv_weights``.
-    ``context_tokens`` is the longest prompt and output together (``max_position_embeddings``); None: not known.
+    ``context_tokens`` limits prompt and output together (``max_position_embeddings``); None: not known.
     """
 
     name: str = ""
-    """The file's name."""
+    """The name of its file."""
     about: str = ""
-    """What it is, in a sentence."""
+    """What the model is, in a sentence."""
     source: str = "not stated"
     """Where the shapes come from."""
     confidence: Confidence = "assumed"
-    """How well they are known."""
+    """How well the shapes are known."""
     hidden_size: int = Field(gt=0)
-    """Width of a token between layers."""
+    """Width of a token between layers, in elements."""
     num_hidden_layers: int = Field(gt=0)
-    """Decoder layers."""
+    """Number of decoder layers."""
     num_attention_heads: int = Field(gt=0)
-    """Query heads."""
+    """Number of query heads."""
     num_key_value_heads: int = Field(gt=0)
-    """Heads of keys and values; divides the query heads."""
+    """Number of heads of keys and values; it divides that of the query heads."""
     head_dim: int = Field(gt=0)
-    """Width of a head."""
+    """Width of a head, in elements."""
     intermediate_size: int = Field(gt=0)
-    """Width inside the MLP."""
+    """Width inside the MLP, in elements."""
     vocab_size: int = Field(gt=0)
-    """Tokens known."""
+    """Number of tokens in the vocabulary."""
     tie_word_embeddings: bool = False
-    """Embedding and LM head are one matrix."""
+    """Whether embedding and LM head are one matrix."""
     mlp: Literal["gated", "two_matrix"] = "gated"
-    """Three matrices with a gate, or two."""
+    """Whether the MLP has three matrices, one of them a gate, or two."""
     embedding_width: int | None = Field(default=None, gt=0)
-    """Of embeddings that are projected to the hidden size."""
+    """Width of embeddings that are projected to the hidden size, in elements."""
     kv_latent_width: int | None = Field(default=None, gt=0)
-    """Of the one latent that a token leaves in the cache, instead of keys and values."""
+    """Width of the latent that a token leaves in the cache instead of keys and values, in elements."""
     learned_positions: int = Field(default=0, ge=0)
-    """Rows of a table of positions."""
+    """Rows of the table of positions; 0: there is none."""
     context_tokens: int | None = Field(default=None, gt=0)
-    """The longest prompt and output together."""
+    """Most tokens of prompt and output together."""
     parameters: int | None = Field(default=None, gt=0)
-    """All weights, where the shapes do not tell."""
+    """Number of all weights, where the shapes do not determine it."""
     experts: Experts | None = None
-    """Of a mixture of experts."""
+    """The mixture of experts; by default the model is dense."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelSpec:
@@ -101,66 +101,67 @@ class ModelSpec(Frozen):
 
     @property
     def query_width(self) -> int:
-        """Width of all query heads together; not always the hidden size (Qwen3-32B: 8192 against 5120)."""
+        """Return the width of all query heads together, not always the hidden size (Qwen3-32B: 8192 against 5120)."""
         return self.num_attention_heads * self.head_dim
 
     @property
     def kv_width(self) -> int:
-        """Width of the keys (and again of the values) of one token in one layer."""
+        """Return the width of the keys, and again of the values, of one token in one layer."""
         return self.num_key_value_heads * self.head_dim
 
     @property
     def qkv_weights(self) -> int:
-        """Weights of the query, key and value projections of one layer."""
+        """Return the number of weights in the query, key and value projections of one layer."""
         return self.hidden_size * (self.query_width + 2 * self.kv_width)
 
     @property
     def output_weights(self) -> int:
-        """Weights of the attention's output projection of one layer."""
+        """Return the number of weights in the attention's output projection of one layer."""
         return self.query_width * self.hidden_size
 
     @property
     def up_weights(self) -> int:
-        """Weights from hidden to intermediate width in a dense layer, gate included."""
+        """Return the number of weights from hidden to intermediate width in a dense layer, gate included."""
         return self.hidden_size * self.intermediate_size * (2 if self.mlp == "gated" else 1)
 
     @property
     def down_weights(self) -> int:
-        """Weights back from intermediate to hidden width in a dense layer."""
+        """Return the number of weights from intermediate back to hidden width in a dense layer."""
         return self.intermediate_size * self.hidden_size
 
     @property
     def layer_weights(self) -> int:
-        """Weights of one dense layer: keys and values of the grouped heads only."""
+        """Return the number of weights in one dense layer, with keys and values of the grouped heads only."""
         return self.qkv_weights + self.output_weights + self.up_weights + self.down_weights
 
     @property
     def head_weights(self) -> int:
-        """Weights of the LM head, read once per pass that yields logits."""
+        """Return the number of weights in the LM head; a pass that yields logits reads them once."""
         return self.vocab_size * (self.embedding_width or self.hidden_size)
 
     @property
     def expert_weights(self) -> int:
-        """Weights of one expert (0 without experts)."""
+        """Return the number of weights in one expert; 0 without experts."""
         matrices = 3 if self.mlp == "gated" else 2
         return matrices * self.hidden_size * self.experts.intermediate_size if self.experts else 0
 
     @property
     def expert_layers(self) -> int:
-        """Number of layers whose MLP is a mixture of experts."""
+        """Return the number of layers whose MLP is a mixture of experts."""
         return self.num_hidden_layers - self.experts.first_dense_layers if self.experts else 0
 
     @property
     def weights(self) -> int:
-        """All matrix weights; ``parameters``, where the file states it, wins (latent attention, published totals)."""
+        """Return the number of all matrix weights: ``parameters`` where it is stated (latent attention, published totals)."""
         if self.parameters is not None:
             return self.parameters
         attention = self.num_hidden_layers * (self.qkv_weights + self.output_weights)
         dense = (self.num_hidden_layers - self.expert_layers) * (self.up_weights + self.down_weights)
         experts = 0
         if self.experts:
-            each = (self.experts.routed + self.experts.shared) * self.expert_weights + self.hidden_size * self.experts.routed
-            experts = self.expert_layers * each
+            stored = (self.experts.routed + self.experts.shared) * self.expert_weights
+            router = self.hidden_size * self.experts.routed
+            experts = self.expert_layers * (stored + router)
         width = self.embedding_width or self.hidden_size
         tables = self.vocab_size * width * (1 if self.tie_word_embeddings else 2) + self.learned_positions * self.hidden_size
         projections = 2 * width * self.hidden_size if width != self.hidden_size else 0
@@ -168,40 +169,40 @@ class ModelSpec(Frozen):
 
     @property
     def active_weights(self) -> int:
-        """Matrix weights that one token uses: all of them unless there are experts."""
+        """Return the number of matrix weights that one token uses: all of them unless there are experts."""
         if not self.experts:
             return self.weights
         idle = self.expert_layers * (self.experts.routed - self.experts.per_token) * self.expert_weights
         return self.weights - idle
 
     def kv_bytes_per_layer(self, bytes_per_value: float = 2.0) -> float:
-        """Bytes that one token leaves in the KV cache of one layer."""
+        """Return the bytes that one token leaves in the KV cache of one layer."""
         return (self.kv_latent_width or 2 * self.kv_width) * bytes_per_value
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
-        """Bytes that one token leaves in the KV cache of all layers."""
+        """Return the bytes that one token leaves in the KV cache of all layers."""
         return self.num_hidden_layers * self.kv_bytes_per_layer(bytes_per_value)
 
 
 class DraftHead(Frozen):
-    """What drafts beside the target, in the target's shapes: dense decoder ``layers``, h x h matrices, an LM head.
+    """A draft head drafts on the target's device, in the target's shapes: dense decoder layers, h x h matrices, an LM head.
 
-    ``vocabulary`` is the width of an LM head of its own, ``lm_heads`` counts those of its own that are as wide as the
+    ``vocabulary`` is the width of an LM head of its own, ``lm_heads`` counts LM heads of its own that are as wide as the
     target's; without either it shares the target's. EAGLE: one layer and ``squares`` 2 (features and embeddings, 2h
     to h); Medusa: a square and an LM head for each of its heads. ``rank`` is that of a
-    low-rank transform before the LM head, h to rank to h.
+    low-rank transform before the LM head, from h to rank and back to h.
     """
 
     layers: int = Field(default=0, ge=0)
-    """Decoder layers like the target's."""
+    """Number of decoder layers like the target's."""
     squares: int = Field(default=0, ge=0)
-    """Matrices of hidden size by hidden size."""
+    """Number of matrices of hidden size by hidden size."""
     vocabulary: int | None = Field(default=None, gt=0)
-    """Width of an LM head of its own."""
+    """Width of an LM head of its own, in tokens."""
     lm_heads: int = Field(default=0, ge=0)
-    """LM heads of its own that are as wide as the target's."""
+    """Number of LM heads of its own that are as wide as the target's."""
     rank: int = Field(default=0, ge=0)
-    """Of a low-rank transform before the LM head; 0: none."""
+    """Rank of a low-rank transform before the LM head; 0: there is none."""
 
     @model_validator(mode="after")
     def _one_width(self) -> DraftHead:
@@ -210,11 +211,11 @@ class DraftHead(Frozen):
         return self
 
     def width(self, target: ModelSpec) -> int:
-        """Logits of one row."""
+        """Return the number of logits in one row."""
         return self.vocabulary or max(1, self.lm_heads) * target.vocab_size
 
     def weights(self, target: ModelSpec) -> int:
-        """Weights that it adds to the target's."""
-        own = self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
-        narrow = 2 * self.rank * target.hidden_size
-        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + narrow + own
+        """Return the number of weights that it adds to the target's."""
+        lm_heads = self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
+        transform = 2 * self.rank * target.hidden_size
+        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + transform + lm_heads

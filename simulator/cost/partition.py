@@ -1,4 +1,4 @@
-"""Pipeline: the target cut into stages of layers, each on a device of its own, with links between neighbours.
+"""A pipeline cuts the target into stages of layers, each on a device of its own, with links between neighbours.
 
 Stage i holds ``layers`` layers in a row; the first one also holds the embedding, the last one the LM head. Stages of
 one ``server`` are linked ``within`` it, neighbours on two servers ``between`` them.
@@ -6,6 +6,7 @@ one ``server`` are linked ``within`` it, neighbours on two servers ``between`` t
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pydantic import field_validator, model_validator
@@ -15,19 +16,21 @@ from simulator.cost.model import WEIGHT_BYTES, ModelSpec, WeightFormat
 from simulator.files.schema import Frozen, NonNegative
 
 ACTIVATION_BYTES = 2
+"""Bytes of one element of a hidden state."""
 GIB = 2**30
+"""Bytes in a GiB."""
 LayerFormula = Literal["printed", "grouped"]
 
 
 class Stage(Frozen):
-    """Some layers on a device; ``device`` is the target's where none is named."""
+    """A stage holds consecutive layers of the target on one device; by default on a device like the target's."""
 
     layers: int
-    """How many, in a row."""
+    """Number of consecutive layers."""
     device: Device | None = None
-    """Where; by default the target's device."""
+    """The device that holds them; by default the target's."""
     server: str = ""
-    """Stages of one name share a server."""
+    """Name of the server; stages of the same name share it."""
 
     @field_validator("layers")
     @classmethod
@@ -38,68 +41,75 @@ class Stage(Frozen):
 
 
 class Pipeline(Frozen):
-    """Stages in the order in which a pass goes through them, and what links them.
+    """A pipeline consists of stages, in the order in which a pass goes through them, and of the links between them.
 
-    ``runtime_gb``: what the software takes on each device beside weights and cache.
+    ``runtime_gb`` is the memory that the software takes on each device in addition to weights and cache.
     """
 
     stages: tuple[Stage, ...]
-    """In the order in which a pass goes through them; two or more."""
+    """Stages in the order in which a pass goes through them; two or more."""
     within: Link | None = None
-    """Links neighbours on one server."""
+    """Link between neighbours on one server."""
     between: Link | None = None
-    """Links neighbours on two servers."""
+    """Link between neighbours on two servers."""
     runtime_gb: NonNegative = NonNegative(value=0.268, source="SpecPipe sec. 4.5: 256 MiB", confidence="published")
-    """What the software takes on each device beside weights and cache."""
+    """Memory that the software takes on each device in addition to weights and cache, in 1e9 bytes."""
 
     @model_validator(mode="after")
     def _linked(self) -> Pipeline:
         if len(self.stages) < 2:
             raise ValueError(f"a pipeline has two stages or more, got {len(self.stages)}")
-        for number, (one, other) in enumerate(zip(self.stages, self.stages[1:], strict=False), start=1):
-            if one.server == other.server and self.within is None:
-                on = f"both on server '{one.server}'" if one.server else "on one server"
+        for number, (stage, following) in enumerate(pairwise(self.stages), start=1):
+            if stage.server == following.server and self.within is None:
+                on = f"both on server '{stage.server}'" if stage.server else "on one server"
                 raise ValueError(f"there is no link between stages {number} and {number + 1}, {on}; set within")
-            if one.server != other.server and self.between is None:
-                on = f"on servers '{one.server}' and '{other.server}'"
+            if stage.server != following.server and self.between is None:
+                on = f"on servers '{stage.server}' and '{following.server}'"
                 raise ValueError(f"there is no link between stages {number} and {number + 1}, {on}; set between")
         return self
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The link behind every stage but the last."""
-        pairs = zip(self.stages, self.stages[1:], strict=False)
-        found = (self.within if one.server == other.server else self.between for one, other in pairs)
-        return tuple(link for link in found if link is not None)
+        """Return the link behind every stage but the last."""
+        links = []
+        for stage, following in pairwise(self.stages):
+            link = self.within if stage.server == following.server else self.between
+            if link is not None:
+                links.append(link)
+        return tuple(links)
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
-        """First layer of every stage, and the one behind its last."""
-        first, found = 0, []
+        """Return, by stage, the number of its first layer and that of the layer behind its last."""
+        first, bounds = 0, []
         for stage in self.stages:
-            found.append((first, first + stage.layers))
+            bounds.append((first, first + stage.layers))
             first += stage.layers
-        return tuple(found)
+        return tuple(bounds)
 
 
 def printed_layer_weights(model: ModelSpec) -> int:
-    """``4 d^2 + 3 d f``, as SpecPipe prints it: without grouped-query attention (SP-10, K27)."""
+    """Return the weights of a layer, ``4 d^2 + 3 d f`` as SpecPipe prints it: without grouped-query attention (SP-10, K27)."""
     return 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
 
 
 class StageMemory(NamedTuple):
-    """Bytes on the device of one stage."""
+    """The device of one stage holds these bytes."""
 
     weights: float
+    """Weights of its layers."""
     table: float
     """Embedding on the first stage, LM head on the last one."""
     kv: float
+    """KV cache of its layers."""
     tree: float
+    """Hidden states of one level of the tree, and the tree's mask."""
     runtime: float
+    """The software."""
 
     @property
     def gib(self) -> float:
-        """All together, in GiB."""
+        """Return the size of all of them together, in GiB."""
         return sum(self) / GIB
 
 
@@ -115,13 +125,13 @@ def stage_memory(
     stages: int = 1,
     runtime_bytes: float = 256 * 2**20,
 ) -> StageMemory:
-    """What a stage of ``layers`` takes (SP-10); ``ends``: how many of embedding and head it holds.
+    """Return the bytes of a stage of ``layers`` (SP-10); ``ends``: how many of embedding and LM head it holds.
 
     A tree of ``width`` nodes a level needs their hidden states, and a byte in its mask for each pair of nodes in flight.
     """
-    each = printed_layer_weights(model) if formula == "printed" else model.layer_weights
+    layer_weights = printed_layer_weights(model) if formula == "printed" else model.layer_weights
     return StageMemory(
-        weights=layers * each * WEIGHT_BYTES[weights],
+        weights=layers * layer_weights * WEIGHT_BYTES[weights],
         table=ends * model.head_weights * WEIGHT_BYTES[weights],
         kv=kv_tokens * layers * model.kv_bytes_per_layer(),
         tree=message_bytes(model, width) + (width * stages) ** 2,
@@ -130,5 +140,5 @@ def stage_memory(
 
 
 def message_bytes(model: ModelSpec, tokens: int) -> int:
-    """A level on its way to the next stage: one hidden state a token (SP-9); its tree mask is not counted."""
+    """Return the bytes of a level on its way to the next stage: a hidden state a token (SP-9), without its tree mask."""
     return tokens * model.hidden_size * ACTIVATION_BYTES

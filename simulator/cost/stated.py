@@ -1,4 +1,4 @@
-"""Costs that a scenario states outright: "my T_target, T_draft and E[A]: what do I get?"."""
+"""A scenario may state its costs outright: "my T_target, T_draft and E[A]: what do I get?"."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from simulator.cost.cost import Depth, Phase, Purpose, Role, Rows
 from simulator.cost.model import DraftHead
+from simulator.cost.protocol import Depth, Purpose, Role
+from simulator.cost.rows import Phase, Rows
 from simulator.files.schema import BadInput, Fault, Frozen
 from simulator.numeric import ordered_sum
 
@@ -24,44 +25,44 @@ PassDuration = Annotated[
 
 
 class StatedDurations(Frozen):
-    """Durations in milliseconds; of a pass of the target or of a stage one for any rows, or one by its rows.
+    """These durations are stated in milliseconds; a pass of the target or of a stage may take longer over more rows.
 
     The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
-    layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the way of a verified
+    layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the transfer of a verified
     token to all of them. The draft is the time of a whole window or of one internal step, and ``draft_head_ms`` that of
-    an LM head that drafts beside the target, if it is not in there.
+    an LM head that drafts on the target's device, where the draft's time does not include it.
     """
 
     target_ms: PassDuration | None = None
-    """A pass of the target."""
+    """Time of a pass of the target, in ms; or by number of rows."""
     stages_ms: tuple[PassDuration, ...] | None = Field(default=None, min_length=2)
-    """A pass through each stage of a pipeline."""
+    """Time of a pass through each stage of a pipeline, in ms; or by number of rows."""
     links_ms: tuple[Duration, ...] = ()
-    """From each stage to the next; one fewer than stages."""
+    """Transfer from each stage to the next, in ms; one fewer than there are stages."""
     token_ms: float = Field(default=0.0, ge=0)
-    """A verified token on its way to all stages."""
+    """Transfer of a verified token to all stages, in ms."""
     layers_ms: tuple[Duration, ...] | None = Field(default=None, min_length=1)
-    """Each layer of the target."""
+    """Time of each layer of the target, in ms."""
     prefix_ms: float | None = Field(default=None, ge=0)
-    """Layers up to the early exit."""
+    """Time of the layers up to the early exit, in ms."""
     suffix_ms: float | None = Field(default=None, ge=0)
-    """Layers behind the early exit."""
+    """Time of the layers behind the early exit, in ms."""
     draft_ms: float | None = Field(default=None, ge=0)
-    """A whole window of the draft, whatever ``gamma`` is."""
+    """Time of a whole window of the draft, in ms, whatever ``gamma`` is."""
     draft_step_ms: float | None = Field(default=None, ge=0)
-    """One internal step of the draft; a longer window takes more of them."""
+    """Time of one internal step of the draft, in ms; a longer window takes more of them."""
     draft_head_ms: float = Field(default=0.0, ge=0)
-    """An LM head that drafts beside the target, if it is not in there."""
+    """Time of an LM head that drafts on the target's device, in ms, where the draft's time does not include it."""
     redraft_ms: float | None = Field(default=None, ge=0)
-    """A window written anew after a miss; by default that of the draft."""
+    """Time of a window that is drafted again after a miss, in ms; by default that of any window."""
     rv_ee_ms: float = Field(default=0.0, ge=0)
-    """Rendezvous at the early exit."""
+    """Time of the rendezvous at the early exit, in ms."""
     rv_fv_ms: float = Field(default=0.0, ge=0)
-    """Rendezvous after the final verification."""
+    """Time of the rendezvous after the final verification, in ms."""
     prefill_ms: float = Field(default=0.0, ge=0)
-    """The target's pass over a prompt."""
+    """Time of the target's pass over a prompt, in ms."""
     draft_prefill_ms: float = Field(default=0.0, ge=0)
-    """The draft's pass over a prompt."""
+    """Time of the draft's pass over a prompt, in ms."""
 
     @model_validator(mode="after")
     def _complete(self) -> StatedDurations:
@@ -80,31 +81,34 @@ class StatedDurations(Frozen):
 
 @dataclass(frozen=True)
 class StatedCost:
-    """Costs that a scenario states; ``window_steps`` internal steps make the draft's whole window."""
+    """A stated cost repeats the durations that a scenario states."""
 
-    given: StatedDurations
+    durations: StatedDurations
     window_steps: int = 1
+    """Internal steps of the draft in a whole window."""
     contention: float = 1.0
+    """How many times as long target and draft take while both are busy."""
     reads_context: ClassVar[bool] = False
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
-        """The whole pass, or the part before or after the early exit."""
-        given = self.given
+        """Return the phase of the whole pass, or of the part before or after the early exit."""
+        given = self.durations
         if given.layers_ms is not None:
             first, last = (depth if isinstance(depth, int) else round(depth * len(given.layers_ms)) for depth in (start, stop))
             return Phase(ordered_sum(given.layers_ms[first:last]) * 1e-3, {})
         if start == stop:
             return Phase(0.0, {})
         if given.stages_ms is not None:
-            return Phase((ordered_sum(_at(each, rows) for each in given.stages_ms) + ordered_sum(given.links_ms)) * 1e-3, {})
+            passes_ms = ordered_sum(_at(stage_ms, rows) for stage_ms in given.stages_ms)
+            return Phase((passes_ms + ordered_sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
             return Phase(_at(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))
         return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
 
     def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
-        """One internal step."""
-        given = self.given
+        """Return the phase of one internal step of the draft; raises :class:`BadInput` where no draft is stated."""
+        given = self.durations
         if purpose == "redraft" and given.redraft_ms is not None:
             return Phase(given.redraft_ms * 1e-3 / self.window_steps, {})
         if given.draft_step_ms is not None:
@@ -114,51 +118,52 @@ class StatedCost:
         return Phase(given.draft_ms * 1e-3 / self.window_steps, {})
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
-        """An internal step of the draft for layers and matrices, and what an LM head takes where rows need logits."""
+        """Return the phase of an internal step of the draft if the head has layers, and of its LM head if rows need logits."""
         inner = self.draft(rows).wall_s if head.layers or head.squares else 0.0
-        return Phase(inner + self.given.draft_head_ms * 1e-3 * bool(rows.logit_rows), {})
+        return Phase(inner + self.durations.draft_head_ms * 1e-3 * bool(rows.logit_rows), {})
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
-        """As stated; nothing unless it is."""
-        return Phase((self.given.prefill_ms if role == "target" else self.given.draft_prefill_ms) * 1e-3, {})
+        """Return the stated phase of the pass of ``role`` over a prompt; it takes no time where none is stated."""
+        return Phase((self.durations.prefill_ms if role == "target" else self.durations.draft_prefill_ms) * 1e-3, {})
 
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
-        """As stated; nothing unless it is."""
-        return Phase((self.given.rv_ee_ms if at == "ee" else self.given.rv_fv_ms) * 1e-3, {})
+        """Return the stated phase of a rendezvous; it takes no time where none is stated."""
+        return Phase((self.durations.rv_ee_ms if at == "ee" else self.durations.rv_fv_ms) * 1e-3, {})
 
     def copy(self, tokens: int) -> float:
-        """Nothing; it is part of the stated draft."""
+        """Return 0 seconds: the copy is part of the stated draft."""
         return 0.0
 
     @property
     def stages(self) -> int:
-        """As many as were stated."""
-        return len(self.given.stages_ms or ())
+        """Return the number of stages whose durations are stated."""
+        return len(self.durations.stages_ms or ())
 
     def stage(self, index: int, rows: Rows) -> Phase:
-        """As stated."""
-        return Phase(_at((self.given.stages_ms or ())[index], rows) * 1e-3, {})
+        """Return the stated phase of the stage ``index``."""
+        return Phase(_at((self.durations.stages_ms or ())[index], rows) * 1e-3, {})
 
     def carry(self, index: int, tokens: int) -> float:
-        """As stated; nothing unless it is."""
-        return self.given.links_ms[index] * 1e-3 if self.given.links_ms else 0.0
+        """Return the stated seconds of the link behind stage ``index``; 0 where none are stated."""
+        return self.durations.links_ms[index] * 1e-3 if self.durations.links_ms else 0.0
 
     def token(self) -> float:
-        """As stated; nothing unless it is."""
-        return self.given.token_ms * 1e-3
+        """Return the stated seconds of a verified token's transfer to all stages; 0 where none are stated."""
+        return self.durations.token_ms * 1e-3
 
     @property
     def jitters(self) -> bool:
-        """Stated durations do not."""
+        """Return that links do not jitter."""
         return False
 
     def drawn(self, seed: int) -> StatedCost:
-        """Itself."""
+        """Return this cost itself: stated durations do not jitter."""
         return self
 
 
 def _at(duration_ms: float | Mapping[int, float], rows: Rows) -> float:
+    """Return a stated duration at so many rows, in ms."""
     if isinstance(duration_ms, Mapping):
-        known = sorted(duration_ms)
-        return float(np.interp(rows.tokens, known, [duration_ms[count] for count in known]))
+        counts = sorted(duration_ms)
+        return float(np.interp(rows.tokens, counts, [duration_ms[count] for count in counts]))
     return duration_ms

@@ -1,1 +1,1 @@
-"""What was written, and where is it wrong?"""
+"""Files answer: what was written, and where is it wrong?"""

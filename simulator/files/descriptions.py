@@ -1,4 +1,4 @@
-"""What the fields of files mean: the words that stand behind each field in its class."""
+"""The fields of files are described by the string behind each of them in its class."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from pydantic import BaseModel
 
 
 def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """By field, also of those that it inherits; a field without any is left out."""
-    found: dict[str, str] = {}
+    """Return the descriptions of a model's fields, inherited ones included, by field; a field without one is left out."""
+    descriptions: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if base.__module__.partition(".")[0] == __name__.partition(".")[0]:
-            found |= _stated(base.__module__).get(base.__name__, {})
-    return {name: words for name, words in found.items() if name in model.model_fields}
+            descriptions |= _by_class(base.__module__).get(base.__name__, {})
+    return {name: words for name, words in descriptions.items() if name in model.model_fields}
 
 
 @cache
-def _stated(module: str) -> dict[str, dict[str, str]]:
-    """By class of a module, the words behind its fields."""
-    found: dict[str, dict[str, str]] = {}
-    body = ast.parse(inspect.getsource(sys.modules[module])).body
-    for held in (one for one in body if isinstance(one, ast.ClassDef)):
-        for field, behind in pairwise(held.body):
+def _by_class(module: str) -> dict[str, dict[str, str]]:
+    """Return the strings behind the fields of a module's classes, by class and field."""
+    descriptions: dict[str, dict[str, str]] = {}
+    for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if not isinstance(definition, ast.ClassDef):
+            continue
+        for field, behind in pairwise(definition.body):
             match field, behind:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    found.setdefault(held.name, {})[name] = inspect.cleandoc(words)
-    return found
+                    descriptions.setdefault(definition.name, {})[name] = inspect.cleandoc(words)
+    return descriptions

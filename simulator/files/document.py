@@ -1,7 +1,7 @@
-"""YAML text as plain data that remembers where each value stood, and the faults that name file, line, column and field.
+"""A document is plain data from YAML that remembers where each value stood; a fault names file, line, column and field.
 
-The loader reads numbers as YAML 1.2 does (``1e9`` is a number, ``on`` is a word) and refuses duplicate keys, other
-tags, and more depth and values than any file of ours has. Everything that users write passes through here.
+The loader reads numbers as YAML 1.2 does (``1e9`` is a number, ``on`` is a word) and refuses duplicate keys, unknown
+tags, and more depth and values than any shipped file has. Every file that users write is read here.
 """
 
 from __future__ import annotations
@@ -20,30 +20,33 @@ import yaml
 from simulator.files import reading
 
 DEEPEST = 32
-"""Levels of nesting; far more than any file of ours has."""
+"""Most levels of nesting; far more than in any shipped file."""
 MOST_VALUES = 20_000
-"""Values in a file, what an alias stands for counted each time; a hundred times what any of ours has."""
+"""Most values in a file, those behind an alias counted each time; a hundred times those of any shipped file."""
 LARGEST = 10**18
-"""A number beyond it is a slip, in whatever unit."""
+"""Largest number that is accepted, in any unit; beyond it a number is a slip."""
 LONGEST_NAME = 100
-"""Characters of a name that others are compared with."""
+"""Characters of a name that are compared with possible names."""
 SHORTEST_STEM = 3
-"""Characters of a word from which on a name that begins with it is the nearest."""
+"""Fewest characters of a word for which a name that begins with it counts as nearest."""
 MOST_NAMES = 20
-"""Names that a fault lists; of more it says how many there are."""
+"""Most names that a fault lists; it counts the rest."""
 LONGEST_FAULT = 2_000
-"""Characters of a line about a fault."""
+"""Most characters of a line about a fault."""
 Place = tuple[str, int, int]  # file (or "--set"), line, column; lines and columns count from 1
 Path_ = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with the input, in the words of the person who wrote it."""
+    """A fault is one thing wrong with the input, in the words of the person who wrote it."""
 
     place: Place
+    """File, line and column."""
     field: str
+    """Dotted path of the field; empty where the fault is not in a field."""
     message: str
+    """What was expected instead."""
 
     def __str__(self) -> str:
         file, line, column = self.place
@@ -54,11 +57,11 @@ class Fault:
 
 
 class UnknownField(Fault):
-    """A field that does not exist."""
+    """A fault about a field that does not exist."""
 
 
 class BadInput(Exception):
-    """The input cannot be understood; exit code 2. Carries one fault or more."""
+    """Raised where the input cannot be understood (exit code 2); it carries one fault or more."""
 
     exit_code = 2
 
@@ -67,23 +70,23 @@ class BadInput(Exception):
         super().__init__("\n".join(map(str, self.faults)))
 
     def __reduce__(self) -> tuple[type[BadInput], tuple[tuple[Fault, ...]]]:
-        """Whole on its way between processes."""
+        """Return how to rebuild it, so that its faults survive the way between processes."""
         return type(self), (self.faults,)
 
 
 class Infeasible(BadInput):
-    """The input is understood but nothing can run, as when a model does not fit; exit code 3."""
+    """Raised where the input is understood but nothing can run, as when a model does not fit (exit code 3)."""
 
     exit_code = 3
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loader with the number rules of YAML 1.2 that stops at what no file of ours needs."""
+    """A safe loader with the number rules of YAML 1.2 and limits on depth and values."""
 
     depth = values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """The next value; raises :class:`yaml.MarkedYAMLError` for too many of them, or too deep ones."""
+        """Return the next value; raises :class:`yaml.MarkedYAMLError` for too many values, or too deep ones."""
         self.depth, self.values = self.depth + 1, self.values + 1
         if self.depth > 2 * DEEPEST or self.values > MOST_VALUES:
             what = "is nested too deeply" if self.depth > 2 * DEEPEST else f"holds more than {MOST_VALUES:,} values"
@@ -110,27 +113,28 @@ _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(no
 
 @dataclass
 class Document:
-    """Plain data and, for each path into it, the place where it was written."""
+    """A document holds plain data and, for each path into it, the place where it was written."""
 
     data: Any
     places: dict[Path_, Place] = field(default_factory=dict)
+    """File, line and column of every value, by path."""
     mentions: dict[Path_, Place] = field(default_factory=dict)
-    """Where a file now in place was named."""
+    """Where a file was named whose content now replaces the name, by path."""
 
     def place(self, path: Path_) -> Place:
-        """The place of ``path``, or of the nearest thing around it that was written down."""
+        """Return the place of ``path``, or of the nearest value around it that was written."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, ("input", 0, 0))
 
     def fault(self, path: Path_, message: str) -> Fault:
-        """A fault about the value at ``path``."""
+        """Return a fault about the value at ``path``."""
         within = [place for inner, place in self.places.items() if inner[: len(path)] == path and place[0].startswith("--set")]
         place = within[-1] if path and within else self.mentions.get(path) or self.place(path)
         return Fault(place, ".".join(map(str, path)), message)
 
     def get(self, path: Path_) -> Any:
-        """The value at ``path``, None where there is none."""
+        """Return the value at ``path``; None where there is none."""
         value = self.data
         for key in path:
             if not holds(value, key):
@@ -138,33 +142,34 @@ class Document:
             value = value[key]
         return value
 
-    def graft(self, path: Path_, other: Document) -> None:
-        """Put another document's content at ``path``; its places stay those of its own file."""
+    def graft(self, path: Path_, content: Document) -> None:
+        """Put the data of ``content`` at ``path``; its places stay those of its own file."""
         parent = self.data
         for key in path[:-1]:
             parent = parent[key]
-        parent[path[-1]] = other.data
-        self._forget_mentions(path)
-        for old in [known for known in self.places if known[: len(path)] == path]:
-            del self.places[old]
-        self.places |= {path + inner: place for inner, place in other.places.items()}
+        parent[path[-1]] = content.data
+        self._forget(self.mentions, path)
+        self._forget(self.places, path)
+        self.places |= {path + inner: place for inner, place in content.places.items()}
 
-    def _forget_mentions(self, path: Path_) -> None:
-        for old in [known for known in self.mentions if known[: len(path)] == path]:
-            del self.mentions[old]
+    @staticmethod
+    def _forget(places: dict[Path_, Place], path: Path_) -> None:
+        """Remove ``path`` and all paths below it."""
+        for inner in [inner for inner in places if inner[: len(path)] == path]:
+            del places[inner]
 
-    def merge(self, other: Document, path: Path_ = ()) -> None:
-        """Lay ``other`` over this document: mappings merge, everything else is replaced.
+    def merge(self, overlay: Document, path: Path_ = ()) -> None:
+        """Lay ``overlay`` over this document: mappings merge, every other value is replaced.
 
         A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one whole.
         """
-        for key, value in other.get(path).items():
-            inner, held = (*path, key), self.get((*path, key))
-            if isinstance(value, dict) and isinstance(held, dict) and value.get("name", held.get("name")) == held.get("name"):
-                self.merge(other, inner)
-                self.places[inner] = other.places[inner]
+        for key, value in overlay.get(path).items():
+            inner, old = (*path, key), self.get((*path, key))
+            if isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) == old.get("name"):
+                self.merge(overlay, inner)
+                self.places[inner] = overlay.places[inner]
             else:
-                places = {place[len(inner) :]: where for place, where in other.places.items() if place[: len(inner)] == inner}
+                places = {place[len(inner) :]: where for place, where in overlay.places.items() if place[: len(inner)] == inner}
                 self.graft(inner, Document(value, places))
 
     def override(self, assignment: str) -> None:
@@ -176,16 +181,16 @@ class Document:
         self.put(tuple(key.split(".")), parse(text, place[0]).data, place)
 
     def put(self, path: Path_, value: Any, place: Place) -> None:
-        """Write ``value`` at ``path``, made where it is missing; faults about it will name ``place``.
+        """Write ``value`` at ``path``, which is made where it is missing; faults about it will name ``place``.
 
-        A plain number where a number with a source stands is one that was set by hand.
+        A plain number that replaces a number with a source is marked as set on the command line.
         """
         parent = self.data
         for depth, part in enumerate(path[:-1]):
             if not isinstance(parent.get(part), dict):
                 if parent.get(part) is not None:
-                    held = ".".join(map(str, path[: depth + 1]))
-                    raise BadInput([Fault(place, held, f"holds {parent[part]!r}, which has no fields of its own")])
+                    dotted = ".".join(map(str, path[: depth + 1]))
+                    raise BadInput([Fault(place, dotted, f"holds {parent[part]!r}, which has no fields of its own")])
                 parent[part] = {}
                 self.places[path[: depth + 1]] = place
             parent = parent[part]
@@ -193,13 +198,12 @@ class Document:
         if sourced and not isinstance(value, dict):
             value = {"value": value, "source": "set on the command line", "confidence": "assumed"}
         parent[path[-1]] = value
-        self._forget_mentions(path)
-        for old in [known for known in self.places if known[: len(path)] == path]:
-            del self.places[old]
+        self._forget(self.mentions, path)
+        self._forget(self.places, path)
         self.places[path] = place
 
     def branched(self, paths: Iterable[Path_]) -> Document:
-        """A copy of which everything on the way to ``paths`` may be changed; the rest is shared."""
+        """Return a copy whose mappings on the way to ``paths`` may be changed; the rest is shared."""
         root = dict(self.data)
         for path in paths:
             parent = root
@@ -211,7 +215,7 @@ class Document:
 
 
 def parse(text: str, file: str) -> Document:
-    """Read YAML text; ``file`` is the name that faults will show.
+    """Return the document of a YAML text; ``file`` is the name that faults will show.
 
     Raises :class:`BadInput` for broken syntax, duplicate keys and keys that are not words.
     """
@@ -221,8 +225,8 @@ def parse(text: str, file: str) -> Document:
         mark = error.problem_mark or error.context_mark
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
         tab = "found character '\\t'" in str(error.problem)
-        told = "a tab, where YAML takes spaces alone" if tab else error.problem
-        raise BadInput([Fault(place, "", f"not valid YAML: {told}")]) from error
+        problem = "a tab, where YAML takes spaces alone" if tab else error.problem
+        raise BadInput([Fault(place, "", f"not valid YAML: {problem}")]) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
@@ -234,7 +238,7 @@ def parse(text: str, file: str) -> Document:
 
 
 def read(path: Path, shown: str | None = None) -> Document:
-    """Read a YAML file that must hold a mapping."""
+    """Return the document of a YAML file; raises :class:`BadInput` for a file that does not hold a mapping."""
     name = shown or str(path)
     try:
         text = reading.text(path)
@@ -247,6 +251,7 @@ def read(path: Path, shown: str | None = None) -> Document:
 
 
 def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) -> Any:
+    """Return the plain data of a node, and note the places of all values in it."""
     places[path] = (file, node.start_mark.line + 1, node.start_mark.column + 1)
     if len(path) > DEEPEST:
         raise BadInput([Fault(places[path], ".".join(map(str, path[:3])), "is nested too deeply, or contains itself")])
@@ -257,7 +262,7 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, file, places)
     if isinstance(node, yaml.SequenceNode):
-        return [_build(item, (*path, index), file, places) for index, item in enumerate(node.value)]
+        return [_build(entry, (*path, index), file, places) for index, entry in enumerate(node.value)]
     return _build_scalar(node, path, places[path])
 
 
@@ -265,7 +270,7 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
     loader = _Loader("")
     try:
         value = loader.construct_object(node, deep=True)
-    except (yaml.YAMLError, ValueError, KeyError) as error:  # a tag on what it does not fit; more digits than Python reads
+    except (yaml.YAMLError, ValueError, KeyError) as error:  # a tag that does not fit its value; more digits than Python reads
         raise BadInput([Fault(place, ".".join(map(str, path)), f"is no {node.tag.rpartition(':')[2]}")]) from error
     finally:
         loader.dispose()
@@ -278,8 +283,8 @@ def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
-            here = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-            raise BadInput([Fault(here, ".".join(map(str, path)), "expected a word as key")])
+            place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            raise BadInput([Fault(place, ".".join(map(str, path)), "expected a word as key")])
         key = str(key_node.value)
         inner = (*path, key)
         place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
@@ -291,7 +296,7 @@ def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[
 
 
 def about(path: Path, shown: str) -> str:
-    """What a file says it is; of one that says so first, as every shipped file does, only the beginning is looked at."""
+    """Return what a file says it is (``about``); if that comes first, as in every shipped file, only the beginning is read."""
     with suppress(yaml.YAMLError, OSError, UnicodeDecodeError):
         events = yaml.parse(reading.text(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         match tuple(islice(events, 5)):
@@ -301,20 +306,18 @@ def about(path: Path, shown: str) -> str:
 
 
 def holds(value: Any, part: str | int) -> bool:
-    """Whether a mapping has this key, or a list this index."""
-    return (
-        part in value
-        if isinstance(value, dict)
-        else isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
-    )
+    """Return whether a mapping has this key, or a list this index."""
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` or, with nothing close, the list of what there is.
+def did_you_mean(word: str, possible: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` or, where no name is close, a list of the possible names.
 
-    A name that begins with the word is closer than one that is spelt alike.
+    A name that begins with the word is closer than one of a similar spelling.
     """
-    names, word = sorted(known), word[:LONGEST_NAME].lower()
+    names, word = sorted(possible), word[:LONGEST_NAME].lower()
     begun = [name for name in names if len(word) >= SHORTEST_STEM and name.lower().startswith(word)]
     close = difflib.get_close_matches(word, begun or names, n=1, cutoff=0.0 if begun else 0.5)
     if close:

@@ -1,9 +1,9 @@
-"""From plain data to frozen models, with faults about what was written in the place where it stands."""
+"""Plain data becomes frozen models; a fault names the place where the faulty value was written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -23,37 +23,38 @@ from simulator.files.document import (
 )
 
 __all__ = ["BadInput", "Document", "Fault", "Infeasible", "Path_", "Place", "UnknownField", "did_you_mean", "parse", "read"]
-"""What reads a file into models needs of the text, from here; what does without models takes it where it stands."""
+"""Modules that read files into models import these names from here, others from :mod:`simulator.files.document`."""
 
 Confidence = Literal["measured", "calibrated", "datasheet", "published", "computed", "assumed"]
+"""How well a number is known."""
 
 
 MOST_HOMES = 3
-"""So many places of a field one level below are named to someone who wrote it one too high."""
+"""Most places one level below that a fault suggests for a field that was written one level too high."""
 
 
 class Frozen(BaseModel):
-    """Base of everything read from a file: immutable, unknown keys and infinities refused."""
+    """Base of all models that are read from files: immutable; unknown keys and infinite numbers are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def descendants(base: type[Any]) -> Iterator[type[Any]]:
-    """Every class that comes from it, near or far."""
+    """Yield every class that is derived from ``base``, directly or not."""
     for child in base.__subclasses__():
         yield child
         yield from descendants(child)
 
 
 class Sourced(Frozen):
-    """A number with the place it comes from; the key that holds it carries its unit."""
+    """A sourced number states where it comes from; the key that holds it carries its unit."""
 
     value: float
     """The number, in the unit of the key that holds it."""
     source: str = "not stated"
     """Where it comes from: a paper, a datasheet, a measurement."""
     confidence: Confidence = "assumed"
-    """How well it is known."""
+    """How well the number is known."""
 
     @model_validator(mode="before")
     @classmethod
@@ -105,19 +106,21 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validate(model: type[Model], document: Document, context: Mapping[str, object] | None = None) -> Model:
-    """Turn a document into ``model``; raises :class:`BadInput` with one fault per thing wrong, in the order of the file."""
+    """Return a document as ``model``; raises :class:`BadInput` with all its faults, in the order of the file."""
     try:
-        found = model.model_validate(document.data, context=dict(context or {}))
+        validated = model.model_validate(document.data, context=dict(context or {}))
     except ValidationError as error:
         raise BadInput(sorted(_faults(model, document, error), key=lambda fault: fault.place)) from error
-    if wrong := [path for path in _booleans(document.data) if type(_attribute(found, path)) in (int, float)]:
+    if wrong := [path for path in _booleans(document.data) if type(_attribute(validated, path)) in (int, float)]:
         raise BadInput([document.fault(path, "expected a number, got true or false") for path in wrong])
-    return found
+    return validated
 
 
 def _booleans(data: Any, path: Path_ = ()) -> Iterator[Path_]:
-    """Where a document says true or false, which pydantic takes for 1 and 0."""
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+    """Yield where a document says true or false, which pydantic takes for 1 and 0."""
+    if not isinstance(data, dict | list):
+        return
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         if isinstance(value, bool):
             yield (*path, key)
         else:
@@ -125,27 +128,36 @@ def _booleans(data: Any, path: Path_ = ()) -> Iterator[Path_]:
 
 
 def _attribute(model: Any, path: Path_) -> object:
+    """Return the value at ``path`` of a model; None where there is none."""
     for part in path:
-        model = getattr(model, str(part), None) if isinstance(model, BaseModel) else model[part] if holds(model, part) else None
+        model = _step(model, part)
     return model
 
 
+def _step(model: Any, part: str | int) -> Any:
+    """Return a field of a model, or an entry of a mapping or list; None where there is none."""
+    if isinstance(model, BaseModel):
+        return getattr(model, str(part), None)
+    return model[part] if holds(model, part) else None
+
+
 def _faults(model: type[BaseModel], document: Document, error: ValidationError) -> Iterator[Fault]:
+    """Yield the faults that pydantic reports, without repetitions."""
     seen: set[object] = set()
-    for item in error.errors():
-        path = _written_path(document, item["loc"], item["type"] == "missing")
-        message = _message(model, item, path)
+    for report in error.errors():
+        path = _written_path(document, report["loc"], report["type"] == "missing")
+        message = _message(model, report, path)
         fault = document.fault(path, message)
-        if item["type"] == "extra_forbidden":
+        if report["type"] == "extra_forbidden":
             fault = UnknownField(fault.place, fault.field, fault.message)
-        key = path if item["type"].endswith(("_parsing", "_type", "_from_float")) else fault
-        if key not in seen:  # a field that may be of two types complains about each
+        key = path if report["type"].endswith(("_parsing", "_type", "_from_float")) else fault
+        if key not in seen:  # a field of two possible types is reported once for each
             seen.add(key)
             yield fault
 
 
 def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
-    """The part of pydantic's location that exists in the document (it adds names of union members)."""
+    """Return the part of pydantic's location that exists in the document (it adds names of union members)."""
     path: Path_ = ()
     value, member = document.data, None
     for step, part in enumerate(loc):
@@ -178,21 +190,22 @@ PLAIN_WORDS = (
     (r"greater than (\S+)", r"a number above \1"),
     (r"less than (\S+)", r"a number below \1"),
 )
-"""What the library says of a value, and what we say, in the words of the reference."""
+"""Pattern in a message of pydantic, and its replacement in the words of the reference."""
 
 
-def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
-    kind, given = item["type"], item.get("input")
+def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
+    """Return what pydantic reports in our words."""
+    kind, given = report["type"], report.get("input")
     if kind == "extra_forbidden":
-        return f"unknown field{_perhaps(path, _around(model, item['loc']))}"
+        return f"unknown field{_perhaps(path, _around(model, report['loc']))}"
     if kind == "union_tag_invalid":
-        known = re.findall(r"'([^']*)'", item["ctx"]["expected_tags"])
-        return f"there is no {path[-1]} '{item['ctx']['tag']}'{did_you_mean(item['ctx']['tag'], known)}"
+        tag, tags = report["ctx"]["tag"], re.findall(r"'([^']*)'", report["ctx"]["expected_tags"])
+        return f"there is no {path[-1]} '{tag}'{did_you_mean(tag, tags)}"
     if kind == "union_tag_not_found":
         return "needs a field 'name'"
     if kind == "missing":
         return "is required and missing"
-    text = str(item["msg"]).removeprefix("Value error, ")
+    text = str(report["msg"]).removeprefix("Value error, ")
     text = text[0].lower() + text[1:]
     if kind in ("value_error", "assertion_error"):
         return text
@@ -204,12 +217,14 @@ def _message(model: type[BaseModel], item: Any, path: Path_) -> str:
 
 
 def _as_yaml(given: object) -> str:
-    """A value as its file has it."""
-    return "null" if given is None else str(given).lower() if isinstance(given, bool) else repr(given)
+    """Return a value as YAML writes it."""
+    if given is None:
+        return "null"
+    return str(given).lower() if isinstance(given, bool) else repr(given)
 
 
 def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:
-    """What was meant by a field that none of the models ``around`` it has: the same one level below, or a name like it."""
+    """Return what an unknown field may have meant: a field of its name one level below, or one of a similar name."""
     word = str(path[-1])
     fields = [(name, info.annotation) for model in around for name, info in model.model_fields.items()]
     homes = sorted({name for name, kind in fields if any(word in below.model_fields for below in _models_in(kind))})
@@ -219,28 +234,33 @@ def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:
 
 
 def _around(model: type[BaseModel], loc: Path_) -> list[type[BaseModel]]:
-    """The models that may stand where the unknown field does."""
-    known: list[type[BaseModel]] = [model]
+    """Return the models that may stand where an unknown field was written."""
+    models: list[type[BaseModel]] = [model]
     for part in loc[:-1]:
-        inner = [_models_in(m.model_fields[part].annotation) for m in known if isinstance(part, str) and part in m.model_fields]
-        named = [m for m in known if getattr(m, "name", None) == part]
-        known = [m for group in inner for m in group] or named or known
-    return [m for m in known if loc[-2:-1] and _tag(m) == loc[-2]] or known
+        inner: list[type[BaseModel]] = []
+        for outer in models:
+            if isinstance(part, str) and part in outer.model_fields:
+                inner += _models_in(outer.model_fields[part].annotation)
+        named = [outer for outer in models if getattr(outer, "name", None) == part]
+        models = inner or named or models
+    return [outer for outer in models if loc[-2:-1] and _tag(outer) == loc[-2]] or models
 
 
 def _tag(model: type[BaseModel]) -> object:
+    """Return the default of a model's field ``name``, by which a union chooses it; None without such a field."""
     name = model.model_fields.get("name")
     return getattr(name, "default", None)
 
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:
+    """Return the models that a type annotation mentions."""
     if isinstance(annotation, type):
         return [annotation] if issubclass(annotation, BaseModel) else []
     return [model for inner in getattr(annotation, "__args__", ()) for model in _models_in(inner)]
 
 
 def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
-    """Every sourced number below ``model``: parameter, value, source and confidence."""
+    """Yield parameter, value, source and confidence of every sourced number in ``model``."""
     width = getattr(model, "width", ())
     if isinstance(width, tuple) and width:  # a measured table has one source for all its points
         source = getattr(model, "width_source", "not stated")
@@ -255,29 +275,46 @@ def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
             yield from provenance(value, where)
         elif isinstance(value, dict):
             for key, inner in value.items():
-                if isinstance(inner, BaseModel):
-                    nested = {"parameter": f"{where}.{key}", **inner.model_dump()} if isinstance(inner, Sourced) else None
-                    yield from [nested] if nested else provenance(inner, f"{where}.{key}")
+                if isinstance(inner, Sourced):
+                    yield {"parameter": f"{where}.{key}", **inner.model_dump()}
+                elif isinstance(inner, BaseModel):
+                    yield from provenance(inner, f"{where}.{key}")
 
 
 Part = TypeVar("Part", bound=Frozen)
 
 
-def replace_nested(one: Any, kind: type[Part], change: Callable[[Part], Part]) -> Any:
-    """``one`` with every ``kind`` in it replaced by what ``change`` makes of it; itself where that changes nothing.
+def nested(value: Any, kind: type[Part]) -> Iterator[Part]:
+    """Yield every ``kind`` in ``value``, a model or a tuple or mapping of models; the inside of a ``kind`` is not searched."""
+    if isinstance(value, kind):
+        yield value
+        return
+    inner: Iterable[Any] = ()
+    if isinstance(value, tuple):
+        inner = value
+    elif isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, Frozen):
+        inner = (getattr(value, name) for name in type(value).model_fields)
+    for part in inner:
+        yield from nested(part, kind)
 
-    What holds something changed is made anew, so that nothing it has computed is kept.
+
+def replace_nested(value: Any, kind: type[Part], change: Callable[[Part], Part]) -> Any:
+    """Return ``value`` with every ``kind`` in it replaced by what ``change`` returns; itself where nothing changes.
+
+    A model around a changed part is made anew, so that no cached property of it is kept.
     """
-    if isinstance(one, kind):
-        return change(one)
-    if isinstance(one, tuple):
-        parts = [replace_nested(part, kind, change) for part in one]
-        return one if all(new is old for new, old in zip(parts, one, strict=True)) else type(one)(parts)
-    if isinstance(one, dict):
-        held = {key: replace_nested(value, kind, change) for key, value in one.items()}
-        return one if all(held[key] is one[key] for key in one) else held
-    if isinstance(one, Frozen):
-        held = {name: getattr(one, name) for name in type(one).model_fields}
-        fields = {name: replace_nested(value, kind, change) for name, value in held.items()}
-        return one if all(fields[name] is held[name] for name in held) else type(one)(**fields)
-    return one
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, tuple):
+        parts = [replace_nested(part, kind, change) for part in value]
+        return value if all(new is old for new, old in zip(parts, value, strict=True)) else type(value)(parts)
+    if isinstance(value, dict):
+        members = {key: replace_nested(member, kind, change) for key, member in value.items()}
+        return value if all(members[key] is value[key] for key in value) else members
+    if isinstance(value, Frozen):
+        before = {name: getattr(value, name) for name in type(value).model_fields}
+        fields = {name: replace_nested(field, kind, change) for name, field in before.items()}
+        return value if all(fields[name] is before[name] for name in before) else type(value)(**fields)
+    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.cost.cost import Placement
+from simulator.cost.placement import Placement
 from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_
 from simulator.scenario.fields import Scenario
 from simulator.serving.policies import FixedBatch

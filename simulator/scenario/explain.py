@@ -11,7 +11,7 @@ import yaml
 
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.catalogue import strategy_files
-from simulator.cost.cost import Placement
+from simulator.cost.placement import Placement
 from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.caveats import caveats

@@ -9,8 +9,10 @@ from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapVa
 
 from simulator.acceptance.sources import Exit
 from simulator.acceptance.spec import AcceptanceSpec
-from simulator.cost.cost import Cost, HardwareCost, Placement
 from simulator.cost.device import Link
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.placement import Placement
+from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, Fault, Frozen, Sourced
 from simulator.numeric import ordered_sum

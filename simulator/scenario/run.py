@@ -17,8 +17,9 @@ import numpy as np
 from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.sources import Acceptance, Cycle, Odds, Replay, odds_of
 from simulator.acceptance.spec import AcceptanceSpec
-from simulator.cost.cost import Cost, Phase
 from simulator.cost.partition import message_bytes
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import Phase
 from simulator.files.schema import provenance
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.caveats import caveats

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cost.device import Device
-from simulator.files.schema import replace_nested
+from simulator.files.schema import nested, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import baseline, law
 from simulator.serving.requests import Request
@@ -111,15 +111,8 @@ def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
 
 
 def devices(scenario: Scenario) -> list[str]:
-    """Names of the devices of a scenario."""
-    found: list[str] = []
-
-    def note(device: Device) -> Device:
-        found.append(device.name)
-        return device
-
-    replace_nested(scenario, Device, note)
-    return list(dict.fromkeys(found))
+    """Return the names of the devices of a scenario, in the order in which they are first mentioned."""
+    return list(dict.fromkeys(device.name for device in nested(scenario, Device)))
 
 
 def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:

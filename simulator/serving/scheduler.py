@@ -20,7 +20,8 @@ from typing import NamedTuple
 from simpy import Environment, Event
 
 from simulator.acceptance.sources import Acceptance, Exit
-from simulator.cost.cost import NO_ROWS, Cost, Rows
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Rows
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from simulator.cost.cost import NO_ROWS, REMEMBERED, Cost
+from simulator.cost.hardware_cost import REMEMBERED
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.step import Kind, Step
 

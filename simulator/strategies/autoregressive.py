@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 

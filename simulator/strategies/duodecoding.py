@@ -36,7 +36,8 @@ from simulator.acceptance.sequence_chances import Written, budget, cost_coeffici
 from simulator.acceptance.sequences import Automaton, DrawnSequences, RecordedSequences, SequenceOdds, Split, unrecorded
 from simulator.acceptance.sources import Acceptance, Cursor, Replay
 from simulator.acceptance.trace import Trace
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.files.schema import NonNegative
 from simulator.numeric import ordered_sum
 from simulator.strategies.common.base import LONGEST_WINDOW, OddsOf, Strategy

@@ -20,7 +20,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.common.base import OddsOf, Strategy

@@ -30,8 +30,9 @@ from pydantic import Field
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.cost.model import ModelSpec
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline

@@ -27,7 +27,8 @@ import numpy as np
 
 from simulator.acceptance.draft_tree import Passage
 from simulator.acceptance.sources import Cursor
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.numeric import ordered_sum
 from simulator.strategies.common.base import OddsOf
 from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares

@@ -25,8 +25,9 @@ from pydantic import Field
 from simulator.acceptance.sources import Acceptance, Chain, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.cost.model import ModelSpec
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.files.schema import Fraction, NonNegative
 from simulator.numeric import binomial
 from simulator.strategies.common.base import OddsOf, Strategy

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.strategies.common.base import ChainStrategy, OddsOf, cut_to_grants
 from simulator.strategies.common.drafters import branch_rows
 from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, intern_kind

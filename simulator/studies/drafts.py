@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from simulator.acceptance.sources import Rates
 from simulator.acceptance.statistics import independent
-from simulator.cost.cost import Rows
+from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded
 from simulator.scenario.run import baseline

@@ -23,7 +23,7 @@ from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import Recording, recorded_beams
-from simulator.cost.cost import Rows
+from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded, Scenario
 from simulator.strategies.common.pipeline_laws import unequal_stages

@@ -25,10 +25,12 @@ from torch.nn import functional as F
 from simulator.acceptance.record.family import DRAFT, TARGET
 from simulator.acceptance.record.network import Network, NetworkShape, rotate
 from simulator.catalogue import Catalogue
-from simulator.cost.cost import HardwareCost, Placement, Rows
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
+from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.cost.placement import Placement
+from simulator.cost.rows import Rows
 from simulator.evidence.calibrate import profile
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product, small
 from simulator.evidence.calibrate.measurements import Table, table

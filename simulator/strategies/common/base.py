@@ -20,8 +20,9 @@ from pydantic import Field
 
 from simulator.acceptance.sources import Acceptance, Cursor, Exit, Odds
 from simulator.acceptance.trace import Trace
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.cost.model import ModelSpec
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import Frozen
 from simulator.strategies.common.adaptive import Adaptive, FixedWindow, GoodputWindow, WindowTable
 from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter

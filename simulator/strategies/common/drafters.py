@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.cost.cost import Rows
 from simulator.cost.model import DraftHead
+from simulator.cost.rows import Rows
 from simulator.files.schema import Confidence, Frozen
 
 ROUNDING = 1e-9

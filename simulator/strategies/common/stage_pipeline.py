@@ -80,7 +80,7 @@ class StagePipeline:
 
     def advance(self, dropped: int, entering: Sequence[Level]) -> Event:
         """Drop so many levels behind the one that was due and let others enter; the event: the next token is known."""
-        now, flying = self.environment._now, self.flying
+        now, flying = self.environment.now, self.flying
         if dropped:
             self._drop(dropped, now)
         elif flying:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from simpy import Event
 
 from simulator.acceptance.sources import Chain, Cursor
-from simulator.cost.cost import NO_ROWS, Rows
+from simulator.cost.rows import NO_ROWS, Rows
 from simulator.strategies.common.stage_pipeline import StagePipeline
 from simulator.world import Lane
 

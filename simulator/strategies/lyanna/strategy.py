@@ -32,8 +32,9 @@ from pydantic import Field, model_validator
 
 from simulator.acceptance.sources import Acceptance, Chain, Cursor, Rates, Replay
 from simulator.acceptance.trace import Trace
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.files.schema import NonNegative
 from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy

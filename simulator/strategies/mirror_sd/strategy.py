@@ -33,8 +33,9 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from simulator.acceptance.sources import Cursor, Exit, Odds, Verdict
-from simulator.cost.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.cost.model import ModelSpec
+from simulator.cost.protocol import Cost, Depth
+from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.base import LONGEST_WINDOW, ChainStrategy, OddsOf, cut_to_grants
 from simulator.strategies.common.drafters import StreamingDrafter, branch_rows

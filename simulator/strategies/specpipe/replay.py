@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cost.cost import Cost, Rows
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import Rows
 from simulator.strategies.specpipe import SpecPipe
 
 Floats = NDArray[np.float64]

@@ -38,8 +38,9 @@ from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.sources import Acceptance, Cursor, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.cost.model import ModelSpec
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import NonNegative, Positive
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy

@@ -35,8 +35,9 @@ from simulator.acceptance.draft_tree import PrunedTree
 from simulator.acceptance.sources import Acceptance, Chain, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
-from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_progress
 from simulator.strategies.speculative_streaming.laws import query_products, tree_nodes

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.sources import Acceptance, Odds, Rates, odds_of
-from simulator.cost.cost import Cost, HardwareCost
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import tuned
@@ -243,7 +244,7 @@ def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
     held = scenario.cost
     if isinstance(held, StatedCost):
         stated = {key.partition(".")[2]: each for key, each in arrays.items() if key in STATED}
-        return replace(held, given=held.given.model_copy(update=stated))
+        return replace(held, durations=held.durations.model_copy(update=stated))
     if isinstance(held, HardwareCost) and held.channel:
         carried = {key.partition(".")[2]: each for key, each in arrays.items() if key in CHANNEL}
         numbers = {name: getattr(held.channel, name).model_copy(update={"value": each}) for name, each in carried.items()}

@@ -1,0 +1,245 @@
+"""Hardware sets the cost: how long a pass of a model over some tokens takes, and on what the time is spent.
+
+:class:`HardwareCost` composes a pass from operation groups on devices and links (p-norm roofline, token tiles, host,
+collectives); :mod:`simulator.cost.stated` repeats durations that a scenario states outright. All times are in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from simulator.cost.device import Link
+from simulator.cost.kernels import (
+    LayerTime,
+    all_reduce_time,
+    attention_timer,
+    head_time,
+    layer_products,
+    side_product_time,
+)
+from simulator.cost.model import WEIGHT_BYTES, DraftHead
+from simulator.cost.partition import message_bytes
+from simulator.cost.placement import Placement
+from simulator.cost.protocol import Depth, Purpose, Role
+from simulator.cost.rows import Phase, Rows, together
+from simulator.files.schema import BadInput, Fault
+from simulator.numeric import ordered_sum
+
+REMEMBERED = 1 << 16
+"""Number of passes whose times a cache keeps; a full cache is emptied, so that memory stays bounded."""
+TOKEN_BYTES = 4
+"""Bytes of a token id on its way to the stages of a pipeline (assumed)."""
+
+
+class PassParts(NamedTuple):
+    """A pass consists of these parts, in seconds, and of attention."""
+
+    layers: tuple[tuple[int, LayerTime], ...]
+    """(number of layers, seconds of one of them), by kind of layer."""
+    head: float
+    """LM head and sampling."""
+    collectives: float
+    """Collectives."""
+    host: float
+    """The host's work for the pass."""
+
+
+class PassTimes:
+    """Passes of one model are timed where it is placed; the parts that depend on few numbers are computed once.
+
+    Only attention depends on the cached tokens, which differ from step to step. Nothing is rounded: a
+    cached part equals a new one.
+    """
+
+    def __init__(self, place: Placement, role: str) -> None:
+        self.place, self.role = place, role
+        self.attention = attention_timer(place)
+        self._parts: dict[tuple[int, int, int, bool, int, int], PassParts] = {}
+        self._drafting: dict[tuple[DraftHead, int, int, int, bool], PassParts] = {}
+        self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
+
+    def phase(self, rows: Rows, first: int, last: int) -> Phase:
+        """Return the phase of the layers from ``first`` to before ``last``; the LM head belongs to the model's last layer."""
+        if first >= last:
+            return Phase(0.0, {})
+        key = rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last
+        parts = self._parts.get(key)
+        if parts is None:
+            parts = self._parts[key] = self.parts(*key)
+        return self._phase(rows, parts)
+
+    def parts(self, tokens: int, logit_rows: int, adapted: int, many_rows: bool, first: int, last: int) -> PassParts:
+        """Return the seconds of a pass that do not depend on the cached tokens."""
+        place = self.place
+        model, layers = place.model, last - first
+        dense = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
+        stretches = ((dense, False), (layers - dense, True))
+        products = tuple((count, layer_products(place, tokens, experts, adapted)) for count, experts in stretches if count)
+        ends = last == model.num_hidden_layers
+        collectives = all_reduce_time(place, tokens) * place.collectives.count
+        collectives = collectives * layers if place.collectives.per == "layer" else collectives * ends
+        host = place.engine.host_seconds(layers, many_rows)
+        if first == 0:
+            host += place.engine.host_us_per_pass.value * 1e-6
+        return PassParts(products, head_time(place, logit_rows) if ends else 0.0, collectives, host)
+
+    def drafting(self, head: DraftHead, rows: Rows) -> Phase:
+        """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
+        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences
+        parts = self._drafting.get(key)
+        if parts is None:
+            parts = self._drafting[key] = self.drafting_parts(*key)
+        return self._phase(rows, parts)
+
+    def drafting_parts(self, head: DraftHead, tokens: int, logit_rows: int, adapted: int, many_rows: bool) -> PassParts:
+        """Return the seconds of a draft head's pass that do not depend on the cached tokens; squares count with the LM head."""
+        place, model = self.place, self.place.model
+        matrices = head.squares * side_product_time(place, tokens, model.hidden_size)
+        if head.rank:
+            matrices += 2 * side_product_time(place, tokens, head.rank)
+        if logit_rows:
+            widened = model.model_copy(update={"vocab_size": head.width(model)})
+            matrices += head_time(place.model_copy(update={"model": widened}), logit_rows)
+        collectives = all_reduce_time(place, tokens) * place.collectives.count * head.layers
+        host = place.engine.host_seconds(head.layers, many_rows) + place.engine.host_us_per_pass.value * 1e-6
+        return PassParts(((head.layers, layer_products(place, tokens, False, adapted)),), matrices, collectives, host)
+
+    def _phase(self, rows: Rows, parts: PassParts) -> Phase:
+        attention, device = self.attention(rows), parts.head
+        for layers, layer in parts.layers:
+            device += layers * (layer.qkv + attention + layer.output + layer.mlp + layer.small)
+        collectives, host = parts.collectives, parts.host
+        compute_lane, collectives_lane, host_lane = self._busy
+        wall = self.place.engine.wall_seconds(host, device + collectives)
+        return Phase(wall, {compute_lane: device, collectives_lane: collectives, host_lane: host})
+
+
+@dataclass(frozen=True)
+class HardwareCost:
+    """A hardware cost composes times from models, devices, links and engines; the times of recent passes are cached."""
+
+    target_place: Placement
+    """Where the target runs."""
+    draft_place: Placement | None = None
+    """Where the draft model runs; None: there is none."""
+    channel: Link | None = None
+    """The link between target and draft; None: they are on one machine."""
+    contention: float = 1.0
+    """How many times as long target and draft take while both are busy."""
+    random: np.random.Generator | None = None
+    """Generator from which the jitter of links is drawn; None: jitter is at its mean."""
+    reads_context: ClassVar[bool] = True
+    _passes: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
+    _head_passes: dict[tuple[DraftHead, Rows], Phase] = field(default_factory=dict, repr=False)
+    _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
+
+    def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """Return the phase of one pass of the target from ``start`` to ``stop``; on a pipeline, of all its stages in turn."""
+        place = self.target_place
+        if self.stages:
+            return self._through(rows)
+        return self._pass("target", place, rows, place.layer(start), place.layer(stop))
+
+    @property
+    def stages(self) -> int:
+        """Return the number of stages of the target's pipeline; 0 without a pipeline."""
+        return len(self.target_place.on_stages)
+
+    def stage(self, index: int, rows: Rows) -> Phase:
+        """Return the phase of the layers of one stage on its device, the last stage with the LM head.
+
+        Raises :class:`BadInput` where the target has no pipeline.
+        """
+        pipeline = self.target_place.pipeline
+        if pipeline is None:
+            raise BadInput([Fault(("scenario", 0, 0), "target.pipeline", "is required and missing")])
+        return self._pass(f"stage {index + 1}", self.target_place.on_stages[index], rows, *pipeline.bounds[index])
+
+    def carry(self, index: int, tokens: int) -> float:
+        """Return the seconds of the link behind a stage: latency, and hidden states over bandwidth (SP-9)."""
+        pipeline = self.target_place.pipeline
+        size = message_bytes(self.target_place.model, tokens)
+        return pipeline.links[index].transfer_seconds(size, self.random) if pipeline else 0.0
+
+    def token(self) -> float:
+        """Return the seconds in which every link carries a token id, all at the same time: those of the slowest."""
+        pipeline = self.target_place.pipeline
+        return max(link.transfer_seconds(TOKEN_BYTES, self.random) for link in pipeline.links) if pipeline else 0.0
+
+    @property
+    def jitters(self) -> bool:
+        """Return whether a link between stages has a jitter."""
+        pipeline = self.target_place.pipeline
+        return any(link.jitter is not None for link in pipeline.links) if pipeline else False
+
+    def drawn(self, seed: int) -> HardwareCost:
+        """Return this cost with the jitter of links drawn from ``seed``; the cached times are shared."""
+        return replace(self, random=np.random.default_rng(seed)) if self.jitters else self
+
+    def _through(self, rows: Rows) -> Phase:
+        """Return the phase of one pass through all stages, one after the other."""
+        passes = [self.stage(index, rows) for index in range(self.stages)]
+        transfers = ordered_sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
+        return together(*passes, Phase(transfers, {"target links": transfers}))
+
+    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
+        """Return the phase of one pass of the draft, whatever the purpose; raises :class:`BadInput` without a draft."""
+        if self.draft_place is None:
+            raise BadInput([Fault(("scenario", 0, 0), "draft", "this strategy needs a draft")])
+        return self._pass("draft", self.draft_place, rows, 0, self.draft_place.model.num_hidden_layers)
+
+    def head(self, head: DraftHead, rows: Rows) -> Phase:
+        """Return the phase of one pass of a draft head on the target's device."""
+        if "head" not in self._times:
+            self._times["head"] = PassTimes(self.target_place, "draft head")
+        if isinstance(rows.kv_tokens, np.ndarray):
+            return self._times["head"].drafting(head, rows)
+        key = head, rows
+        phase = self._head_passes.get(key)
+        if phase is None:
+            if len(self._head_passes) >= REMEMBERED:
+                self._head_passes.clear()
+            phase = self._head_passes[key] = self._times["head"].drafting(head, rows)
+        return phase
+
+    def prefill(self, role: Role, rows: Rows) -> Phase:
+        """Return the phase of a pass of ``role`` over prompts; it takes no time where the role has no model."""
+        if role == "draft":
+            return self.draft(rows) if self.draft_place else Phase(0.0, {})
+        return self.target(rows)
+
+    def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
+        """Return the phase of a rendezvous, which ends in a transfer.
+
+        At ``ee`` the exit adapter H -> H/2 -> H, the shared LM head and sampling come before it.
+        """
+        transfer = self.channel.transfer_seconds(payload_bytes) if self.channel else 0.0
+        if at == "fv":
+            return Phase(transfer, {})
+        place = self.target_place
+        device, adapter = place.device, float(place.model.hidden_size**2)
+        size = adapter * WEIGHT_BYTES[place.weights] / place.tensor_parallel
+        flops = 2.0 * logit_rows * adapter / place.tensor_parallel
+        exit_head = device.seconds(device.matmul_for(place.weights), size, flops, logit_rows) + head_time(place, logit_rows)
+        return Phase(exit_head + transfer, {"target compute": exit_head})
+
+    def copy(self, tokens: int) -> float:
+        """Return the seconds to read and write every byte of the draft's cache of ``tokens`` once."""
+        place = self.draft_place
+        return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value if place else 0.0
+
+    def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
+        if role not in self._times:
+            self._times[role] = PassTimes(place, role)
+        if isinstance(rows.kv_tokens, np.ndarray):
+            return self._times[role].phase(rows, first, last)
+        key = (role, rows, first, last)
+        phase = self._passes.get(key)
+        if phase is None:
+            if len(self._passes) >= REMEMBERED:
+                self._passes.clear()
+            phase = self._passes[key] = self._times[role].phase(rows, first, last)
+        return phase

@@ -1,0 +1,126 @@
+"""A placement says which model runs on which devices, with which software."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from simulator.cost.device import Device, Link
+from simulator.cost.engine import Engine
+from simulator.cost.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.cost.partition import Pipeline
+from simulator.cost.protocol import Depth
+from simulator.files.schema import Frozen
+
+
+class Collectives(Frozen):
+    """The ranks of a tensor-parallel model exchange these all-reduces: two a layer (Megatron) or two a pass (SPD draft)."""
+
+    count: int = Field(default=2, ge=0)
+    """Number of all-reduces."""
+    per: Literal["layer", "pass"] = "layer"
+    """Whether that many are in each layer, or in a whole pass."""
+    form: Literal["ring", "tree"] = "ring"
+    """Which formula of the link gives their time."""
+
+
+class Placement(Frozen):
+    """A placement puts a model on devices, with the software that runs it.
+
+    With a ``pipeline`` its stages share the layers out; ``device`` is that of stages that name none, and each stage
+    is ``tensor_parallel`` devices.
+    """
+
+    model: ModelSpec
+    """The model that runs."""
+    device: Device
+    """The devices that it runs on, all of one kind."""
+    engine: Engine
+    """The software that runs it."""
+    machine: str = ""
+    """Name of a machine: two roles on the same machine and device share that device."""
+    weights: WeightFormat = "fp16"
+    """Format in which the weights are stored."""
+    tensor_parallel: int = Field(default=1, gt=0)
+    """Number of devices that share every layer."""
+    link: Link | None = None
+    """The link between those devices; needed where there is more than one."""
+    collectives: Collectives = Collectives()
+    """All-reduces that these devices exchange in a pass."""
+    pipeline: Pipeline | None = None
+    """Stages among which the layers are shared out, for strategies that run on stages."""
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> Placement:
+        if self.pipeline is not None:
+            layers = sum(stage.layers for stage in self.pipeline.stages)
+            if layers != self.model.num_hidden_layers:
+                raise ValueError(f"the stages hold {layers} layers, {self.model.name} has {self.model.num_hidden_layers}")
+        return self
+
+    @model_validator(mode="after")
+    def _linked(self) -> Placement:
+        if self.tensor_parallel > 1 and self.collectives.count:
+            if self.link is None:
+                raise ValueError("tensor_parallel above 1 needs a link between the devices")
+            if getattr(self.link.all_reduce, self.collectives.form) is None:
+                forms = [form for form in ("ring", "tree") if getattr(self.link.all_reduce, form) is not None]
+                hint = f"it has {', '.join(forms)}" if forms else "it has none"
+                raise ValueError(f"link '{self.link.name}' has no all_reduce in form '{self.collectives.form}'; {hint}")
+        if self.model.num_attention_heads % self.tensor_parallel:
+            heads = self.model.num_attention_heads
+            raise ValueError(
+                f"tensor_parallel {self.tensor_parallel} does not divide the {heads} attention heads of {self.model.name}"
+            )
+        return self
+
+    def weights_gb(self, extra: int = 0) -> float:
+        """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a method adds."""
+        return (self.model.weights + extra) * WEIGHT_BYTES[self.weights] / self.tensor_parallel / 1e9
+
+    def kv_gb(self, tokens: int) -> float:
+        """Return the size of the KV cache of ``tokens`` on one device in 1e9 bytes."""
+        return tokens * self.model.kv_bytes_per_token() / self.tensor_parallel / 1e9
+
+    @cached_property
+    def on_stages(self) -> tuple[Placement, ...]:
+        """Return, by stage, a placement of the whole model on the device of that stage; empty without a pipeline."""
+        stages = self.pipeline.stages if self.pipeline else ()
+        return tuple(
+            self.model_copy(update={"device": stage.device or self.device, "machine": stage.server, "pipeline": None})
+            for stage in stages
+        )
+
+    @cached_property
+    def parts(self) -> tuple[Placement, ...]:
+        """Return, by stage, a placement of the part of the model that it holds; for sizes only.
+
+        The first stage also holds the embedding, the last one the LM head.
+        """
+        if self.pipeline is None:
+            return ()
+        model, table = self.model, self.model.head_weights
+        layer = (model.weights - table * (1 if model.tie_word_embeddings else 2)) / model.num_hidden_layers
+        parts = []
+        for place, (first, last) in zip(self.on_stages, self.pipeline.bounds, strict=True):
+            ends = (first == 0) + (last == model.num_hidden_layers)
+            weights = round(layer * (last - first)) + ends * table
+            part = model.model_copy(update={"num_hidden_layers": last - first, "parameters": weights})
+            parts.append(place.model_copy(update={"model": part}))
+        return tuple(parts)
+
+    @property
+    def devices(self) -> str:
+        """Return how many of which devices there are, in words, as in ``2 x a100_80g_sxm``."""
+        counts = Counter(place.device.name for place in self.on_stages or (self,))
+        return " + ".join(f"{count * self.tensor_parallel} x {name}" for name, count in counts.items())
+
+    def layer(self, depth: Depth) -> int:
+        """Return the number of layers up to ``depth``."""
+        layers = self.model.num_hidden_layers
+        if isinstance(depth, int):
+            return depth if depth >= 0 else layers + depth
+        return round(depth * layers)
