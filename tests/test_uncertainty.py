@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from random import Random
 
 import numpy as np
 import pytest
@@ -16,9 +15,9 @@ from simulator.serving.requests import Request
 
 def finished(count: int, seed: int = 1) -> list[Request]:
     """Requests that have ended, of outputs between 10 and 50 tokens and some 20 ms a token."""
-    random, requests = Random(seed), []
+    random, requests = np.random.default_rng(seed), []
     for index in range(count):
-        tokens = random.randint(10, 50)
+        tokens = int(random.integers(10, 51))
         request = Request(index, 0.0, 8, tokens, tokens=tokens, admitted_s=1.0 * index)
         request.finished_s = request.admitted_s + tokens * random.uniform(0.01, 0.03)
         requests.append(request)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
-from simulator.acceptance.sources import Exit
+from simulator.acceptance.sources import Acceptance, Exit
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.cost import Cost, HardwareCost, Placement
 from simulator.cost.device import Link
@@ -17,6 +17,7 @@ from simulator.numeric import ordered_sum
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
+from simulator.serving.service import Service
 from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.method import Method
@@ -184,10 +185,25 @@ class Scenario(Frozen):
         prompt, output, _ = self.lengths
         return int(prompt + output // 2)
 
+    def service(self, acceptance: Acceptance) -> Service:
+        """Return the service that the scenario describes, ready to be run or replayed."""
+        return Service(
+            strategy=self.schedule,
+            acceptance=acceptance,
+            cost=self.cost,
+            requests=self.requests,
+            serving=self.serving,
+            slo=self.slo,
+            exit=self.exit,
+            kv_tokens=self.kv_tokens,
+            one_lane=self.one_lane,
+            stages=self.stages if self.schedule.staged else 0,
+            seed=self.seed,
+        )
+
     def memory(self) -> Blocks:
-        """An empty KV cache of the size that the hardware leaves."""
-        block, room = self.serving.memory.block_tokens, self.kv_tokens
-        return Blocks(block, None if room is None else room // block)
+        """Return an empty KV cache of the size that the hardware leaves."""
+        return self.serving.memory.pool(self.kv_tokens)
 
     @cached_property
     def kv_tokens(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -108,3 +108,21 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
     if scenario.acceptance.rescale:
         loaded.acceptance()  # now, while a fault still ends the reading
     return loaded
+
+
+def variant(base: Loaded, changes: Mapping[str, object], catalogue: Catalogue | None = None) -> Loaded:
+    """``base`` with the value of each dotted key replaced, as ``load`` with ``key=value`` overrides would have it.
+
+    Values are plain data: numbers, texts, lists, mappings; a text may name a file where the key holds one. A key is that
+    of the scenario *as written*: fields that a program has replaced since (:meth:`Loaded.replace`) stay replaced as long
+    as no key lies within them. Raises :class:`BadInput` and :class:`Infeasible` as ``load`` does, naming the key.
+    """
+    if not changes:
+        return base
+    paths = [tuple(key.split(".")) for key in changes]
+    document = base.document.branched(paths)
+    for path, (key, value) in zip(paths, changes.items(), strict=True):
+        document.put(path, value, (f"--set {key}={value}", 0, 0))
+    catalogue = catalogue or Catalogue()
+    catalogue.expand(document)
+    return checked(document, catalogue, base)

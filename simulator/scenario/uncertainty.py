@@ -4,7 +4,7 @@ Three sources of error are drawn together ``DRAWS`` times, as factors on the num
 
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
-  nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device slower by its spread.
+  nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device that much slower.
 - *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement; only where there was a fit.
 
 Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
@@ -85,7 +85,7 @@ class Times:
 
     @property
     def requests(self) -> list[tuple[float, int]]:
-        """Return (seconds since admission, tokens) of each request, summed over each group where there are too many requests."""
+        """Return (seconds since admission, tokens) of each request, summed over each group where there are too many."""
         unfinished = [(self._seconds, self._tokens)] if self._pending else []
         return [*self._groups, *unfinished]
 

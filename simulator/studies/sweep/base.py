@@ -11,7 +11,7 @@ from simulator.acceptance.sources import Acceptance
 from simulator.catalogue import Catalogue
 from simulator.files.schema import Document
 from simulator.scenario import Loaded, checked, run
-from simulator.scenario.variants import variant
+from simulator.scenario.loading import variant
 from simulator.studies.sweep.axes import Settings
 from simulator.studies.sweep.key import Fields, canonical, digest, fields_of
 
