@@ -50,7 +50,7 @@ class Blocks:
         return -(-tokens // self.block_tokens)
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
-        """Give ``request`` room for ``tokens`` in all if ``spare`` blocks then stay free; else change nothing and return False."""
+        """Give ``request`` room for ``tokens`` in all if ``spare`` blocks then stay free; else change nothing, return False."""
         more = -(-tokens // self.block_tokens) - request.blocks
         if more > 0:
             used = self.used + more

@@ -52,7 +52,7 @@ class Base:
         scenario = loaded.scenario
         sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
         shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes), loaded)
-        return run.tuned(replace(loaded, known=_acceptance(shared)))
+        return run.tuned(replace(loaded, precomputed=_acceptance(shared)))
 
 
 @lru_cache(maxsize=8)
