@@ -1,13 +1,15 @@
-"""Outcomes: what a simulation or a replay came to in steps, tokens and seconds, its requests and its batches."""
+"""Outcomes: what a simulation or a replay came to in steps, tokens and seconds, its requests, batches and memory."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+from simulator.cost.partition import StageMemory, stage_memory
 from simulator.numeric import ordered_sum
+from simulator.scenario import Scenario
 from simulator.serving.collector import MetricsCollector
 from simulator.serving.metrics import Sketch, Tally, level_quantile
 from simulator.serving.scheduler import Scheduler
@@ -353,3 +355,30 @@ def _spread(sketch: Sketch) -> dict[str, float]:
     """Return mean, percentiles and maximum of a distribution of seconds, in milliseconds."""
     quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in QUANTILES}
     return {"mean": sketch.mean * 1e3, **quantiles, "most": max(sketch.most, 0.0) * 1e3}
+
+
+def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
+    """Yield for each stage of a pipeline its layers and its memory, as it is and by the formula that SpecPipe prints (SP-10).
+
+    Yields nothing without a pipeline of a dense model with one device per stage.
+    """
+    target = scenario.target
+    if target is None or target.pipeline is None or target.model.experts or target.tensor_parallel > 1:
+        return
+    model, pipeline = target.model, target.pipeline
+    for first, last in pipeline.bounds:
+        true, printed = (
+            stage_memory(
+                model,
+                last - first,
+                scenario.kv_tokens or 0,
+                ends=(first == 0) + (last == model.num_hidden_layers),
+                formula=formula,
+                weights=target.weights,
+                width=getattr(scenario.schedule, "width", 0),
+                stages=scenario.stages,
+                runtime_bytes=pipeline.runtime_gb.value * 1e9,
+            )
+            for formula in ("grouped", "printed")
+        )
+        yield last - first, true, printed

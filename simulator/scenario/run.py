@@ -16,12 +16,12 @@ import numpy as np
 from simulator.acceptance.sources import Acceptance, Cycle, Odds, Replay, odds_of
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.cost import Phase
-from simulator.cost.partition import StageMemory, message_bytes, stage_memory
+from simulator.cost.partition import message_bytes
 from simulator.files.schema import provenance
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.caveats import caveats
 from simulator.scenario.expenses import Expenses, expenses
-from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of
+from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
 from simulator.strategies.autoregressive import Autoregressive
@@ -259,33 +259,6 @@ def summary(result: Result) -> dict[str, Any]:
         "notes": list(result.caveats),
         "provenance": result.provenance(),
     }
-
-
-def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
-    """Yield for each stage of a pipeline its layers and its memory, as it is and by the formula that SpecPipe prints (SP-10).
-
-    Yields nothing without a pipeline of a dense model with one device per stage.
-    """
-    target = scenario.target
-    if target is None or target.pipeline is None or target.model.experts or target.tensor_parallel > 1:
-        return
-    model, pipeline = target.model, target.pipeline
-    for first, last in pipeline.bounds:
-        true, printed = (
-            stage_memory(
-                model,
-                last - first,
-                scenario.kv_tokens or 0,
-                ends=(first == 0) + (last == model.num_hidden_layers),
-                formula=formula,
-                weights=target.weights,
-                width=getattr(scenario.schedule, "width", 0),
-                stages=scenario.stages,
-                runtime_bytes=pipeline.runtime_gb.value * 1e9,
-            )
-            for formula in ("grouped", "printed")
-        )
-        yield last - first, true, printed
 
 
 def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:

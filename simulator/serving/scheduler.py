@@ -258,19 +258,26 @@ class Scheduler:
         if queues.in_flight > 1:
             self._mark(batch, False)
             self.ring()
-        self._same = batch if self._repeats and not (batch.prompts or self._leaving or queues.waiting or self.log) else None
+        changes = batch.prompts or self._leaving or queues.waiting
+        self._same = batch if self._repeats and not (changes or self.log) else None
         if self._leaving:
             self._release()
 
     def _write(self, batch: Batch, now: float) -> None:
         """Hand an iteration that has ended to the log."""
         members = (*batch.decode, *(request for request, _ in batch.prompts))
-        name = "prefill" if batch.step is None else batch.step.kind.name + ("+prefill" if batch.prompts else "")
+        parts = [] if batch.step is None else [batch.step.kind.name]
+        if batch.prompts:
+            parts.append("prefill")
         rows = (*batch.rows, *(tokens for _, tokens in batch.prompts))
         if self.log:
             ids = tuple(request.index for request in members)
             seconds = now - batch.begin_s
-            self.log(Iteration(batch.begin_s, seconds, name, ids, rows, tuple(batch.tokens), batch.waiting, batch.kv_tokens))
+            self.log(
+                Iteration(
+                    batch.begin_s, seconds, "+".join(parts), ids, rows, tuple(batch.tokens), batch.waiting, batch.kv_tokens
+                )
+            )
 
     def _release(self) -> None:
         """Take back the memory of all requests that have left and are in no iteration under way."""
