@@ -271,13 +271,9 @@ class Scheduler:
             parts.append("prefill")
         rows = (*batch.rows, *(tokens for _, tokens in batch.prompts))
         if self.log:
-            ids = tuple(request.index for request in members)
-            seconds = now - batch.begin_s
-            self.log(
-                Iteration(
-                    batch.begin_s, seconds, "+".join(parts), ids, rows, tuple(batch.tokens), batch.waiting, batch.kv_tokens
-                )
-            )
+            ids, tokens, kind = tuple(request.index for request in members), tuple(batch.tokens), "+".join(parts)
+            seconds, waiting, kv_tokens = now - batch.begin_s, batch.waiting, batch.kv_tokens
+            self.log(Iteration(batch.begin_s, seconds, kind, ids, rows, tokens, waiting, kv_tokens))
 
     def _release(self) -> None:
         """Take back the memory of all requests that have left and are in no iteration under way."""
