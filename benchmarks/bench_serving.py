@@ -20,8 +20,9 @@ from simulator.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.cost.cost import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
+from simulator.serving.lengths import Uniform
 from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, Serving, UnifiedBudget
-from simulator.serving.requests import Requests, Uniform
+from simulator.serving.requests import Requests
 from simulator.serving.service import Service
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.base import Strategy

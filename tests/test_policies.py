@@ -16,9 +16,10 @@ import pytest
 from simulator.acceptance.sources import Chain, Exit, Odds, Verdict
 from simulator.cost.cost import Phase, Rows
 from simulator.serving.iteration import Iteration
+from simulator.serving.lengths import Uniform
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
-from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Uniform
+from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import Autoregressive
