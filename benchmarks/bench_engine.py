@@ -21,8 +21,8 @@ from simpy import Event
 from simulator.acceptance.sources import Chain
 from simulator.cost.protocol import Cost
 from simulator.scenario import load
+from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate
-from simulator.scenario.variants import variant
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.pipeline_laws import PipelineTimes
 from simulator.strategies.common.step import Kind, Lanes

@@ -13,7 +13,7 @@ import numpy as np
 from figures import Figure, at_least, at_most, show, turns
 
 from simulator.scenario import Loaded, load
-from simulator.scenario.variants import variant
+from simulator.scenario.loading import variant
 from simulator.studies.sweep.grid import law_columns, law_grid
 
 TITLE = "Laws"

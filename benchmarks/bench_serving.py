@@ -20,18 +20,14 @@ from simulator.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
-from simulator.serving.memory import Blocks
-from simulator.serving.metrics import Tally
-from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, UnifiedBudget
-from simulator.serving.requests import ClosedLoop, Requests, Uniform
-from simulator.serving.router import Fleet
-from simulator.serving.scheduler import Scheduler
+from simulator.serving.lengths import Uniform
+from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, Serving, UnifiedBudget
+from simulator.serving.requests import Requests
+from simulator.serving.service import Service
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.step import Lanes
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.world import World
 
 TITLE = "Batches"
 QUICK = ("autoregressive, prefill first, varied lengths", "the same, spans on")
@@ -67,24 +63,12 @@ REPLICAS = {"10,000 of 512/128, autoregressive, two replicas": 2}
 def measure(name: str) -> dict[str, Any]:
     strategy, policy, requests, hardware, spans, acceptance = CASES[name]
     cost: Cost = load(SEVEN_B).scenario.cost if hardware else StatedCost(GIVEN, strategy.window_steps)
-    first, source = World(spans), ClosedLoop(requests)
-    worlds = [first, *(World(spans, first.environment) for _ in range(REPLICAS.get(name, 1) - 1))]
-    front = Fleet(source, "least_outstanding", first.environment) if len(worlds) > 1 else None
-    replicas = []
-    for world in worlds:
-        lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-        memory = Blocks(16, 20_000)
-        replicas.append(Scheduler(strategy, acceptance, strategy.exit(None), front or source, cost, policy, memory))
-        first.environment.process(replicas[-1].run(world, lanes))
-    if front:
-        front.open(replicas)
+    serving = Serving(policy=policy, replicas=REPLICAS.get(name, 1))
+    service = Service(strategy, acceptance, cost, requests, serving, exit=strategy.exit(None), kv_tokens=16 * 20_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.process_time()
-    first.environment.run()
+    tally = service.run(spans).tally
     seconds = time.process_time() - begin
-    for one in replicas:
-        one.check()
-    tally = Tally.pooled([one.tally for one in replicas])
     steps = sum(tally.steps.values())
     return {
         "cpu_s": seconds,
@@ -96,21 +80,21 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def figures() -> list[Figure]:
-    """Of every case: iterations a second; of the long runs also CPU seconds and memory."""
-    found = []
+    """Return for every case iterations a second, and for the long runs also CPU seconds and memory."""
+    shown = []
     for name in CASES:
         done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True)  # noqa: S603
-        one = json.loads(done.stdout)
+        case = json.loads(done.stdout)
         goal = 40_000 if name in QUICK else None
-        found.append(
-            at_least(f"decode iterations a CPU second, mean batch {one['batch']:.1f}: {name}", one["iterations_per_s"], goal)
+        shown.append(
+            at_least(f"decode iterations a CPU second, mean batch {case['batch']:.1f}: {name}", case["iterations_per_s"], goal)
         )
         if name.startswith("10,000"):
-            found += [
-                at_most(f"CPU seconds: {name}", one["cpu_s"], 4),
-                at_most(f"MB at most: {name}", one["mb"], 300, "{:.0f}"),
+            shown += [
+                at_most(f"CPU seconds: {name}", case["cpu_s"], 4),
+                at_most(f"MB at most: {name}", case["mb"], 300, "{:.0f}"),
             ]
-    return found
+    return shown
 
 
 if __name__ == "__main__":

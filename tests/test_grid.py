@@ -12,8 +12,8 @@ import pytest
 
 from simulator.files.schema import BadInput
 from simulator.scenario import Loaded, load
+from simulator.scenario.loading import variant
 from simulator.scenario.run import baseline, law, tuned
-from simulator.scenario.variants import variant
 from simulator.strategies import strategies
 from simulator.studies.sweep.grid import QUANTITIES, Axes, law_columns, law_grid
 

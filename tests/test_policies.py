@@ -15,10 +15,12 @@ import pytest
 
 from simulator.acceptance.sources import Chain, Exit, Odds, Verdict
 from simulator.cost.rows import Phase, Rows
+from simulator.serving.iteration import Iteration
+from simulator.serving.lengths import Uniform
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
-from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Uniform
-from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests
+from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable

@@ -17,14 +17,15 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
+from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate
-from simulator.scenario.variants import variant
+from simulator.serving.iteration import Iteration
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Sketch, Tally
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, RouterName, UnifiedBudget
 from simulator.serving.requests import Arrivals, Request
 from simulator.serving.router import LOADS, Fleet
-from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.serving.scheduler import Scheduler
 from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive

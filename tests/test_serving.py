@@ -22,9 +22,10 @@ from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
+from simulator.serving.lengths import LogNormal, Uniform
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, PrefillFirst, UnifiedBudget
-from simulator.serving.requests import Arrivals, LogNormal, Request, Requests, Uniform
+from simulator.serving.requests import Arrivals, Request, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.step import Lanes

@@ -24,9 +24,10 @@ from simulator.files.schema import NonNegative, Positive
 from simulator.report.run_summary import gaps
 from simulator.scenario import load
 from simulator.scenario.run import run
+from simulator.serving.iteration import Iteration
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Iteration, Scheduler
+from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages, hit_shares
 from simulator.strategies.common.step import Lanes

@@ -6,8 +6,8 @@ import pytest
 
 from simulator.files.schema import BadInput, Infeasible
 from simulator.scenario import load
+from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate
-from simulator.scenario.variants import variant
 
 CHANGES: list[tuple[str, dict[str, object]]] = [
     ("durations_only", {"strategy.gamma": 3, "seed": 4}),

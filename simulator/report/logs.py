@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from simulator.files.writing import whole_file
+from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
-from simulator.serving.scheduler import Iteration
 
 REQUEST_COLUMNS = (
     *("request", "arrival_s", "admitted_s", "first_token_s", "finished_s", "prompt_tokens", "output_tokens"),

@@ -9,7 +9,7 @@ from operator import itemgetter
 from simulator.cost.partition import GIB
 from simulator.report.run_summary import number
 from simulator.scenario import Scenario
-from simulator.scenario.stages import stage_memories
+from simulator.scenario.outcome import stage_memories
 
 HEAD = ("stages", "weights", "table", "KV", "tree", "runtime", "GiB", "printed")
 

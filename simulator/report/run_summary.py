@@ -12,7 +12,8 @@ from simulator.report.blocks import Highlight
 from simulator.scenario import Scenario
 from simulator.scenario.run import Result
 from simulator.scenario.uncertainty import SHARE, Interval
-from simulator.serving.requests import Lengths, Requests
+from simulator.serving.lengths import Lengths
+from simulator.serving.requests import Requests
 from simulator.strategies.common.step import Kind
 from simulator.studies.window import main_kind
 

@@ -1,4 +1,4 @@
-"""What a reader of a run should know about it: what the law leaves out, and where acceptance comes from."""
+"""Caveats: what a reader of a run should know of it, such as what the law leaves out and where acceptance comes from."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from simulator.scenario import Loaded, Scenario
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
-    """Sentences for the report: about the law, the load, and the recording that was replayed."""
+    """Yield sentences for the report: about the law, the load, and the recording that was replayed."""
     yield from _about_law(loaded.scenario)
     if loaded.trace is not None:
         yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
 
 
 def _about_law(scenario: Scenario) -> Iterator[str]:
+    """Yield in sentences what the law, or a replay, leaves out."""
     relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
     if relation != "exact":
         yield f"the law is no equality here ({relation})"
@@ -44,6 +45,7 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
 
 
 def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -> Iterator[str]:
+    """Yield in sentences in what the recording differs from what the scenario asks."""
     if scenario.acceptance.stand_in:
         pair = acceptance.trace.pair if isinstance(acceptance, Replay) else trace.pair
         yield f"acceptance is a stand-in: recorded from {pair}, not from the models of this scenario"
@@ -63,7 +65,7 @@ def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -
 
 
 def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
-    """Where a recording was re-scaled, and where recordings are used more than once."""
+    """Yield in sentences how a recording was re-scaled, and where recordings are used more than once."""
     if mean := scenario.acceptance.rescale:
         before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
         asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"

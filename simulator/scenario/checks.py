@@ -1,4 +1,4 @@
-"""Whether a scenario can be: fields that belong together, and models that fit their devices."""
+"""Check that a scenario is possible: fields that belong together, and models that fit their devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.strategies.common.base import ChainStrategy
 
 
 def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """Fields that contradict each other, or miss one another, each at its place in the file."""
+    """Yield fields that contradict each other, or that need another one, each at its place in the file."""
     strategy = scenario.strategy
     if (scenario.durations is None) == (scenario.target is None):
         yield document.fault((), "expected either target (a model on hardware) or durations")
@@ -34,14 +34,15 @@ def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if longest > strategy.gamma:
             message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
             yield document.fault(("strategy", "adaptive", "windows"), message)
-    if scenario.acceptance.trace is None and (found := strategy.unstated):
-        yield document.fault(("strategy", found[0]), found[1])
+    if scenario.acceptance.trace is None and (unstated := strategy.unstated):
+        field, message = unstated
+        yield document.fault(("strategy", field), message)
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 
 
 def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """A policy that the strategy or the requests cannot be served under."""
+    """Yield what is wrong with a policy that the strategy or the requests cannot be served under."""
     strategy, policy = scenario.strategy, scenario.serving.policy.name
     if strategy.prompts_apart and policy not in ("fixed_batch", "prefill_first"):
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
@@ -62,23 +63,24 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
 
 
 def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """A target that the strategy cannot run on: with stages or without, of its size, beside a draft in one memory."""
+    """Yield what is wrong with a target that the strategy cannot run on: its stages, its size, its memory."""
     strategy, stages = scenario.strategy, scenario.stages
     if strategy.staged and not stages:
-        held = "durations.stages_ms" if scenario.durations else "target.pipeline"
-        yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {held}")
+        missing = "durations.stages_ms" if scenario.durations else "target.pipeline"
+        yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {missing}")
     if strategy.staged and scenario.shared_memory:
         yield document.fault(
             ("shared_memory",), "slows a target and a draft that work side by side; stages have memories of their own"
         )
-    if scenario.target and (found := strategy.impossible(scenario.target.model)):
-        yield document.fault(("strategy", found[0]), found[1])
+    if scenario.target and (impossible := strategy.impossible(scenario.target.model)):
+        field, message = impossible
+        yield document.fault(("strategy", field), message)
     if stages and (scenario.exit or strategy.splits_passes):
         yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
 
 
 def _wrong_exit(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """An early exit at no layer of the target."""
+    """Yield what is wrong with an early exit at no layer of the target."""
     where, exit_layer = ("strategy", "exit_layer"), getattr(scenario.strategy, "exit_layer", None)
     if isinstance(exit_layer, int):
         if scenario.layers is None:
@@ -91,6 +93,7 @@ def _wrong_exit(scenario: Scenario, document: Document) -> Iterator[Fault]:
 
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """Yield stated durations that the strategy cannot do with."""
     given, strategy = scenario.durations, scenario.strategy
     if given and strategy.window and strategy.window_steps and given.draft_ms is None and given.draft_step_ms is None:
         yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
@@ -100,10 +103,10 @@ def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault
 
 
 def check_memory(scenario: Scenario, document: Document) -> None:
-    """Weights and KV caches must fit their devices, and every request the model's context.
+    """Check that weights and KV caches fit their devices, and every request the model's context.
 
-    The caches are those of the whole batch where it is fixed, else of any one request. Raises :class:`Infeasible`, and
-    :class:`BadInput` for a context that is too short.
+    The caches are those of the whole batch where it is fixed, else those of the longest request. Raises
+    :class:`Infeasible`, and :class:`BadInput` for a context that is too short.
     """
     policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
@@ -112,11 +115,13 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     for group in scenario.device_groups:
         needed, limit = group.needed_gb(tokens), group.limit_gb
         if needed > limit:
-            role, place, _ = max(group.roles, key=lambda one: one.weights_gb + one.place.kv_gb(tokens))
+            sizes = [part.weights_gb + part.place.kv_gb(tokens) for part in group.roles]
+            role, place, _ = group.roles[sizes.index(max(sizes))]
             where, remedy = _remedy(role, place, needed / limit)
             remedy += f", or fewer than {places:,} requests at a time" if places > 1 else ""
-            sizes = ((one.role, one.place, one.weights_gb + one.place.kv_gb(tokens)) for one in group.roles)
-            parts = " + ".join(f"{name} {one.model.name} {size:.1f} GB" for name, one, size in sizes)
+            parts = " + ".join(
+                f"{part.role} {part.place.model.name} {size:.1f} GB" for part, size in zip(group.roles, sizes, strict=True)
+            )
             whole = place.device.memory_gb.value
             room = f"{whole:g} GB, of which {limit:g} may be used" if group.utilisation < 1.0 else f"{whole:g} GB"
             message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
@@ -136,7 +141,7 @@ def check_memory(scenario: Scenario, document: Document) -> None:
 
 
 def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:
-    """A fault about the longest request, at its line where it was read from a file."""
+    """Return a fault about the longest request, at its line where it was read from a file."""
     traffic, longest = scenario.requests.traffic, scenario.lengths[2]
     if traffic is None:
         return document.fault(("requests",), message)
@@ -145,7 +150,7 @@ def _about_longest(scenario: Scenario, document: Document, message: str) -> Faul
 
 
 def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:
-    """Where to change something, and what, when a role needs so many times the memory that it has."""
+    """Return where to change a scenario, and how, when a role needs so many times the memory that it has."""
     if role.startswith("stage"):
         return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
     ranks = next((n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and times * place.tensor_parallel <= n), None)

@@ -1,8 +1,8 @@
-"""What tokens cost in money and energy, where the devices of a scenario state a price and a power.
+"""Expenses: what tokens cost in money and energy, where the devices of a scenario state a price and a power.
 
 Prices are ``price_usd_per_hour`` of a device, paid for the whole run, busy or not. Energy is bounded from above: every device
 at the power of its datasheet for the whole run; and counted at that power for busy time alone, which leaves idling out. A
-device that two roles share counts once.
+device that two roles share is counted once.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ class RentedDevices(NamedTuple):
     """Devices of one kind in one replica, and the lanes on which they work."""
 
     lanes: tuple[str, ...]
+    """Names of the lanes that are busy while these devices work."""
     device: Device
     number: int
+    """How many there are."""
 
 
 class Expenses(NamedTuple):
-    """What a run costs; None where a device does not say."""
+    """What a run costs; None where a device does not state its price or power."""
 
     usd_per_hour: float | None
-    """Of all devices of all replicas."""
+    """Price of all devices of all replicas."""
     usd_per_million_tokens: float | None
-    """Output tokens, the prompts' work included."""
+    """Price of a million output tokens, the prompts' work included."""
     busy_j_per_token: float | None
-    """All devices at their datasheet's power while their lane is busy."""
+    """Energy of an output token, all devices at their datasheet's power while their lane is busy."""
     most_j_per_token: float | None
-    """All devices at their datasheet's power for the whole run: an upper bound."""
+    """Energy of an output token, all devices at their datasheet's power for the whole run: an upper bound."""
     unpriced: tuple[str, ...]
-    """Devices that state no price."""
+    """Names of the devices that state no price."""
 
 
-def held(scenario: Scenario) -> Iterator[RentedDevices]:
-    """Devices of one replica."""
+def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
+    """Yield the devices of one replica, those that a draft shares with its target once."""
     target, draft = scenario.target, scenario.draft
     if target:
         staged = scenario.schedule.staged
@@ -52,21 +54,29 @@ def held(scenario: Scenario) -> Iterator[RentedDevices]:
 
 
 def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
-    """Of a simulated run; None without devices."""
-    devices, replicas = list(held(scenario)), scenario.serving.replicas
+    """Return what a simulated run costs; None without devices."""
+    devices, replicas = list(rented_devices(scenario)), scenario.serving.replicas
     if not devices:
         return None
-    prices = [one.device.price_usd_per_hour for one in devices]
-    powers = [one.device.power_w for one in devices]
+    prices = [rented.device.price_usd_per_hour for rented in devices]
+    powers = [rented.device.power_w for rented in devices]
     hourly = busy = most = None
     if all(prices):
-        hourly = replicas * ordered_sum(price.value * one.number for price, one in zip(prices, devices, strict=True) if price)
+        hourly = replicas * ordered_sum(
+            price.value * rented.number for price, rented in zip(prices, devices, strict=True) if price
+        )
     if all(powers):
-        watts = [power.value * one.number for power, one in zip(powers, devices, strict=True) if power]
+        watts = [power.value * rented.number for power, rented in zip(powers, devices, strict=True) if power]
         per_token = replicas / outcome.tokens
         most = ordered_sum(watts) * outcome.end_s * per_token
-        working = (min(outcome.end_s, ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in one.lanes)) for one in devices)
-        busy = ordered_sum(each * seconds for each, seconds in zip(watts, working, strict=True)) * per_token
+        working_s = [_working_s(rented, outcome) for rented in devices]
+        busy = ordered_sum(power * seconds for power, seconds in zip(watts, working_s, strict=True)) * per_token
     tokens_per_hour = outcome.tokens_per_s * 3600.0
-    unpriced = tuple(dict.fromkeys(one.device.name for one in devices if one.device.price_usd_per_hour is None))
-    return Expenses(hourly, None if hourly is None else hourly / tokens_per_hour * 1e6, busy, most, unpriced)
+    per_million = None if hourly is None else hourly / tokens_per_hour * 1e6
+    unpriced = [rented.device.name for rented in devices if rented.device.price_usd_per_hour is None]
+    return Expenses(hourly, per_million, busy, most, tuple(dict.fromkeys(unpriced)))
+
+
+def _working_s(rented: RentedDevices, outcome: Outcome) -> float:
+    """Return the seconds during which devices work, mean over replicas and not above the length of the run."""
+    return min(outcome.end_s, ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in rented.lanes))

@@ -1,4 +1,4 @@
-"""What a scenario comes to before it is run: its parts in words, and every default that applies."""
+"""Explain a scenario before it is run: its parts in words, and every default that applies."""
 
 from __future__ import annotations
 
@@ -18,42 +18,49 @@ from simulator.scenario.caveats import caveats
 
 
 class Default(NamedTuple):
-    """A field that nobody wrote down: its value, where a sourced one comes from, and what it is a field of.
-
-    ``field`` is dotted as for ``--set``; a ``*`` stands for each of a list.
-    """
+    """A field that was not written down and takes its default."""
 
     field: str
+    """Dotted key as for ``--set``; a ``*`` stands for every entry of a list."""
     value: str
+    """The value as YAML on one line."""
     source: str
+    """Where a sourced value comes from, with its confidence; empty for any other."""
     of: str
+    """What it is a field of, in a sentence."""
 
 
 class Explanation(NamedTuple):
-    """A scenario in sentences by topic, its defaults, its numbers by confidence, and what to know about the answer."""
+    """A scenario in words."""
 
     topics: dict[str, str]
+    """A sentence by topic."""
     defaults: list[Default]
     confidences: dict[str, int]
+    """How many of its numbers have which confidence."""
     notes: list[str]
+    """Caveats of the answer, in sentences."""
 
 
 def explain(loaded: Loaded) -> Explanation:
-    """All of it; runs nothing."""
+    """Return the explanation of a scenario; simulates nothing."""
     scenario = loaded.scenario
     counts = Counter(str(entry["confidence"]) for entry in provenance(scenario))
-    found = {(one.field, one.value): one for one in defaults(scenario, loaded.document)}  # stages have most in common
-    told = list(caveats(loaded, loaded.acceptance()))
-    return Explanation(dict(_topics(scenario)), list(found.values()), dict(counts.most_common()), told)
+    distinct: dict[tuple[str, str], Default] = {}
+    for default in defaults(scenario, loaded.document):
+        distinct[default.field, default.value] = default  # the stages of a pipeline have most of theirs in common
+    notes = list(caveats(loaded, loaded.acceptance()))
+    return Explanation(dict(_topics(scenario)), list(distinct.values()), dict(counts.most_common()), notes)
 
 
 def _topics(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield topics of a scenario, each with a sentence about it."""
     if scenario.about:
         yield "about", scenario.about
     yield "strategy", f"{scenario.method_name}: {_purpose(scenario.strategy.name)}; a step takes {scenario.schedule.equation}"
     for role, place in (("target", scenario.target), ("draft", scenario.draft if scenario.schedule.needs_draft else None)):
         if place:
-            yield role, _held(place)
+            yield role, _placed(place)
     if scenario.durations:
         yield "times", "stated outright, no hardware or engine"
     yield "acceptance", _accepted(scenario.acceptance)
@@ -69,26 +76,30 @@ def _topics(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 
 def _purpose(strategy: str) -> str:
-    return (ast.get_docstring(ast.parse(strategy_files()[strategy].read_text("utf-8"))) or "").partition("\n")[0].rstrip(".")
+    """Return the first line of the docstring of a strategy's module."""
+    module = ast.parse(strategy_files()[strategy].read_text("utf-8"))
+    return (ast.get_docstring(module) or "").partition("\n")[0].rstrip(".")
 
 
-def _held(place: Placement) -> str:
+def _placed(place: Placement) -> str:
+    """Return a model, its devices and its engine in words."""
     words = f"{place.model.name}, {place.model.weights / 1e9:.3g}e9 weights as {place.weights}"
     joined = f", joined by {place.link.name}" if place.link else ""
     return f"{words}, on {place.devices}{joined}, with {place.engine.name}"
 
 
 def _accepted(spec: AcceptanceSpec) -> str:
+    """Return in words where acceptance comes from."""
     if spec.trace is not None:
         borrowed = ", recorded from other models" if spec.stand_in else ""
         return f"replayed from the recording {spec.trace}, drafter {spec.drafter}{borrowed}"
     return "a stated cycle" if spec.cycle or spec.always is not None else "stated rates, every window drawn"
 
 
-def defaults(one: Frozen, document: Document, path: Path_ = ()) -> Iterator[Default]:
-    """Every field below that stands in no file and in no ``--set``, and is not empty."""
-    for name in type(one).model_fields:
-        value, where = getattr(one, name), (*path, name)
+def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator[Default]:
+    """Yield every field at ``path`` and below that no file and no ``--set`` states, and that is not empty."""
+    for name in type(settings).model_fields:
+        value, where = getattr(settings, name), (*path, name)
         if isinstance(value, Frozen) and not isinstance(value, Sourced):
             yield from defaults(value, document, where)
         elif isinstance(value, tuple) and any(isinstance(part, Frozen) for part in value):
@@ -97,15 +108,20 @@ def defaults(one: Frozen, document: Document, path: Path_ = ()) -> Iterator[Defa
         elif value not in (None, (), {}, "") and document.get(where) is None:
             source = f"{value.source} ({value.confidence})" if isinstance(value, Sourced) else ""
             field = ".".join("*" if isinstance(part, int) else part for part in where)
-            yield Default(field, _shown(value), source, _first_line(type(one)))
+            yield Default(field, _shown(value), source, _first_line(type(settings)))
 
 
 def _shown(value: Any) -> str:
-    """A value as YAML on one line, so that it can be typed."""
-    plain = value.value if isinstance(value, Sourced) else list(value) if isinstance(value, tuple) else value
-    whole = int(plain) if isinstance(plain, float) and plain.is_integer() else plain
-    return yaml.safe_dump([whole], default_flow_style=True, width=1_000)[1:-2]
+    """Return a value as YAML on one line, so that it can be typed."""
+    if isinstance(value, Sourced):
+        value = value.value
+    elif isinstance(value, tuple):
+        value = list(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return yaml.safe_dump([value], default_flow_style=True, width=1_000)[1:-2]
 
 
 def _first_line(kind: type) -> str:
+    """Return the first line of a class's docstring, without its full stop."""
     return (kind.__doc__ or "").partition("\n")[0].rstrip(".").replace("``", "`")

@@ -1,4 +1,4 @@
-"""What a scenario states, and what follows from its fields alone."""
+"""The fields of a scenario, and what follows from them alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
-from simulator.acceptance.sources import Exit
+from simulator.acceptance.sources import Acceptance, Exit
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.device import Link
 from simulator.cost.hardware_cost import HardwareCost
@@ -19,6 +19,7 @@ from simulator.numeric import ordered_sum
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
+from simulator.serving.service import Service
 from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.method import Method
@@ -26,19 +27,19 @@ from simulator.strategies.common.step import UNLIMITED
 
 
 def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """A strategy as it is, also one that no file can name; anything else is read."""
+    """Return a strategy as it is, even one that no file can name; read anything else."""
     return value if isinstance(value, Strategy) else read(value)
 
 
 if TYPE_CHECKING:
     AnyStrategy = Strategy
 else:
-    _Known = Annotated[Union[tuple(strategies().values())], Field(discriminator="name")]  # noqa: UP007
-    AnyStrategy = Annotated[SerializeAsAny[_Known], WrapValidator(_made_already)]
+    _Named = Annotated[Union[tuple(strategies().values())], Field(discriminator="name")]  # noqa: UP007
+    AnyStrategy = Annotated[SerializeAsAny[_Named], WrapValidator(_made_already)]
 
 
 class SharedMemory(Frozen):
-    """Target and draft use one memory: each is ``slowdown`` times slower while both are busy."""
+    """A memory that target and draft share: each is ``slowdown`` times slower while both are busy."""
 
     slowdown: Sourced
     """How many times longer each takes while both are busy; 1 or more."""
@@ -59,29 +60,30 @@ class RoleMemory(NamedTuple):
 
 
 class DeviceGroup(NamedTuple):
-    """Roles in one memory, of which ``utilisation`` may be used."""
+    """Roles whose weights and caches lie in one memory."""
 
     roles: tuple[RoleMemory, ...]
     utilisation: float
+    """Share of the memory that may be used."""
 
     @property
     def limit_gb(self) -> float:
-        """What weights and caches may take."""
+        """Return what weights and caches may take, in 1e9 bytes."""
         return self.utilisation * min(place.device.memory_gb.value for _, place, _ in self.roles)
 
     def needed_gb(self, tokens: int) -> float:
-        """Weights and the caches of ``tokens``."""
+        """Return the size of the weights and of the caches of ``tokens``, in 1e9 bytes."""
         return ordered_sum(weights + place.kv_gb(tokens) for _, place, weights in self.roles)
 
     @property
     def room_tokens(self) -> int:
-        """Tokens whose caches fit beside the weights; 0 if those do not fit."""
+        """Return the number of tokens whose caches fit beside the weights; 0 if those do not fit."""
         left = self.limit_gb - ordered_sum(weights for _, _, weights in self.roles)
         return max(0, int(left / ordered_sum(place.kv_gb(1) for _, place, _ in self.roles)))
 
 
 class Scenario(Frozen):
-    """Everything that a run needs to know."""
+    """A scenario: everything that a run needs to know, as its file states it."""
 
     name: str = Field(pattern=r"^[\w.-]*\w[\w.-]*$")
     """What reports call it; the file's name where none is stated."""
@@ -114,57 +116,57 @@ class Scenario(Frozen):
 
     @property
     def method_name(self) -> str:
-        """What decodes: a method by its name, or a strategy."""
+        """Return the name of the method, or of the strategy where no method is stated."""
         return self.method.name if self.method else self.strategy.name
 
     @property
     def layers(self) -> int | None:
-        """Layers of the target, None where durations are given that do not tell."""
+        """Return the number of layers of the target; None where stated durations do not say."""
         if self.durations and self.durations.layers_ms:
             return len(self.durations.layers_ms)
         return self.target.model.num_hidden_layers if self.target else None
 
     @property
     def stages(self) -> int:
-        """Stages of the target's pipeline; 0 without one."""
+        """Return the number of stages of the target's pipeline; 0 without one."""
         if self.durations:
             return len(self.durations.stages_ms or ())
         return len(self.target.pipeline.stages) if self.target and self.target.pipeline else 0
 
     @property
     def batch(self) -> int:
-        """Requests that decode together when nothing holds them up: what the law is taken at, and the strategy is set for.
+        """Return how many requests decode together in one replica when nothing holds them up.
 
-        In one replica; of an open workload, all places there are.
+        The law is taken at this number, and the strategy is set for it. With arrivals it is all places there are.
         """
         places = self.serving.policy.max_requests or UNLIMITED
         return places if self.requests.arrivals else min(-(-self.requests.concurrency // self.serving.replicas), places)
 
     @cached_property
     def schedule(self) -> Strategy:
-        """The strategy as it is set for this many requests at a time."""
+        """Return the strategy as it is set for this many requests at a time."""
         return self.strategy.for_batch(self.batch).on_stages(self.stages)
 
     @cached_property
     def exit(self) -> Exit | None:
-        """The early exit that acceptance must know about."""
+        """Return the early exit that acceptance must know about; None without one."""
         return self.schedule.exit(self.layers)
 
     @property
     def contention(self) -> float:
-        """Slowdown of target and draft while both are busy."""
+        """Return how many times slower target and draft are while both are busy; 1 without shared memory."""
         return self.shared_memory.slowdown.value if self.shared_memory else 1.0
 
     @property
     def one_lane(self) -> bool:
-        """Target and draft sit on the same device of the same machine."""
+        """Whether target and draft sit on the same device of the same machine."""
         if not (self.target and self.draft and self.target.machine):
             return False
         return (self.target.machine, self.target.device.name) == (self.draft.machine, self.draft.device.name)
 
     @cached_property
     def cost(self) -> Cost:
-        """Where durations come from."""
+        """Return the cost model that durations come from."""
         if self.durations:
             return StatedCost(self.durations, self.schedule.window_steps, self.contention)
         if self.target is None:
@@ -172,50 +174,66 @@ class Scenario(Frozen):
         return HardwareCost(self.target, self.draft, self.channel, self.contention)
 
     def replace(self, **updates: Any) -> Scenario:
-        """A copy that has computed nothing yet; ``model_copy`` would keep the cost and schedule of the old fields."""
+        """Return a copy with fields replaced; ``model_copy`` would keep the cost and schedule of the old fields."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | updates)
 
     @cached_property
     def lengths(self) -> tuple[float, float, int]:
-        """Mean prompt tokens, mean output tokens, and both together of the longest request."""
+        """Return mean prompt tokens, mean output tokens, and the tokens of the longest request, both together."""
         return self.requests.totals(self.seed)
 
     @property
     def mean_context(self) -> int:
-        """Cached tokens halfway through the output, at which the law takes its durations."""
+        """Return the cached tokens halfway through the output, at which the law takes its durations."""
         prompt, output, _ = self.lengths
         return int(prompt + output // 2)
 
+    def service(self, acceptance: Acceptance) -> Service:
+        """Return the service that the scenario describes, ready to be run or replayed."""
+        return Service(
+            strategy=self.schedule,
+            acceptance=acceptance,
+            cost=self.cost,
+            requests=self.requests,
+            serving=self.serving,
+            slo=self.slo,
+            exit=self.exit,
+            kv_tokens=self.kv_tokens,
+            one_lane=self.one_lane,
+            stages=self.stages if self.schedule.staged else 0,
+            seed=self.seed,
+        )
+
     def memory(self) -> Blocks:
-        """An empty KV cache of the size that the hardware leaves."""
-        block, room = self.serving.memory.block_tokens, self.kv_tokens
-        return Blocks(block, None if room is None else room // block)
+        """Return an empty KV cache of the size that the hardware leaves."""
+        return self.serving.memory.pool(self.kv_tokens)
 
     @cached_property
     def kv_tokens(self) -> int | None:
-        """Tokens that the KV caches of all requests together can hold; None without a limit."""
+        """Return how many tokens the KV caches of all requests of a replica have room for; None without a limit."""
         stated = self.serving.memory.kv_tokens
         return stated if stated is not None else min((group.room_tokens for group in self.device_groups), default=None)
 
     @property
     def device_groups(self) -> list[DeviceGroup]:
-        """Target and draft with what each needs, together where they share a memory."""
-        held: dict[tuple[str, str], list[RoleMemory]] = {}
+        """Return target and draft with the memory that each needs, in one group where they share a memory."""
+        groups: dict[tuple[str, str], list[RoleMemory]] = {}
         pipeline = self.target.pipeline if self.target else None
         if self.target and pipeline:
             for number, part in enumerate(self.target.parts, start=1):
                 size = part.weights_gb() + pipeline.runtime_gb.value
-                held[f"stage {number}", ""] = [RoleMemory(f"stage {number}", part, size)]
+                groups[f"stage {number}", ""] = [RoleMemory(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
             used = self.strategy.needs_draft if role == "draft" else pipeline is None
             if place is not None and used:
-                beside = (self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model))
-                extra, table = beside if role == "target" else (0, 0)
+                extra = table = 0
+                if role == "target":
+                    extra, table = self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model)
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
-                held.setdefault(key, []).append(RoleMemory(role, place, place.weights_gb(extra) + table / 1e9))
-        return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in held.values()]
+                groups.setdefault(key, []).append(RoleMemory(role, place, place.weights_gb(extra) + table / 1e9))
+        return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in groups.values()]
 
 
 def resolved(scenario: Scenario) -> dict[str, Any]:
-    """The scenario with every default and every looked-up file in place, as plain data."""
+    """Return the scenario with every default and every looked-up file in place, as plain data."""
     return scenario.model_dump(mode="json", exclude_none=True)

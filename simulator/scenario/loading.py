@@ -1,8 +1,8 @@
-"""From files and overrides to a scenario that is checked, with the trace it replays."""
+"""Load scenarios: read files and overrides, check them, read the trace, and vary what was loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,50 +26,51 @@ class Loaded:
     trace: Trace | None
     document: Document
     verdicts: dict[object, Acceptance] = field(default_factory=dict, repr=False, compare=False)
-    """Sources of verdicts made from the trace, by what they depend on; shared with scenarios that differ elsewhere."""
-    known: Acceptance | None = None
-    """What :meth:`acceptance` gives, where it was worked out before."""
+    """Acceptance made from the trace, by what it depends on; shared with scenarios that differ elsewhere."""
+    precomputed: Acceptance | None = None
+    """What :meth:`acceptance` returns, where that was worked out before."""
 
     def acceptance(self) -> Acceptance:
-        """The source of verdicts that the scenario asks for, as its strategy reads it."""
+        """Return the source of verdicts that the scenario asks for, as its strategy reads it."""
         return self._acceptance
 
     @cached_property
     def _acceptance(self) -> Acceptance:
-        if self.known is not None:
-            return self.known
+        if self.precomputed is not None:
+            return self.precomputed
         scenario, spec = self.scenario, self.scenario.acceptance
         key = spec, scenario.seed
         plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))
-        found = scenario.schedule.reads(plain)
+        as_read = scenario.schedule.reads(plain)
         if spec.rescale is None:
-            return found
+            return as_read
         window = spec.rescale.window or scenario.schedule.window
-        if found is not plain:
-            return self._rescaled(found, spec.rescale, window)
+        if as_read is not plain:
+            return self._rescaled(as_read, spec.rescale, window)
         return self.verdicts.get((key, window)) or self.verdicts.setdefault(
-            (key, window), self._rescaled(found, spec.rescale, window)
+            (key, window), self._rescaled(plain, spec.rescale, window)
         )
 
-    def _rescaled(self, found: Acceptance, wanted: Rescale, window: int) -> Acceptance:
+    def _rescaled(self, recorded: Acceptance, wanted: Rescale, window: int) -> Acceptance:
+        """Return recorded acceptance at the wanted tokens per step; raises :class:`BadInput` where that cannot be."""
         try:
-            return rescaled(found, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch)
+            return rescaled(recorded, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch)
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error
 
     def change(self, **updates: Any) -> Loaded:
-        """The same with fields of the strategy replaced, checked like the file."""
+        """Return the same scenario with fields of the strategy replaced, checked like the file."""
         strategy = self.scenario.strategy
         return self.replace(strategy=type(strategy).model_validate(strategy.model_dump() | updates))
 
     def replace(self, **updates: Any) -> Loaded:
-        """The same with whole fields of the scenario replaced."""
+        """Return the same scenario with whole fields of it replaced."""
         return Loaded(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
 
 
 def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:
-    """Read a scenario by name or path.
+    """Read a scenario by name or path and return it, checked.
 
     The file first, then every ``key=value`` of ``overrides``, then ``seed``. Raises :class:`BadInput`
     with all faults found, :class:`Infeasible` where a model does not fit its devices.
@@ -85,7 +86,7 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
 
 
 def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None) -> Loaded:
-    """A document with all its files in place as a scenario; raises as :func:`load` does.
+    """Return the scenario of a document with all its files in place; raises as :func:`load` does.
 
     What it shares with ``base``, down to the very objects, is taken over instead of being read again.
     """
@@ -108,3 +109,24 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
     if scenario.acceptance.rescale:
         loaded.acceptance()  # now, while a fault still ends the reading
     return loaded
+
+
+def variant(base: Loaded, changes: Mapping[str, object], catalogue: Catalogue | None = None) -> Loaded:
+    """Return ``base`` with the value of each dotted key replaced, as ``load`` with ``key=value`` overrides would have it.
+
+    What does not change is shared with ``base``: models, devices, passes whose times were worked out, the trace and the
+    verdicts read from it. So a point of a sweep costs what its change costs.
+
+    Values are plain data: numbers, texts, lists, mappings; a text may name a file where the key holds one. A key is that
+    of the scenario *as written*: fields that a program has replaced since (:meth:`Loaded.replace`) stay replaced as long
+    as no key lies within them. Raises :class:`BadInput` and :class:`Infeasible` as ``load`` does, naming the key.
+    """
+    if not changes:
+        return base
+    paths = [tuple(key.split(".")) for key in changes]
+    document = base.document.branched(paths)
+    for path, (key, value) in zip(paths, changes.items(), strict=True):
+        document.put(path, value, (f"--set {key}={value}", 0, 0))
+    catalogue = catalogue or Catalogue()
+    catalogue.expand(document)
+    return checked(document, catalogue, base)

@@ -1,25 +1,28 @@
-"""What a run came to: steps, tokens and times of a simulation or a replay, its requests and its batches."""
+"""Outcomes: what a simulation or a replay came to in steps, tokens and seconds, its requests, batches and memory."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+from simulator.cost.partition import StageMemory, stage_memory
 from simulator.numeric import ordered_sum
 from simulator.scenario import Scenario
 from simulator.serving.collector import MetricsCollector
 from simulator.serving.metrics import Sketch, Tally, level_quantile
 from simulator.serving.scheduler import Scheduler
+from simulator.serving.service import ServiceRun
 from simulator.strategies.common.step import Kind
 
 
 @dataclass(frozen=True)
 class ServingOutcome:
-    """Requests and batches of a run."""
+    """What happened to the requests of a run, its batches and its KV cache; sketches are of seconds."""
 
     requests: int
+    """Number of requests that were served."""
     counted: Counted
     littles_law: Littles
     ttft: Sketch
@@ -27,7 +30,7 @@ class ServingOutcome:
     tpot: Sketch
     e2e: Sketch
     wait: Sketch
-    """From arrival to first admission."""
+    """Seconds from arrival to first admission."""
     mean_batch: float
     """Requests that decode in a step, mean over steps."""
     batch_s: Mapping[int, float]
@@ -37,51 +40,53 @@ class ServingOutcome:
     mean_waiting: float
     """Requests that wait to be admitted, mean over time."""
     queue_s: Mapping[int, float]
-    """Seconds by requests that wait to be admitted; of several replicas, each by its own."""
+    """Seconds by number of requests that wait to be admitted; each of several replicas counts its own."""
     mean_kv_tokens: float
-    """Room that requests hold in the KV cache, mean over time."""
+    """Tokens that the blocks in use have room for, mean over time and replicas."""
     most_kv_tokens: int
+    """The same at its most, over replicas too."""
     kv_tokens: int | None
-    """Room that there is; None without a limit."""
+    """Tokens that the cache of one replica has room for; None without a limit."""
     preemptions: int
+    """How often a request lost its memory and had to be recomputed."""
     prompt_rows: int
     """Tokens that went through a prefill."""
     recomputed_rows: int
-    """Those of them that were in the cache once before."""
+    """The prefilled tokens that were in the cache once before."""
     verified_rows: int
     """Rows that the target computed in steps."""
     wasted_rows: int
-    """Those of them that brought no token that anybody saw."""
+    """The verified rows that brought no token of an output."""
     drafted: int
-    """Draft tokens that were judged."""
+    """Draft tokens that were verified."""
     wasted_drafts: int
-    """Those of them that were rejected."""
+    """The verified draft tokens that were rejected."""
 
 
 QUANTILES = (50, 90, 95, 99)
-"""Percentiles that every report has."""
+"""Percentiles of times that every report has."""
 
 CONFIDENCE = 0.95
-"""Of an interval over replications."""
+"""Share of intervals over replications that hold the true value."""
 
 
 class Mean(NamedTuple):
-    """Mean over replications, and how far from it the true one may be."""
+    """A mean over replications, and how far from it the true mean may be."""
 
     value: float
     half_width: float
 
 
 class LimitOutcome(NamedTuple):
-    """A limit of the SLO and what a run made of it."""
+    """A limit of the SLO, and how far a run met it."""
 
     metric: str
     percentile: str
     limit_ms: float
     found_ms: float
-    """The percentile, within 0.5 %."""
+    """The percentile of the run, within 0.5 %."""
     attainment: float
-    """Share of all values within the limit, counted."""
+    """Share of all values within the limit, counted one by one."""
     met: bool
 
 
@@ -90,30 +95,33 @@ class Counted:
     """The requests that count and the stretch of time in which they arrive (:mod:`simulator.serving.collector`)."""
 
     rule: str
+    """Which requests count, in words."""
     requests: int
+    """Number of requests that count."""
     begin_s: float
     seconds: float
     """Length of the stretch."""
     tokens: int
-    """Tokens shown in it."""
+    """Tokens shown during the stretch."""
     slo: tuple[LimitOutcome, ...]
     good: int
     """Counted requests that meet every limit themselves; all of them without an SLO."""
     good_tokens: int
+    """Output tokens of the good requests."""
 
     @property
     def slo_met(self) -> bool:
-        """Every percentile is within its limit."""
-        return all(one.met for one in self.slo)
+        """Whether every percentile is within its limit."""
+        return all(limit.met for limit in self.slo)
 
     @property
     def goodput_requests_per_s(self) -> float:
-        """Good requests per second of the stretch."""
+        """Return good requests per second of the stretch."""
         return self.good / self.seconds
 
     @property
     def goodput_tokens_per_s(self) -> float:
-        """Output tokens of good requests per second of the stretch."""
+        """Return output tokens of good requests per second of the stretch."""
         return self.good_tokens / self.seconds
 
 
@@ -129,7 +137,7 @@ class Littles(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """L over lambda W, less one."""
+        """Return L over lambda W, less 1: the relative error of the books."""
         product = self.arrivals_per_s * self.mean_time_s
         return self.mean_in_system / product - 1.0 if product else 0.0
 
@@ -139,16 +147,18 @@ class Replica:
     """What one of several replicas did."""
 
     requests: int
+    """Number of requests that it served."""
     tokens: int
     littles_law: Littles
     ttft: Sketch
-    """Of all its requests."""
+    """Seconds to the first token, of all its requests."""
     mean_batch: float
     """Requests that decode in a step, mean over its steps."""
     mean_waiting: float
+    """Requests that wait to be admitted to it, mean over time."""
     preemptions: int
     busy_s: Mapping[str, float]
-    """Busy time of each of its lanes."""
+    """Busy seconds of each of its lanes."""
 
 
 @dataclass(frozen=True)
@@ -162,57 +172,51 @@ class Outcome:
     tpot_s: float
     """Mean over requests of (E2E - TTFT) / (tokens - 1)."""
     ttft_s: float
+    """Mean time to the first token."""
     end_s: float
+    """When the last request left."""
     steps: int
     tokens: int
+    """Output tokens of all requests."""
     kinds: Mapping[Kind, int]
+    """Number of steps by kind."""
     accepted: Mapping[int, int]
-    """Verified windows by accepted draft tokens."""
+    """Number of verified windows by accepted draft tokens."""
     missed: int
     """Verified windows whose successor had to be drafted anew."""
     windows: int
+    """All verified windows."""
     choices: Mapping[str, int]
-    """What the strategy decided about its next step, counted; empty where it has no choice."""
+    """How often the strategy decided what about its next step; empty where it has no choice."""
     serving: ServingOutcome
-    """The batch, its memory and the times of its requests."""
+    """Batches, memory and the times of requests."""
     busy_s: Mapping[str, float]
-    """Busy time of each lane, mean over replicas; empty for a replay."""
+    """Busy seconds of each lane, mean over replicas; empty for a replay."""
     replicas: tuple[Replica, ...] = ()
-    """Each of them, where there are several; ``serving`` speaks of all together, but batch and KV cache are one replica's."""
+    """The replicas where there are several; ``serving`` is about all together, but batch and KV cache are one replica's."""
 
     @property
     def tokens_per_s(self) -> float:
-        """Output tokens per second of all requests together, prefill included; of the stretch that counts, if it is not all."""
+        """Return output tokens per second of all requests together, prefill included, in the stretch that counts."""
         counted = self.serving.counted
         return self.tokens / self.end_s if counted.seconds == self.end_s else counted.tokens / counted.seconds
 
     @property
     def fallback_per_step(self) -> float:
-        """Share of verified windows that left the next one off the tree."""
+        """Return the share of verified windows whose successor was not in the draft tree."""
         return self.missed / self.windows if self.windows else 0.0
 
 
-def outcome_of(
-    scenario: Scenario,
-    replicas: Sequence[Scheduler],
-    account: MetricsCollector,
-    end: float,
-    busy: Sequence[Mapping[str, float]],
-) -> Outcome:
-    """The books of a run that has ended at ``end`` seconds, checked; ``busy`` by lane, for each replica."""
-    for one in replicas:
-        one.check()
-        one.tally.queue(0, end)
-    account.end(end)
-    tally = Tally.pooled([one.tally for one in replicas])
-    tally.check()
+def outcome_of(done: ServiceRun) -> Outcome:
+    """Return what the books of a service come to that has served all its requests."""
+    tally, times, end = done.tally, done.collector.times, done.end_s
     steps = sum(tally.steps.values())
-    each = tuple(_replica(one, end, lanes) for one, lanes in zip(replicas, busy, strict=False))
+    replicas = tuple(_replica(replica, end, busy_s) for replica, busy_s in zip(done.replicas, done.busy_s, strict=False))
     return Outcome(
         step_s=tally.step_seconds / steps,
         tokens_per_step=tally.committed / tally.request_steps,
-        tpot_s=account.times["tpot"].mean,
-        ttft_s=account.times["ttft"].mean,
+        tpot_s=times["tpot"].mean,
+        ttft_s=times["ttft"].mean,
         end_s=end,
         steps=steps,
         tokens=tally.tokens,
@@ -221,17 +225,23 @@ def outcome_of(
         missed=sum(tally.windows_missed.values()),
         windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
-        serving=_serving(scenario, replicas, tally, account, end),
-        busy_s={lane: ordered_sum(one[lane] for one in busy) / len(busy) for lane in (busy[0] if busy else ())},
-        replicas=each if len(each) > 1 else (),
+        serving=_serving(done),
+        busy_s=_mean_busy_s(done.busy_s),
+        replicas=replicas if len(replicas) > 1 else (),
     )
+
+
+def _mean_busy_s(busy_s: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the busy seconds of each lane, mean over replicas."""
+    lanes = busy_s[0] if busy_s else ()
+    return {lane: ordered_sum(of_replica[lane] for of_replica in busy_s) / len(busy_s) for lane in lanes}
 
 
 def _littles(tally: Tally, end: float) -> Littles:
     return Littles(tally.area_s / end, tally.arrived / end, tally.system_s / max(1, tally.arrived))
 
 
-def _replica(replica: Scheduler, end: float, busy: Mapping[str, float]) -> Replica:
+def _replica(replica: Scheduler, end: float, busy_s: Mapping[str, float]) -> Replica:
     tally = replica.tally
     return Replica(
         requests=tally.finished,
@@ -241,53 +251,52 @@ def _replica(replica: Scheduler, end: float, busy: Mapping[str, float]) -> Repli
         mean_batch=tally.mean_batch,
         mean_waiting=replica.queues.waited_s / end,
         preemptions=tally.preemptions,
-        busy_s=busy,
+        busy_s=busy_s,
     )
 
 
-def _counted(account: MetricsCollector) -> Counted:
-    verdicts = []
-    for metric, sketch in account.times.items():
+def _counted(collector: MetricsCollector) -> Counted:
+    limits = []
+    for metric, sketch in collector.times.items():
         for limit, within in zip(sketch.limits, sketch.within, strict=True):
-            share, found = within / max(1, sketch.count), sketch.quantile(limit.share)
+            attainment, percentile_s = within / max(1, sketch.count), sketch.quantile(limit.share)
             met = within >= limit.share * sketch.count
-            verdicts.append(LimitOutcome(metric, limit.percentile, limit.seconds * 1e3, found * 1e3, share, met))
+            limits.append(LimitOutcome(metric, limit.percentile, limit.seconds * 1e3, percentile_s * 1e3, attainment, met))
     return Counted(
-        rule=account.rule,
-        requests=account.times["e2e"].count,
-        begin_s=account.begin_s,
-        seconds=account.seconds,
-        tokens=account.tokens,
-        slo=tuple(verdicts),
-        good=account.good,
-        good_tokens=account.good_tokens,
+        rule=collector.rule,
+        requests=collector.times["e2e"].count,
+        begin_s=collector.begin_s,
+        seconds=collector.seconds,
+        tokens=collector.tokens,
+        slo=tuple(limits),
+        good=collector.good,
+        good_tokens=collector.good_tokens,
     )
 
 
-def _serving(
-    scenario: Scenario, replicas: Sequence[Scheduler], tally: Tally, account: MetricsCollector, end: float
-) -> ServingOutcome:
-    block = replicas[0].memory.block_tokens
+def _serving(done: ServiceRun) -> ServingOutcome:
+    replicas, tally, times, end = done.replicas, done.tally, done.collector.times, done.end_s
+    block_tokens = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
-        batches[scenario.schedule.batch(kind)] += seconds
+        batches[done.service.strategy.batch(kind)] += seconds
     return ServingOutcome(
         requests=tally.finished,
-        counted=_counted(account),
+        counted=_counted(done.collector),
         littles_law=_littles(tally, end),
-        ttft=account.times["ttft"],
-        tbt=account.times["tbt"],
-        tpot=account.times["tpot"],
-        e2e=account.times["e2e"],
-        wait=account.wait,
+        ttft=times["ttft"],
+        tbt=times["tbt"],
+        tpot=times["tpot"],
+        e2e=times["e2e"],
+        wait=done.collector.wait,
         mean_batch=tally.mean_batch,
         batch_s=dict(sorted(batches.items())),
         mean_in_system=tally.area_s / end,
-        mean_waiting=ordered_sum(one.queues.waited_s for one in replicas) / end,
+        mean_waiting=ordered_sum(replica.queues.waited_s for replica in replicas) / end,
         queue_s=dict(sorted(tally.queue_s.items())),
-        mean_kv_tokens=tally.block_area_s / end * block / len(replicas),
-        most_kv_tokens=max(one.memory.most_used for one in replicas) * block,
-        kv_tokens=scenario.kv_tokens,
+        mean_kv_tokens=tally.block_area_s / end * block_tokens / len(replicas),
+        most_kv_tokens=max(replica.memory.most_used for replica in replicas) * block_tokens,
+        kv_tokens=done.service.kv_tokens,
         preemptions=tally.preemptions,
         prompt_rows=tally.prompt_rows,
         recomputed_rows=tally.recomputed_rows,
@@ -299,8 +308,9 @@ def _serving(
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as plain data."""
-    return {
+    """Return an outcome as plain data for JSON, times in milliseconds."""
+    replicas = [_replica_data(replica) for replica in outcome.replicas]
+    data = {
         "step_ms": outcome.step_s * 1e3,
         "tokens_per_step": outcome.tokens_per_step,
         "tpot_ms": outcome.tpot_s * 1e3,
@@ -311,36 +321,64 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "fallback_per_step": outcome.fallback_per_step,
         "choices": dict(outcome.choices),
         "serving": serving_data(outcome.serving),
-        **({"replicas": [_replica_data(one) for one in outcome.replicas]} if outcome.replicas else {}),
     }
+    return data | {"replicas": replicas} if replicas else data
 
 
 def serving_data(serving: ServingOutcome) -> dict[str, Any]:
-    """Requests and batches as plain data, times in milliseconds."""
+    """Return requests and batches as plain data for JSON, times in milliseconds."""
     times = {f"{name}_ms": _spread(getattr(serving, name)) for name in ("wait", "ttft", "tbt", "tpot", "e2e")}
     levels = {"batch": _level(serving.batch_s), "queue": _level(serving.queue_s)}
     counted, littles = serving.counted, serving.littles_law
     goodput = {"goodput_requests_per_s": counted.goodput_requests_per_s, "goodput_tokens_per_s": counted.goodput_tokens_per_s}
-    held = asdict(counted) | {"slo": [one._asdict() for one in counted.slo]} | (goodput if counted.slo else {})
-    parts = {"counted": held, "littles_law": littles._asdict() | {"gap": littles.gap}}
+    counted_data = asdict(counted) | {"slo": [limit._asdict() for limit in counted.slo]} | (goodput if counted.slo else {})
+    parts = {"counted": counted_data, "littles_law": littles._asdict() | {"gap": littles.gap}}
     left_out = {"batch_s", "queue_s", *parts, *(name.removesuffix("_ms") for name in times)}
-    rest = {one.name: getattr(serving, one.name) for one in fields(serving) if one.name not in left_out}
+    rest = {entry.name: getattr(serving, entry.name) for entry in fields(serving) if entry.name not in left_out}
     return times | levels | parts | rest
 
 
 def _replica_data(replica: Replica) -> dict[str, Any]:
     littles = replica.littles_law._asdict() | {"gap": replica.littles_law.gap}
-    held = {one.name: getattr(replica, one.name) for one in fields(replica) if one.name != "ttft"}
-    return held | {"littles_law": littles, "ttft_ms": _spread(replica.ttft)}
+    data = {entry.name: getattr(replica, entry.name) for entry in fields(replica) if entry.name != "ttft"}
+    return data | {"littles_law": littles, "ttft_ms": _spread(replica.ttft)}
 
 
 def _level(seconds: Mapping[int, float]) -> dict[str, float]:
-    """A number that changes with time: over time."""
+    """Return mean, 95th percentile and maximum over time of a number, from its seconds by level."""
     whole = ordered_sum(seconds.values())
-    mean = ordered_sum(level * held for level, held in seconds.items()) / whole if whole else 0.0
+    mean = ordered_sum(level * duration for level, duration in seconds.items()) / whole if whole else 0.0
     return {"mean": mean, "p95": level_quantile(seconds, 0.95), "most": max(seconds, default=0)}
 
 
 def _spread(sketch: Sketch) -> dict[str, float]:
+    """Return mean, percentiles and maximum of a distribution of seconds, in milliseconds."""
     quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in QUANTILES}
     return {"mean": sketch.mean * 1e3, **quantiles, "most": max(sketch.most, 0.0) * 1e3}
+
+
+def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
+    """Yield for each stage of a pipeline its layers and its memory, as it is and by the formula that SpecPipe prints (SP-10).
+
+    Yields nothing without a pipeline of a dense model with one device per stage.
+    """
+    target = scenario.target
+    if target is None or target.pipeline is None or target.model.experts or target.tensor_parallel > 1:
+        return
+    model, pipeline = target.model, target.pipeline
+    for first, last in pipeline.bounds:
+        true, printed = (
+            stage_memory(
+                model,
+                last - first,
+                scenario.kv_tokens or 0,
+                ends=(first == 0) + (last == model.num_hidden_layers),
+                formula=formula,
+                weights=target.weights,
+                width=getattr(scenario.schedule, "width", 0),
+                stages=scenario.stages,
+                runtime_bytes=pipeline.runtime_gb.value * 1e9,
+            )
+            for formula in ("grouped", "printed")
+        )
+        yield last - first, true, printed

@@ -1,4 +1,4 @@
-"""The trace that a scenario replays: found, read, and held to what the scenario asks of it."""
+"""Find and read the trace that a scenario replays, and check that it can answer what the scenario asks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.scenario.fields import Scenario
 
 
 def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:
-    """The trace that acceptance names, as its drafter sees it; None where it names none.
+    """Return the trace that acceptance names, as its drafter sees it; None where it names none.
 
     Raises :class:`BadInput` where it cannot be read, or cannot answer what the scenario asks.
     """
@@ -34,7 +34,7 @@ def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> 
 
 
 def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace:
-    """The trace, if it can answer what the scenario asks; raises :class:`BadInput`."""
+    """Return the trace if it can answer what the scenario asks; else raise :class:`BadInput`."""
     spec = scenario.acceptance
     _check_vocabulary(trace, scenario, document, catalogue)
     asked: dict[Path_, tuple[str, ...]] = {("acceptance", "flavours"): spec.flavours}
@@ -55,11 +55,12 @@ def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Cat
 
 
 def drawn(scenario: Scenario, trace: Trace | None) -> bool:
-    """Whether the seed decides what the trace's drafter proposes."""
+    """Return whether the seed decides what the trace's drafter proposes."""
     return trace is not None and trace.temperature != 0 and scenario.acceptance.drafter != "draft"
 
 
 def _check_vocabulary(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> None:
+    """Raise :class:`BadInput` for a trace of models with another vocabulary, unless it is a stand-in."""
     size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
     if size != trace.vocabulary and not scenario.acceptance.stand_in:
         recorded = f"a vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "an unknown vocabulary"
@@ -71,7 +72,7 @@ def _check_vocabulary(trace: Trace, scenario: Scenario, document: Document, cata
 
 
 def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Callable[[], str]) -> Iterator[Fault]:
-    """What the strategy asks for and the recording cannot answer."""
+    """Yield what the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
     if scenario.exit and not trace.exit_fractions:
         message = (
@@ -82,10 +83,11 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Ca
         name = scenario.method.name if scenario.method else strategy.name
         message = f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; "
         yield document.fault(("acceptance", "trace"), message + "set acceptance.rescale.tokens_per_step, or state a rate")
-    if found := scenario.schedule.unrecorded(trace):
+    if unrecorded := scenario.schedule.unrecorded(trace):
+        field, message = unrecorded
         drafter = scenario.acceptance.drafter
-        known = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
-        yield document.fault(("strategy", found[0]), f"{known} {found[1]}")
+        recording = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
+        yield document.fault(("strategy", field), f"{recording} {message}")
 
 
 def _trace_path(scenario: Scenario, document: Document, catalogue: Catalogue) -> Path:

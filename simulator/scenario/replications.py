@@ -1,4 +1,4 @@
-"""The same scenario with other seeds: how far a number of one run is from what further runs would give.
+"""Replications: the same scenario with further seeds, which shows how far the numbers of a single run may be off.
 
 Replication k is ``specsim run --seed SEED+k``: other arrivals, lengths and recordings where these are drawn, the same traffic
 where it is read from a file. Intervals are Student's t over the replications, which are independent (Law, Simulation Modeling
@@ -18,21 +18,26 @@ from simulator.scenario.run import simulate, tuned
 
 
 def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str, Mean]:
-    """Metrics over the seeds ``seed``, ``seed + 1``, ...; ``load`` reads the scenario with a seed. Units end the names."""
-    each = []
-    for one in range(seed, seed + count):
-        loaded = tuned(load(one))
-        each.append(dict(_metrics(simulate(loaded.scenario, loaded.acceptance())[0])))
-    return {name: mean([one[name] for one in each]) for name in each[0]}
+    """Return means of metrics, whose names end with their unit, over the seeds ``seed``, ``seed + 1``, ...
+
+    ``load`` reads the scenario with a seed.
+    """
+    metrics = []
+    for replication_seed in range(seed, seed + count):
+        loaded = tuned(load(replication_seed))
+        outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+        metrics.append(dict(_metrics(outcome)))
+    return {name: mean([replication[name] for replication in metrics]) for name in metrics[0]}
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """Of at least two."""
+    """Return the mean of two or more values, with the half-width of its Student-t interval."""
     spread = float(np.std(values, ddof=1)) / len(values) ** 0.5
     return Mean(float(np.mean(values)), float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread)
 
 
 def _metrics(outcome: Outcome) -> Iterator[tuple[str, float]]:
+    """Yield the metrics of a run by name."""
     serving = outcome.serving
     for name in ("ttft", "tbt", "tpot", "e2e"):
         sketch = getattr(serving, name)

@@ -1,15 +1,21 @@
 """How far a simulated number may be off: other requests, devices that are not quite as their profile, fits that left something.
 
-Three things, drawn together ``DRAWS`` times, as factors on the number:
+Three sources of error are drawn together ``DRAWS`` times, as factors on the number:
 
-- *requests*: those of the run, drawn again with replacement; the time per token over them.
-- *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, where nothing was left
-  out of its fit ``UNMEASURED``; how much the number follows is seen from one run (or law) with the device slower by its spread.
+- *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
+- *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
+  nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device that much slower.
 - *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement; only where there was a fit.
 
 Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
 that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval
 holds ``SHARE`` of the draws.
+
+Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one by one. Of more, consecutive
+requests are added up into groups of equal size (2, 4, 8, ...), and whole groups are drawn: a bootstrap of blocks that do not
+overlap (Carlstein, Annals of Statistics 14, 1986) for a ratio of sums. If requests are independent, the groups' ratio has the
+variance of the requests' own, and half of ``GROUPS`` or more of them estimate its standard deviation within about 1 %
+(one over the root of twice their number); if neighbours depend on each other, groups count that and single requests do not.
 """
 
 from __future__ import annotations
@@ -29,49 +35,84 @@ from simulator.scenario.run import baseline, law
 from simulator.serving.requests import Request
 
 SHARE = 0.9
+"""Share of the draws that an interval holds."""
 DRAWS = 4_000
+"""Draws behind an interval."""
+DRAWN_AT_ONCE = 1 << 18
+"""Requests that are drawn together at most, over as many of the draws as that makes; bounds memory, changes no number."""
+GROUPS = 8_192
+"""Requests, or groups of consecutive requests, that draws are made from at most; an even number."""
 UNMEASURED = 0.10
 """Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and a datasheet's rates."""
 
 
 class Interval(NamedTuple):
-    """Between which numbers ``SHARE`` of the draws lie."""
+    """The numbers between which ``SHARE`` of the draws lie."""
 
     low: float
     high: float
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies within."""
+        """Return whether a value lies within."""
         return self.low <= value <= self.high
 
 
 class Times:
-    """Requests of a run as they end: seconds since they were admitted, and tokens."""
+    """Seconds and tokens of a run's requests as these end, in memory that does not grow with their number.
+
+    ``then`` is called with every request, once it is noted.
+    """
 
     def __init__(self, then: Callable[[Request], object] | None = None) -> None:
-        self.requests, self.then = list[tuple[float, int]](), then
+        self.then = then
+        self._groups = list[tuple[float, int]]()
+        self._group_size = 1
+        self._seconds, self._tokens, self._pending = 0.0, 0, 0
+        """Sums over the requests of the group that is not yet full, and their number."""
 
-    def note(self, one: Request) -> None:
-        """To be handed every request that has ended; hands it on."""
+    def note(self, request: Request) -> None:
+        """Count a request that has ended, and hand it on."""
         if self.then:
-            self.then(one)
-        self.requests.append((one.finished_s - one.admitted_s, one.tokens))
+            self.then(request)
+        self._seconds += request.finished_s - request.admitted_s
+        self._tokens += request.tokens
+        self._pending += 1
+        if self._pending == self._group_size:
+            if len(self._groups) == GROUPS:
+                self._pair_up()
+            else:
+                self._close_group()
+
+    @property
+    def requests(self) -> list[tuple[float, int]]:
+        """Return (seconds since admission, tokens) of each request, summed over each group where there are too many."""
+        unfinished = [(self._seconds, self._tokens)] if self._pending else []
+        return [*self._groups, *unfinished]
+
+    def _close_group(self) -> None:
+        self._groups.append((self._seconds, self._tokens))
+        self._seconds, self._tokens, self._pending = 0.0, 0, 0
+
+    def _pair_up(self) -> None:
+        """Join neighbouring groups, so that half as many are left, each twice as long; the pending one is then half full."""
+        firsts, seconds = self._groups[::2], self._groups[1::2]
+        self._groups = [(a[0] + b[0], a[1] + b[1]) for a, b in zip(firsts, seconds, strict=True)]
+        self._group_size *= 2
 
 
 class Doubt(NamedTuple):
-    """What a run knows of its own uncertainty: seconds and tokens of each request, and how its number follows each device.
-
-    ``devices``: by name, log change of the number where the device is slower by its spread.
-    """
+    """What a run knows of its own uncertainty."""
 
     requests: tuple[tuple[float, int], ...]
+    """Seconds and tokens of each request or group of requests, as :attr:`Times.requests` has them."""
     devices: dict[str, float]
+    """By name of the device, the log change of the number where that device is slower by its spread."""
 
 
 def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Interval:
-    """Of a number above zero; ``residuals``: ``log(run / published)`` of what was fitted."""
+    """Return the interval of a number above zero; ``residuals`` are ``log(run / published)`` of what was fitted."""
     random = np.random.default_rng(seed)
-    factors = _luck(doubt.requests, random)
+    factors = _resampled_times(doubt.requests, random)
     for change in doubt.devices.values():
         factors = factors + change * random.standard_normal(DRAWS)
     if residuals:
@@ -81,23 +122,31 @@ def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: 
     return Interval(value * float(low), value * float(high))
 
 
-def _luck(requests: Sequence[tuple[float, int]], random: np.random.Generator) -> NDArray[np.float64]:
-    """Log of the time per token over requests drawn again, against that over all of them."""
+def _resampled_times(requests: Sequence[tuple[float, int]], random: np.random.Generator) -> NDArray[np.float64]:
+    """Return ``DRAWS`` logs of the time per token over requests drawn again, against that over all of them."""
+    factors = np.zeros(DRAWS)
     if len(requests) < 2:
-        return np.zeros(DRAWS)
+        return factors
     seconds, tokens = np.array(requests, dtype=float).T
-    drawn = random.integers(0, len(requests), (DRAWS, len(requests)))
-    times: NDArray[np.float64] = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
-    factors: NDArray[np.float64] = np.log(times / (seconds.sum() / tokens.sum()))
+    mean = seconds.sum() / tokens.sum()
+    at_once = max(1, DRAWN_AT_ONCE // len(requests))
+    for first in range(0, DRAWS, at_once):
+        drawn = random.integers(0, len(requests), (min(at_once, DRAWS - first), len(requests)))
+        times = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
+        factors[first : first + at_once] = np.log(times / mean)
     return factors
 
 
 def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
-    """Of a run's speed-up; how it follows the devices is taken from the laws, which are as good and much quicker."""
+    """Return the interval of a run's speed-up; ``requests`` as :attr:`Times.requests` has them.
+
+    How the speed-up follows the devices is taken from the laws, which are as good and much quicker.
+    """
     acceptance = loaded.acceptance()
 
-    def by_law(one: Loaded) -> float:
-        return float(baseline(one.scenario).tpot_s / law(one.scenario, acceptance).tpot_s)
+    def by_law(loaded: Loaded) -> float:
+        scenario = loaded.scenario
+        return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
     changes = {name: log(by_law(change(loaded)) / before) for name, change in slowed(loaded)}
@@ -105,7 +154,7 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
-    """Each device of a scenario by name, with what makes it slower by its spread in this or another scenario."""
+    """Yield each device of a scenario by name, with what makes it slower by its spread in this or another scenario."""
     for name in devices(loaded.scenario):
         yield name, partial(with_slower, {name: 1.0})
 
@@ -116,7 +165,7 @@ def devices(scenario: Scenario) -> list[str]:
 
 
 def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
-    """With devices slower, by name, by so many times their spread; faster where that is negative."""
+    """Return the scenario with devices slower, by name, by so many times their spread; faster where that is negative."""
     return Loaded(replace_nested(loaded.scenario, Device, partial(_slower, spreads)), loaded.trace, loaded.document)
 
 

@@ -1,4 +1,4 @@
-"""Arrivals that nobody's departure changes: times between requests, drawn or fixed.
+"""Arrivals of an open loop, which no departure changes: times between requests, drawn or fixed.
 
 The i-th gap of a seed is always the same, whatever happens to the requests.
 """
@@ -21,15 +21,17 @@ DRAWN_AT_ONCE = 1_024
 
 
 class _Gaps(Frozen, ABC):
+    """Arrivals whose gaps are drawn independently."""
+
     rate_per_s: float = Field(gt=0)
     """Mean requests per second."""
 
     @abstractmethod
     def gaps(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """So many times between requests, in seconds."""
+        """Return ``count`` gaps between requests, in seconds."""
 
     def times(self, seed: int, count: int) -> Iterator[float]:
-        """Arrivals of so many requests in seconds, the first one gap after 0."""
+        """Yield the arrivals of ``count`` requests in seconds, the first a gap after 0."""
         now = 0.0
         for first in range(0, count, DRAWN_AT_ONCE):
             random = np.random.default_rng((seed, 2, first))
@@ -44,7 +46,7 @@ class Poisson(_Gaps):
     name: Literal["poisson"] = "poisson"
 
     def gaps(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Exponential."""
+        """Return exponential gaps, in seconds."""
         return random.exponential(1.0 / self.rate_per_s, size=count)
 
 
@@ -56,7 +58,7 @@ class Gamma(_Gaps):
     """Coefficient of variation of the gaps: 1 is Poisson."""
 
     def gaps(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Shape ``1 / burstiness^2``."""
+        """Return gamma gaps of shape ``1 / burstiness^2``, in seconds."""
         return random.gamma(self.burstiness**-2, self.burstiness**2 / self.rate_per_s, size=count)
 
 
@@ -66,7 +68,7 @@ class Deterministic(_Gaps):
     name: Literal["deterministic"] = "deterministic"
 
     def gaps(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """All alike."""
+        """Return equal gaps, in seconds."""
         return np.full(count, 1.0 / self.rate_per_s)
 
 

@@ -1,10 +1,10 @@
-"""What counts of a run: the requests between warm-up and cool-down, the time in which they arrive, and the limits they meet.
+"""Collect what counts of a run: requests between warm-up and cool-down, the time in which they arrive, the limits they meet.
 
 Requests are numbered in order of arrival; the first ``warm_up`` and the last ``cool_down`` of them are served like all others
 but count for nothing. The *stretch* begins with the arrival of the first request that counts (at 0 without a warm-up) and ends
 with that of the first one after them (with the run where there is none). TTFT, TPOT, E2E and waiting are those of counted
 requests; TBT are gaps that end within the stretch; tokens per second are those shown in it, goodput the good ones among the
-counted requests over its length. Batches, memory, lanes, work in vain and Little's law are of the whole run.
+counted requests over its length. Batches, memory, lanes, wasted work and Little's law are of the whole run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simulator.serving.slo import METRICS, Metric, Slo
 
 
 class MetricsCollector:
-    """A source that knows which of its requests count, and what becomes of them.
+    """A source of requests that knows which of them count, and collects what becomes of those.
 
     ``finished`` is called with every request that has ended, counted or not.
     """
@@ -36,59 +36,69 @@ class MetricsCollector:
         self.first, self.last = requests.warm_up, requests.count - requests.cool_down
         self._whole = not (requests.warm_up or requests.cool_down)
         limits = slo.limits if slo else ()
-        self.times = {metric: Sketch([one for one in limits if one.metric == metric]) for metric in METRICS}
+        self.times = {metric: Sketch([limit for limit in limits if limit.metric == metric]) for metric in METRICS}
+        """Seconds of the requests, or gaps, that count, by metric."""
         self.wait = Sketch()
-        self.longest_s: dict[Metric, float] = {one.metric: one.seconds for one in sorted(limits, key=lambda one: one.seconds)}
-        """What a good request may take at most."""
+        """Seconds from arrival to first admission of the requests that count."""
+        self.longest_s: dict[Metric, float] = {}
+        """Seconds that a good request may take at most, by metric."""
+        for limit in limits:
+            self.longest_s[limit.metric] = max(limit.seconds, self.longest_s.get(limit.metric, 0.0))
         self.good = self.good_tokens = self.tokens = 0
         self.begin_s, self.end_s = (inf if self.first else 0.0), inf
 
     def watch(self, replicas: Sequence[Scheduler]) -> None:
-        """From now on, what these finish is noted, and gaps between tokens while the stretch lasts."""
+        """Note from now on what these replicas finish, and gaps between tokens while the stretch lasts."""
         self._replicas = tuple(replicas)
-        for one in replicas:
-            one.finished = self.note
-            one.longest_gap_s = self.longest_s.get("tbt", inf)
+        for replica in replicas:
+            replica.finished = self.note
+            replica.longest_gap_s = self.longest_s.get("tbt", inf)
         self._gaps_go_to(Sketch() if self.first else self.times["tbt"])
 
     def _gaps_go_to(self, sketch: Sketch) -> None:
-        for one in self._replicas:
-            one.gaps = sketch
+        """Let all replicas note gaps between tokens in ``sketch``."""
+        for replica in self._replicas:
+            replica.gaps = sketch
 
     @property
     def _shown(self) -> int:
-        return sum(one.tally.shown + one.tally.first_tokens for one in self._replicas)
+        """Tokens shown since the start of the run."""
+        return sum(replica.tally.shown + replica.tally.first_tokens for replica in self._replicas)
 
     def _begin(self, at: float) -> None:
+        """Begin the stretch."""
         self.begin_s, self.tokens = at, -self._shown
         self._gaps_go_to(self.times["tbt"])
 
     def end(self, at: float) -> None:
-        """The stretch ends, or the run does."""
+        """End the stretch, if it has not ended before."""
         if self.end_s == inf:
             self.end_s = at
             self.tokens += self._shown
             self._gaps_go_to(Sketch())
 
-    def note(self, one: Request) -> None:
-        """A request has ended."""
+    def note(self, request: Request) -> None:
+        """Note a request that has ended."""
         if self._finished:
-            self._finished(one)
-        if not self.first <= one.index < self.last:
+            self._finished(request)
+        if not self.first <= request.index < self.last:
             return
-        spent: dict[Metric, float] = {"ttft": one.first_token_s - one.arrival_s, "e2e": one.finished_s - one.arrival_s}
-        if one.tokens > 1:
-            spent["tpot"] = (one.finished_s - one.first_token_s) / (one.tokens - 1)
+        spent: dict[Metric, float] = {
+            "ttft": request.first_token_s - request.arrival_s,
+            "e2e": request.finished_s - request.arrival_s,
+        }
+        if request.tokens > 1:
+            spent["tpot"] = (request.finished_s - request.first_token_s) / (request.tokens - 1)
         for metric, seconds in spent.items():
             self.times[metric].add(seconds)
-        self.wait.add(one.admitted_s - one.arrival_s)
-        if not one.late and all(seconds <= self.longest_s.get(metric, inf) for metric, seconds in spent.items()):
+        self.wait.add(request.admitted_s - request.arrival_s)
+        if not request.late and all(seconds <= self.longest_s.get(metric, inf) for metric, seconds in spent.items()):
             self.good += 1
-            self.good_tokens += one.tokens
+            self.good_tokens += request.tokens
 
     @property
     def rule(self) -> str:
-        """Which requests count, in words."""
+        """Return in words which requests count."""
         count = self.last + self._requests.cool_down
         if self._whole:
             return f"all {count:,} requests, over the whole run"
@@ -98,23 +108,23 @@ class MetricsCollector:
 
     @property
     def seconds(self) -> float:
-        """Length of the stretch."""
+        """Return the length of the stretch, in seconds."""
         return self.end_s - self.begin_s
 
     # ---- a source
 
     @property
     def next_s(self) -> float:
-        """Arrival of the next request."""
+        """Return when the next request arrives, in seconds."""
         return self._source.next_s
 
     @property
     def exhausted(self) -> bool:
-        """All have arrived."""
+        """Whether all requests have arrived."""
         return self._source.exhausted
 
     def due(self, now: float) -> Iterable[Request]:
-        """Those that have arrived; where the stretch begins or ends with one, it does so now."""
+        """Return the requests that have arrived; the stretch begins or ends as the one that marks it is handed out."""
         return self._source.due(now) if self._whole else self._marking(now)
 
     def _marking(self, now: float) -> Iterator[Request]:
@@ -126,5 +136,5 @@ class MetricsCollector:
             yield request
 
     def ended(self) -> None:
-        """One request has left the system."""
+        """Tell the source that a request has left the system."""
         self._source.ended()

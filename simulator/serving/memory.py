@@ -30,9 +30,13 @@ class KVMemory(Frozen):
     kv_tokens: int | None = Field(default=None, gt=0)
     """Room of the cache, stated outright; by default what the weights leave."""
 
+    def pool(self, room_tokens: int | None) -> Blocks:
+        """Return an empty pool with room for so many tokens, in whole blocks; None: without a limit."""
+        return Blocks(self.block_tokens, None if room_tokens is None else room_tokens // self.block_tokens)
+
 
 class Blocks:
-    """The pool; counts blocks, since which one a request gets makes no difference to its time."""
+    """A pool of KV blocks. It counts them, since which block a request gets makes no difference to its time."""
 
     __slots__ = ("block_tokens", "most_used", "total", "used")
 
@@ -42,11 +46,11 @@ class Blocks:
         self.used = self.most_used = 0
 
     def needed(self, tokens: int) -> int:
-        """Blocks for so many tokens."""
+        """Return the number of blocks for so many tokens."""
         return -(-tokens // self.block_tokens)
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
-        """Give ``request`` room for ``tokens`` in all, if ``spare`` blocks then stay free; else change nothing."""
+        """Give ``request`` room for ``tokens`` in all if ``spare`` blocks then stay free; else change nothing, return False."""
         more = -(-tokens // self.block_tokens) - request.blocks
         if more > 0:
             used = self.used + more

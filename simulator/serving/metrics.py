@@ -1,4 +1,4 @@
-"""What happened, counted as it happens: nothing here grows with the number of requests.
+"""Count what happens as it happens: nothing here grows with the number of requests.
 
 Times of requests (all in seconds):
 
@@ -20,13 +20,14 @@ from simulator.serving.slo import Limit
 from simulator.strategies.common.step import Kind, Progress
 
 GROWTH = log(1.01)
+"""Width of a sketch's buckets: the log of how much a bucket's upper end is above its lower one."""
 
 
 class Sketch:
     """A distribution in constant memory: count, mean and extremes are exact, quantiles to within 0.5 %.
 
-    Values fall into buckets of one per cent of width (the idea of DDSketch); those of zero have their own. How many of
-    them meet each of the ``limits`` is counted.
+    Values fall into buckets of 1 % of width (the idea of DDSketch), with a bucket for zero. How many values meet each of
+    the ``limits`` is counted.
     """
 
     __slots__ = ("buckets", "count", "least", "limits", "most", "total", "within")
@@ -37,7 +38,7 @@ class Sketch:
         self.limits, self.within = tuple(limits), [0] * len(limits)
 
     def add(self, value: float, times: int = 1) -> None:
-        """Note ``value`` so many times."""
+        """Add ``value`` so many times."""
         self.count += times
         self.total += value * times
         self.least = value if value < self.least else self.least
@@ -49,30 +50,30 @@ class Sketch:
 
     @property
     def mean(self) -> float:
-        """Arithmetic mean; 0 of nothing."""
+        """Return the arithmetic mean; 0 without values."""
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """The value that ``share`` of all do not exceed; 0 of nothing."""
+        """Return the value that ``share`` of all values do not exceed; 0 without values."""
         rank, seen = max(1, ceil(share * self.count)), 0
-        for bucket in sorted(self.buckets, key=lambda one: -inf if one is None else one):
+        for bucket in sorted(self.buckets, key=lambda number: -inf if number is None else number):
             seen += self.buckets[bucket]
             if seen >= rank:
                 middle = 0.0 if bucket is None else 1.01 ** (bucket - 0.5)
                 return min(max(middle, self.least), self.most)
         return 0.0
 
-    def join(self, other: Sketch) -> None:
-        """Note everything that ``other`` has noted."""
-        for bucket, times in other.buckets.items():
+    def join(self, sketch: Sketch) -> None:
+        """Add all values of another sketch; which of them met its limits is not taken over."""
+        for bucket, times in sketch.buckets.items():
             self.buckets[bucket] += times
-        self.count += other.count
-        self.total += other.total
-        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        self.count += sketch.count
+        self.total += sketch.total
+        self.least, self.most = min(self.least, sketch.least), max(self.most, sketch.most)
 
 
 def level_quantile(seconds: Mapping[int, float], share: float) -> int:
-    """The level that is not exceeded for ``share`` of the time, of seconds by level; 0 of nothing."""
+    """Return the level that is not exceeded for ``share`` of the time, from seconds by level; 0 without any."""
     rank, seen = share * ordered_sum(seconds.values()), 0.0
     for level in sorted(seconds):
         seen += seconds[level]
@@ -82,41 +83,44 @@ def level_quantile(seconds: Mapping[int, float], share: float) -> int:
 
 
 class BrokenRunError(Exception):
-    """A run contradicts itself: a fault of the simulator, not of its input."""
+    """Raised where a run contradicts itself: a fault of the simulator, not of its input."""
 
 
 @dataclass(slots=True)
 class Spent:
-    """Steps of one kind and the time they took."""
+    """Steps of the same kind: their number and the seconds they took."""
 
     steps: int = 0
     seconds: float = 0.0
 
-    def __iadd__(self, other: Spent) -> Spent:
-        self.steps += other.steps
-        self.seconds += other.seconds
+    def __iadd__(self, more: Spent) -> Spent:
+        self.steps += more.steps
+        self.seconds += more.seconds
         return self
 
 
 @dataclass
 class Tally:
-    """Counts and times of one run."""
+    """Counts and times, in seconds, of one replica over a whole run, or of several pooled."""
 
     spent: defaultdict[Kind, Spent] = field(default_factory=lambda: defaultdict(Spent))
-    """Steps in which somebody decoded."""
+    """Steps in which a request decoded, by kind."""
     prefills: int = 0
     """Iterations with prompts only."""
     prefill_seconds: float = 0.0
+    """Seconds spent in them."""
     request_steps: int = 0
+    """Requests that decoded in a step, summed over steps."""
     settled: Counter[Progress] = field(default_factory=Counter)
-    """What steps did for requests; everything about windows is counted from it."""
+    """How often a step did what for a request; everything about windows follows from it."""
     shown: int = 0
-    """Tokens of steps that reached a reader."""
+    """Output tokens that came from steps."""
     verified_rows: int = 0
-    """Rows that the target computed for decoding: every window and one token more."""
+    """Rows that the target computed for decoding: of every window its tokens and one more."""
     prompt_rows: int = 0
     """Tokens that went through a prefill, recomputed ones included."""
     recomputed_rows: int = 0
+    """Tokens that went through a prefill and had been in the cache before."""
     arrived: int = 0
     finished: int = 0
     cancelled: int = 0
@@ -132,131 +136,134 @@ class Tally:
     tpot: Sketch = field(default_factory=Sketch)
     e2e: Sketch = field(default_factory=Sketch)
     wait: Sketch = field(default_factory=Sketch)
-    """From arrival to first admission."""
+    """Seconds from arrival to first admission."""
     system_s: float = 0.0
     """Time that all requests together spent in the system, by summing over requests."""
     area_s: float = 0.0
     """The same by summing the number in the system over time."""
     block_area_s: float = 0.0
-    """Blocks held over time."""
+    """KV blocks in use, summed over time."""
     queue_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds during which so many requests waited to be admitted."""
     waiting: int = 0
+    """Requests that wait to be admitted now."""
     in_system: int = 0
+    """Requests that have arrived and not left."""
     _queue_since: float = 0.0
-    _since: float = 0.0
+    _system_since: float = 0.0
 
     @property
     def steps(self) -> Counter[Kind]:
-        """Steps in which somebody decoded, by kind."""
-        return Counter({kind: one.steps for kind, one in self.spent.items()})
+        """Return the number of steps in which a request decoded, by kind."""
+        return Counter({kind: spent.steps for kind, spent in self.spent.items()})
 
     @property
     def seconds(self) -> dict[Kind, float]:
-        """Time spent in them, by kind."""
-        return {kind: one.seconds for kind, one in self.spent.items()}
+        """Return the seconds spent in steps, by kind."""
+        return {kind: spent.seconds for kind, spent in self.spent.items()}
 
     @property
     def committed(self) -> int:
-        """Verified tokens of steps, those past the end of an output included."""
-        return sum(one.verified * times for one, times in self.settled.items())
+        """Return the verified tokens of steps, those past the end of an output included."""
+        return sum(progress.verified * times for progress, times in self.settled.items())
 
     @property
     def drafted(self) -> int:
-        """Draft tokens that were judged."""
-        return sum(one.proposed * times for one, times in self.settled.items())
+        """Return the number of draft tokens that were verified."""
+        return sum(progress.proposed * times for progress, times in self.settled.items())
 
     @property
     def kept(self) -> int:
-        """Draft tokens among them that were accepted."""
-        return sum(one.accepted * times for one, times in self.settled.items())
+        """Return the number of draft tokens that were accepted."""
+        return sum(progress.accepted * times for progress, times in self.settled.items())
 
     @property
     def accepted(self) -> Counter[int]:
-        """Verified windows by accepted draft tokens."""
-        return self._counted(lambda one: one.accepted if one.proposed else None)
+        """Return the number of verified windows by accepted draft tokens."""
+        return self._counted(lambda progress: progress.accepted if progress.proposed else None)
 
     @property
     def judged(self) -> Counter[int]:
-        """Verified windows by length."""
-        return self._counted(lambda one: one.proposed or None)
+        """Return the number of verified windows by length."""
+        return self._counted(lambda progress: progress.proposed or None)
 
     @property
     def windows_missed(self) -> Counter[int]:
-        """Verified windows whose successor was lost, by length."""
-        return self._counted(lambda one: one.proposed if one.missed else None)
+        """Return the number of verified windows whose successor was lost, by length."""
+        return self._counted(lambda progress: progress.proposed if progress.missed else None)
 
     @property
     def choices(self) -> Counter[str]:
-        """What the strategy decided about its next step."""
-        return self._counted(lambda one: one.choice or None)
+        """Return how often the strategy decided what about its next step."""
+        return self._counted(lambda progress: progress.choice or None)
 
     def _counted(self, what: Callable[[Progress], Any]) -> Counter[Any]:
-        found: Counter[Any] = Counter()
-        for one, times in self.settled.items():
-            if (value := what(one)) is not None:
-                found[value] += times
-        return found
+        """Return how often a step did something, by ``what`` makes of it; None is left out."""
+        counts: Counter[Any] = Counter()
+        for progress, times in self.settled.items():
+            if (value := what(progress)) is not None:
+                counts[value] += times
+        return counts
 
     @property
     def step_seconds(self) -> float:
-        """Time spent in steps of all kinds."""
+        """Return the seconds spent in steps of all kinds."""
         return ordered_sum(self.seconds.values())
 
     @property
     def mean_batch(self) -> float:
-        """Requests that decode in a step, mean over steps; 0 without any."""
+        """Return the number of requests that decode in a step, mean over steps; 0 without steps."""
         return self.request_steps / max(1, sum(self.steps.values()))
 
     def note(self, progress_of: Sequence[Progress]) -> None:
-        """What a step did for each request in it."""
-        if progress_of.count(progress_of[0]) == len(progress_of):  # nobody differs: quicker than to hash each
+        """Count what a step did for each request in it."""
+        if progress_of.count(progress_of[0]) == len(progress_of):  # all alike: quicker than to hash each
             self.settled[progress_of[0]] += len(progress_of)
         else:
             self.settled.update(progress_of)
 
     def pass_time(self, now: float) -> None:
         """Add the number in the system over the time since the last change of it."""
-        self.area_s += self.in_system * (now - self._since)
-        self._since = now
+        self.area_s += self.in_system * (now - self._system_since)
+        self._system_since = now
 
     def queue(self, waiting: int, now: float) -> None:
-        """So many requests wait from now on."""
+        """Note how many requests wait from now on."""
         self.queue_s[self.waiting] += now - self._queue_since
         self.waiting, self._queue_since = waiting, now
 
     def arrive(self, at: float) -> None:
-        """A request entered the system."""
+        """Count a request that has entered the system."""
         self.pass_time(at)
         self.arrived += 1
         self.in_system += 1
 
     def leave(self, arrival: float, now: float) -> None:
-        """A request left the system, finished or cancelled."""
+        """Count a request that has left the system, finished or cancelled."""
         self.pass_time(now)
         self.in_system -= 1
         self.system_s += now - arrival
 
     @classmethod
     def pooled(cls, tallies: Sequence[Tally]) -> Tally:
-        """Of several replicas together; of one, its own."""
+        """Return the tally of several replicas together; of a single replica, its own tally."""
         if len(tallies) == 1:
             return tallies[0]
         whole = cls()
-        for one in tallies:
-            for name, held in vars(one).items():
-                mine = getattr(whole, name)
-                if isinstance(mine, Sketch):
-                    mine.join(held)
-                elif isinstance(mine, dict):
-                    for key, value in held.items():
-                        mine[key] += value
+        for tally in tallies:
+            for name, addend in vars(tally).items():
+                total = getattr(whole, name)
+                if isinstance(total, Sketch):
+                    total.join(addend)
+                elif isinstance(total, dict):
+                    for key, value in addend.items():
+                        total[key] += value
                 else:
-                    setattr(whole, name, mine + held)
+                    setattr(whole, name, total + addend)
         return whole
 
     def check(self) -> None:
-        """What must hold once the system is empty; raises :class:`BrokenRunError`.
+        """Check what must be true once the system is empty; raise :class:`BrokenRunError` where it is not.
 
         Little's law (number in the system over time = time in the system over requests), and every token
         shown belongs to a request that finished or was cancelled.
@@ -266,7 +273,7 @@ class Tally:
                 f"Little's law fails: {self.area_s!r} s by number in the system, {self.system_s!r} s by request"
             )
         if self.shown + self.first_tokens != self.tokens + self.thrown_away:
-            found = f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + {self.thrown_away} delivered"
-            raise BrokenRunError(f"tokens are not conserved: {found}")
+            counts = f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + {self.thrown_away} delivered"
+            raise BrokenRunError(f"tokens are not conserved: {counts}")
         if self.arrived != self.finished + self.cancelled or self.in_system:
             raise BrokenRunError(f"{self.arrived} requests came, {self.finished} finished, {self.cancelled} were cancelled")

@@ -1,11 +1,11 @@
-"""Policies of continuous batching: at each boundary between two iterations, who takes part in the next.
+"""Policies of continuous batching decide at each boundary between two iterations who takes part in the next.
 
 What all of them share:
 
 * *Boundary*: before the first iteration, and whenever one has ended. Requests that have arrived join the
   end of ``waiting`` in order of arrival; when nothing can be done, time passes to the next arrival.
 * *Running order* is the order of admission, oldest first. Admission takes from the front of ``waiting`` and
-  stops at the first request that may not enter: nobody overtakes.
+  stops at the first request that may not enter: no request overtakes another.
 * *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless it was
   preempted. The pass that completes them shows one token.
 * *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + lookahead``, where
@@ -38,14 +38,14 @@ from simulator.strategies.common.step import UNLIMITED
 
 
 class IterationPlan(NamedTuple):
-    """The next iteration: requests that decode, and prompts with the tokens of each that are prefilled."""
+    """The plan of an iteration: requests that decode, and prompts with the tokens of each that are prefilled."""
 
     decode: list[Request]
     prompts: list[tuple[Request, int]]
 
 
 class Queues:
-    """Who waits, who runs and the memory between them, with the moves that every policy is made of."""
+    """The requests that wait, those that run and their memory, with the moves that every policy is made of."""
 
     def __init__(self, memory: Blocks, strategy: Strategy) -> None:
         self.waiting: deque[Request] = deque()
@@ -55,30 +55,30 @@ class Queues:
         self.in_flight = strategy.in_flight
         self.preemptions = 0
         self.short = False
-        """Somebody waits for room that a request in a step under way will have to give."""
+        """Whether a request needs room that a request in a step under way will have to give."""
         self.now = 0.0
         self.waited_s = 0.0
-        """Time that requests have spent waiting, summed over requests."""
+        """Seconds that requests have spent waiting to be admitted, summed over requests."""
 
     def decoding(self) -> list[Request]:
-        """Requests that can decode now, in running order."""
+        """Return the requests that can decode now, in running order."""
         ready = [request for request in self.running if request.state is not None and not request.flying]
         return ready if self.in_flight == 1 else ready[: -(-len(self.running) // self.in_flight)]
 
     def with_room(self, requests: list[Request]) -> list[Request]:
-        """Those that still run and have room for their step, after each was given room in order."""
-        ahead, everybody = self.ahead, True
+        """Give each request in order room for its step; return those that still run and have got it."""
+        ahead, all_fit = self.ahead, True
         self.short = False
         for request in requests:
             state = request.state
             if state is None or (state.context + ahead > request.slots and not self.make_room(request, state.context + ahead)):
-                everybody = False
-        if everybody:
+                all_fit = False
+        if all_fit:
             return requests
-        return [one for one in requests if one.state is not None and one.state.context + ahead <= one.slots]
+        return [request for request in requests if request.state is not None and request.state.context + ahead <= request.slots]
 
     def make_room(self, request: Request, tokens: int) -> bool:
-        """Preempt until ``request`` has room for ``tokens``; False if that took the request itself, or if it has to wait."""
+        """Preempt until ``request`` has room for ``tokens``; return False if it was preempted itself, or has to wait."""
         while not self.memory.hold(request, tokens):
             victim = self.running[-1]
             if victim.flying:
@@ -90,7 +90,7 @@ class Queues:
         return True
 
     def preempt(self, request: Request) -> None:
-        """Take all memory away; what it has shown is recomputed when it comes in again."""
+        """Take all memory from a request; what it has shown is recomputed when it is admitted again."""
         self.memory.keep(request, 0)
         self.running.remove(request)
         self.waiting.appendleft(request)
@@ -100,30 +100,30 @@ class Queues:
         self.preemptions += 1
 
     def admit(self) -> Request:
-        """Move the front of ``waiting`` to the end of ``running``."""
+        """Move the front of ``waiting`` to the end of ``running`` and return it."""
         request = self.waiting.popleft()
         self.waited_s += self.now - request.queued_s
         self.running.append(request)
         return request
 
     def watermark_blocks(self, share: float) -> int:
-        """Blocks that an admission must leave free."""
+        """Return the number of blocks that an admission must leave free."""
         return 0 if self.memory.total == inf else int(share * self.memory.total)
 
 
 class Policy(Frozen, ABC):
-    """Base of all policies."""
+    """The base of all policies."""
 
     name: str
     reserves: ClassVar[bool] = False
-    """A request holds memory for its whole life from its admission on."""
+    """Whether a request gets memory for its whole life as it is admitted."""
 
     @abstractmethod
     def plan(self, queues: Queues) -> IterationPlan:
-        """The next iteration; empty if nothing can be done now."""
+        """Return the plan of the next iteration; empty if nothing can be done now."""
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
-        """Why a request of ``longest_tokens``, prompt and output together, could never be served; None if it can."""
+        """Return why a request of ``longest_tokens``, prompt and output, could never be served; None if it can."""
         tokens = longest_tokens + lookahead - 2
         needed = memory.needed(tokens)
         if needed > memory.total:
@@ -136,9 +136,9 @@ class FixedBatch(Policy):
     """Iteration-level batching with a fixed number of places: the closed loop of the papers.
 
     1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks of
-       ``prompt + output + lookahead - 2`` tokens: admit. The blocks are held until the request ends, so nobody is
-       ever preempted.
-    2. If anyone was admitted, this iteration is the whole prompts of those, in one pass; the others wait.
+       ``prompt + output + lookahead - 2`` tokens: admit. The blocks are kept until the request ends, so no
+       request is ever preempted.
+    2. If a request was admitted, this iteration is the whole prompts of those, in one pass; the others wait.
     3. Else every running request decodes.
 
     Without ``max_requests`` the clients of a closed loop are the places.
@@ -150,7 +150,7 @@ class FixedBatch(Policy):
     """Places; by default as many as there are clients."""
 
     def plan(self, queues: Queues) -> IterationPlan:
-        """Prompts of all who may enter, else a decode step of all who run."""
+        """Return the prompts of all requests that may enter, else a decode step of all that run."""
         waiting, entering = queues.waiting, []
         places = self.max_requests or UNLIMITED
         while waiting and len(queues.running) < places:
@@ -167,7 +167,7 @@ class PrefillFirst(Policy):
 
     1. While ``waiting`` is not empty and fewer than ``max_requests`` run: the first one enters if its need fits
        what is left of ``batch_tokens`` in this iteration, and its blocks leave ``watermark`` blocks free.
-    2. If anyone entered, this iteration is their whole needs in one pass; nobody decodes.
+    2. If a request entered, this iteration is the whole needs of all that did, in one pass; no request decodes.
     3. Else, in running order, each decoding request gets room, by preemption if there is none; those that
        still run decode.
     """
@@ -181,7 +181,7 @@ class PrefillFirst(Policy):
     """Share of the cache that an admission leaves free."""
 
     def plan(self, queues: Queues) -> IterationPlan:
-        """Prompts if any may enter, else decoding."""
+        """Return prompts if any may enter, else all requests that can decode."""
         waiting = queues.waiting
         if waiting and len(queues.running) < self.max_requests and not queues.short:
             spare, budget, entering = queues.watermark_blocks(self.watermark), self.batch_tokens, []
@@ -196,7 +196,7 @@ class PrefillFirst(Policy):
         return IterationPlan(queues.with_room(queues.decoding()), [])
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
-        """Also: a recompute of everything but the last token must fit one pass, and leave the watermark."""
+        """Return a refusal also where a recompute of all but the last token does not fit a pass, or not above the watermark."""
         if longest_tokens - 1 > self.batch_tokens:
             return f"a request of {longest_tokens:,} tokens does not fit one prefill of batch_tokens = {self.batch_tokens:,}"
         return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
@@ -224,7 +224,7 @@ class ChunkedPrefill(Policy):
     """Share of the cache that an admission leaves free."""
 
     def plan(self, queues: Queues) -> IterationPlan:
-        """Decoding requests and as much prompt as the chunk has room for."""
+        """Return all decoding requests that have room, and as much prompt as the chunk has room for."""
         before = queues.preemptions
         decode = queues.with_room(queues.decoding())
         rest, prompts, waiting = self.chunk_tokens - len(decode), [], queues.waiting
@@ -244,7 +244,7 @@ class ChunkedPrefill(Policy):
         return IterationPlan(decode, prompts)
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
-        """Also: everything but the last token must leave the watermark, should it have to be recomputed."""
+        """Return a refusal also where a recompute of all but the last token would not leave the watermark."""
         return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
@@ -270,10 +270,12 @@ class UnifiedBudget(Policy):
     """Tokens of one pass, whatever they are."""
 
     def plan(self, queues: Queues) -> IterationPlan:
-        """Whatever the budget reaches, in running order."""
+        """Return what the budget is enough for, in running order."""
         before, rest = queues.preemptions, self.budget_tokens
         decode, prompts = self._under_way(queues)
-        rest -= sum(tokens for _, tokens in prompts) + sum(one.state.most_rows for one in decode if one.state is not None)
+        rest -= sum(tokens for _, tokens in prompts) + sum(
+            request.state.most_rows for request in decode if request.state is not None
+        )
         if queues.preemptions == before and not queues.short:
             while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
                 granted = min(queues.waiting[0].left, rest)
@@ -284,7 +286,7 @@ class UnifiedBudget(Policy):
         return IterationPlan(decode, prompts)
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
-        """Rule 1."""
+        """Return what requests that run already are granted by rule 1: those that decode, and prompts with their tokens."""
         queues.short = False
         able, rest = queues.decoding(), self.budget_tokens
         rows, places = queues.strategy.rows_for(len(able)), len(able)
@@ -298,8 +300,8 @@ class UnifiedBudget(Policy):
             if request.flying or (state is not None and len(decode) == places):
                 continue
             granted = min(rows if state is not None else request.left, rest)
-            held = request.cached if state is None else state.context
-            if held + granted > request.slots and not queues.make_room(request, held + granted):
+            needed = granted + (request.cached if state is None else state.context)
+            if needed > request.slots and not queues.make_room(request, needed):
                 break
             rest -= granted
             if state is None:
@@ -311,6 +313,7 @@ class UnifiedBudget(Policy):
 
 
 def _above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str | None:
+    """Return why a request could not enter without touching the watermark; None if it can."""
     needed = memory.needed(longest_tokens - 1)
     if memory.total == inf or needed + int(share * memory.total) <= memory.total:
         return None

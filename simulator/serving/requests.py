@@ -11,126 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from math import ceil, floor, inf, log
-from typing import Annotated, Any, Literal, Protocol
+from math import inf
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from simulator.acceptance.sources import Cursor
 from simulator.files.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
-from simulator.serving.traffic import MOST_TOKENS, Line, TrafficFile
+from simulator.serving.lengths import OutputTokens, PromptTokens, draw_lengths
+from simulator.serving.traffic import Line, TrafficFile
 from simulator.strategies.common.step import State
 
 MOST_TOGETHER = 100_000
 """Requests that one machine may hold at a time: a hundred times what any does."""
 
-
-class _Bounded(Frozen):
-    least_tokens: int = Field(default=2, gt=0, le=MOST_TOKENS)
-    """No length is shorter."""
-    most_tokens: int = Field(gt=0, le=MOST_TOKENS)
-    """No length is longer."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> _Bounded:
-        if self.least_tokens > self.most_tokens:
-            raise ValueError(f"least_tokens {self.least_tokens} is more than most_tokens {self.most_tokens}")
-        return self
-
-
-class Uniform(_Bounded):
-    """Every length from ``least_tokens`` to ``most_tokens`` alike."""
-
-    name: Literal["uniform"] = "uniform"
-
-    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """So many lengths."""
-        return random.integers(self.least_tokens, self.most_tokens, size=count, endpoint=True)
-
-
-class LogNormal(_Bounded):
-    """Many short and a few long ones: log-normal, rounded, and moved to the bounds where it lies outside.
-
-    ``mean_tokens`` and ``spread`` (standard deviation over mean) are those before the cut.
-    """
-
-    name: Literal["lognormal"] = "lognormal"
-    mean_tokens: float = Field(gt=0, le=MOST_TOKENS)
-    """Before the cut at both ends."""
-    spread: float = Field(ge=0, le=1_000)
-    """Standard deviation over mean, before the cut."""
-
-    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """So many lengths."""
-        variance = log(1.0 + self.spread**2)
-        drawn = random.lognormal(log(self.mean_tokens) - variance / 2, variance**0.5, size=count)
-        return np.clip(np.rint(drawn), self.least_tokens, self.most_tokens).astype(np.int64)
-
-
-class Exponential(_Bounded):
-    """Lengths without memory: exponential, rounded up (which makes it geometric), and moved to the bounds.
-
-    ``mean_tokens`` is that of the exponential.
-    """
-
-    name: Literal["exponential"] = "exponential"
-    mean_tokens: float = Field(gt=0, le=MOST_TOKENS)
-    """Before the cut at both ends."""
-
-    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """So many lengths."""
-        drawn = np.ceil(random.exponential(self.mean_tokens, size=count))
-        return np.clip(drawn, self.least_tokens, self.most_tokens).astype(np.int64)
-
-
-class Even(Frozen):
-    """The two whole numbers next to ``mean_tokens``, so spread that the mean is that number as nearly as can be."""
-
-    name: Literal["even"] = "even"
-    mean_tokens: float = Field(ge=1, le=MOST_TOKENS)
-    """The mean of all lengths."""
-
-    @property
-    def least_tokens(self) -> int:
-        """The shorter of the two."""
-        return floor(self.mean_tokens)
-
-    @property
-    def most_tokens(self) -> int:
-        """The longer of the two."""
-        return ceil(self.mean_tokens)
-
-    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """So many lengths; nothing is random about them."""
-        ends: NDArray[np.int64] = np.floor(np.arange(count + 1) * self.mean_tokens).astype(np.int64)
-        return ends[1:] - ends[:-1]
-
-
-Lengths = Uniform | LogNormal | Exponential | Even
-
-
-def _which(value: object) -> object:
-    """The tag of a length: its distribution, or a plain number."""
-    if isinstance(value, dict):
-        return value.get("name")
-    return getattr(value, "name", "number")
-
-
-_Drawn = (
-    Annotated[Uniform, Tag("uniform")]
-    | Annotated[LogNormal, Tag("lognormal")]
-    | Annotated[Exponential, Tag("exponential")]
-    | Annotated[Even, Tag("even")]
-)
-PromptTokens = Annotated[Annotated[int, Field(gt=0, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)]
-OutputTokens = Annotated[Annotated[int, Field(gt=1, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)]
-
-
 Deal = Callable[[int, str], int]
-"""From a request's index and task to the number under which it asks for acceptance."""
+"""A function from a request's index and task to the number under which it asks for acceptance."""
 
 
 class Requests(Frozen):
@@ -194,32 +93,32 @@ class Requests(Frozen):
 
     @property
     def traffic(self) -> TrafficFile | None:
-        """The file that requests are read from."""
+        """Return the file that requests are read from; None without one."""
         return self.arrivals if isinstance(self.arrivals, TrafficFile) else None
 
     @property
     def together(self) -> bool:
-        """Several requests may be in the system at a time."""
+        """Whether several requests may be in the system at a time."""
         return self.arrivals is not None or self.concurrency > 1
 
     def lines(self) -> Iterator[Line]:
-        """What is read from the traffic file; nothing without one."""
+        """Yield the lines that are read from the traffic file; nothing without one."""
         if self.traffic is not None:
             yield from islice(self.traffic.lines(), self.count if "count" in self.model_fields_set else None)
 
     def counted(self) -> Requests:
-        """With the number of requests that the traffic file holds, all of them read and checked.
+        """Return the workload with the number of requests that its traffic file has, all of them read and checked.
 
         Raises :class:`BadInput` for the first line that is wrong or whose task has no flavours, and for an empty slice.
         """
         if self.traffic is None:
             return self
-        traffic, count, decoded, known = self.traffic, 0, False, self.task_flavours
+        traffic, count, decoded, tasks = self.traffic, 0, False, self.task_flavours
         for line in self.lines():
             count += 1
             decoded = decoded or line.output_tokens > 1
-            if known and line.task not in known:
-                raise traffic.fault(line.number, f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, known)}")
+            if tasks and line.task not in tasks:
+                raise traffic.fault(line.number, f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, tasks)}")
         if not count:
             raise traffic.fault(0, f"holds no request from {traffic.from_s:g} s to {traffic.to_s or 'its end'}")
         if not decoded:
@@ -231,10 +130,11 @@ class Requests(Frozen):
         return self.model_copy(update={"count": count})
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
-        """The requests as they come, one at a time: nothing is kept of those that have not arrived."""
+        """Return the source of the requests, which makes each as it arrives and keeps none."""
         return ClosedLoop(self, seed) if self.arrivals is None else Arrivals(self._arriving(seed, deal))
 
     def _arriving(self, seed: int, deal: Deal) -> Iterator[Request]:
+        """Yield the requests of an open loop in order of arrival."""
         cut = self.past_end == "cut"
         if self.arrivals is None or isinstance(self.arrivals, TrafficFile):
             for index, (_, at, prompt, output, task) in enumerate(self.lines()):
@@ -244,62 +144,56 @@ class Requests(Frozen):
             yield Request(index, at, *lengths, cut)
 
     def lengths(self, seed: int) -> Iterator[tuple[int, int]]:
-        """(prompt, output) tokens of request 0, 1, 2, ...; drawn or read block by block, so that nothing is kept."""
+        """Yield (prompt, output) tokens of request 0, 1, 2, ..., drawn or read block by block, so that nothing is kept."""
         for block in self._blocks(seed):
             yield from zip(*block.tolist(), strict=True)
 
     def _blocks(self, seed: int) -> Iterator[NDArray[np.int64]]:
-        """Prompt and output tokens of some requests at a time, (2, requests)."""
+        """Yield prompt and output tokens of a block of requests at a time, (2, requests)."""
         if self.traffic is not None:
             read = ((line.prompt_tokens, line.output_tokens) for line in self.lines())
-            while some := list(islice(read, DRAWN_AT_ONCE)):
-                yield np.array(some, dtype=np.int64).T
+            while block := list(islice(read, DRAWN_AT_ONCE)):
+                yield np.array(block, dtype=np.int64).T
             return
         for first in range(0, self.count, DRAWN_AT_ONCE):
-            block = min(DRAWN_AT_ONCE, self.count - first)
-            kinds = enumerate((self.prompt_tokens, self.output_tokens))
-            yield np.stack([_drawn(kind, (seed, which, first), block) for which, kind in kinds])
+            count = min(DRAWN_AT_ONCE, self.count - first)
+            prompts = draw_lengths(self.prompt_tokens, (seed, 0, first), count)
+            yield np.stack([prompts, draw_lengths(self.output_tokens, (seed, 1, first), count)])
 
     def totals(self, seed: int) -> tuple[float, float, int]:
-        """Mean prompt tokens, mean output tokens, and most tokens of prompt and output together in one request."""
+        """Return mean prompt tokens, mean output tokens, and the tokens of the longest request, prompt and output together."""
         if self.traffic is None and isinstance(self.prompt_tokens, int) and isinstance(self.output_tokens, int):
             return self.prompt_tokens, self.output_tokens, self.prompt_tokens + self.output_tokens
         prompts = outputs = longest = 0
         for block in self._blocks(seed):
-            prompts, outputs = (held + int(more) for held, more in zip((prompts, outputs), block.sum(axis=1), strict=True))
+            prompts += int(block[0].sum())
+            outputs += int(block[1].sum())
             longest = max(longest, int(block.sum(axis=0).max()))
         return prompts / self.count, outputs / self.count, longest
 
 
-def _drawn(kind: Any, seed: tuple[int, ...], count: int) -> NDArray[np.int64]:
-    if isinstance(kind, int):
-        return np.full(count, kind, dtype=np.int64)
-    lengths: NDArray[np.int64] = kind.draw(np.random.default_rng(seed), count)
-    return lengths
-
-
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request: what it asks for, where it stands, and when things happened to it (seconds)."""
+    """A request: what it asks for, how far it has got, and when things happened to it (seconds)."""
 
     index: int
     arrival_s: float
     prompt_tokens: int
     output_tokens: int
     cut: bool = True
-    """What the last step shows beyond ``output_tokens`` is not counted."""
+    """Whether what the last step shows beyond ``output_tokens`` is cut off."""
     number: int | None = None
     """The number under which it asks for acceptance; None: its index."""
     cursor: Cursor | None = None
     """Its place in the acceptance source; None until it is first admitted."""
     state: State | None = None
-    """What its strategy knows; None until its prompt is in the cache."""
+    """What its strategy knows of it; None until its prompt is in the cache."""
     tokens: int = 0
-    """Tokens shown."""
+    """Output tokens shown so far."""
     cached: int = 0
     """Tokens of its prompt (after a preemption also of its output) that are in the cache so far."""
     blocks: int = 0
-    """KV blocks it holds."""
+    """KV blocks that it has."""
     slots: int = 0
     """Tokens that these blocks have room for."""
     queued_s: float = 0.0
@@ -310,38 +204,38 @@ class Request:
     finished_s: float = 0.0
     preemptions: int = 0
     flying: bool = False
-    """A step with it is under way."""
+    """Whether a step with it is under way."""
     late: bool = False
-    """It waited longer between two tokens than a limit allows."""
+    """Whether it waited longer between two tokens than a limit allows."""
     gone: bool = False
-    """Cancelled; whatever a step under way brings is thrown away."""
+    """Whether it has finished or was cancelled; what a step under way brings is thrown away."""
 
     @property
     def left(self) -> int:
-        """Tokens that still have to go through a prefill before it can decode."""
+        """Return the tokens that still have to go through a prefill before it can decode."""
         return 0 if self.state is not None else self.prompt_tokens + self.tokens - self.cached
 
 
 class Source(Protocol):
-    """Where requests come from."""
+    """What requests come from."""
 
     def due(self, now: float) -> Iterable[Request]:
-        """The requests that have arrived by ``now`` and were not handed out yet, in order of arrival."""
+        """Return the requests that have arrived by ``now`` and were not handed out yet, in order of arrival."""
 
     def ended(self) -> None:
-        """One request has left the system."""
+        """Take note that a request has left the system."""
 
     @property
     def next_s(self) -> float:
-        """When the next one arrives, if nothing else happens before; infinity if that is not known."""
+        """Return when the next request arrives, in seconds, if nothing happens before; infinity if that is not known."""
 
     @property
     def exhausted(self) -> bool:
-        """No more will come."""
+        """Whether no more requests will come."""
 
 
 class ClosedLoop:
-    """``concurrency`` clients with one request each in the system."""
+    """``concurrency`` clients, each with a single request in the system."""
 
     def __init__(self, requests: Requests, seed: int = 0) -> None:
         self._lengths = enumerate(requests.lengths(seed))
@@ -351,11 +245,11 @@ class ClosedLoop:
 
     @property
     def exhausted(self) -> bool:
-        """All have been sent."""
+        """Whether all requests have been sent."""
         return self._left == 0
 
     def due(self, now: float) -> Iterable[Request]:
-        """One request of every client that waits for nothing."""
+        """Yield a request of every idle client, while there are any left."""
         while self._idle and self._left:
             self._idle -= 1
             self._left -= 1
@@ -363,7 +257,7 @@ class ClosedLoop:
             yield Request(index, now, prompt, output, self._cut)
 
     def ended(self) -> None:
-        """Its client sends the next one."""
+        """Take note that a client is idle and can send its next request."""
         self._idle += 1
 
 
@@ -376,19 +270,19 @@ class Arrivals:
 
     @property
     def next_s(self) -> float:
-        """Arrival of the next request."""
+        """Return when the next request arrives, in seconds; infinity after the last."""
         return inf if self._next is None else self._next.arrival_s
 
     @property
     def exhausted(self) -> bool:
-        """All have arrived."""
+        """Whether all requests have arrived."""
         return self._next is None
 
     def due(self, now: float) -> Iterable[Request]:
-        """Those that have arrived."""
+        """Yield the requests that have arrived by ``now``."""
         while self._next is not None and self._next.arrival_s <= now:
             yield self._next
             self._next = next(self._rest, None)
 
     def ended(self) -> None:
-        """Who comes does not depend on who goes."""
+        """Do nothing: who comes does not depend on who goes."""

@@ -29,54 +29,55 @@ LOADS: Mapping[RouterName, Callable[[Scheduler], tuple[int, ...]]] = {
     "least_outstanding": lambda replica: (replica.tally.in_system,),
     "join_shortest_queue": lambda replica: (len(replica.queues.waiting), replica.tally.in_system),
 }
-"""What a router compares; the least is chosen."""
+"""What a router compares, by its name; the replica with the least is chosen."""
 
 
 class Fleet:
-    """Replicas and the router before them, on one clock; a replica is handed its requests and asks for none."""
+    """Replicas and the router before them, on one clock; a replica is handed its requests and does not ask for any."""
 
     def __init__(self, source: Source, router: RouterName, environment: Environment) -> None:
         self.replicas: Sequence[Scheduler] = ()
         self._source, self._environment = source, environment
-        self._load, self._last, self._alarm_s = LOADS[router], -1, -inf
+        self._load, self._last, self._wakeup_at_s = LOADS[router], -1, -inf
 
     def open(self, replicas: Sequence[Scheduler]) -> None:
-        """Send what is there at the start, and from now on whatever arrives."""
+        """Send these replicas what is there at the start, and from now on whatever arrives."""
         self.replicas = replicas
         self.dispatch()
 
     def dispatch(self) -> None:
-        """Send every request that has arrived by now, and be back when the next one does."""
+        """Send every request that has arrived by now, and come back when the next one arrives."""
         for request in self._source.due(self._environment.now):
             replica = self._choose()
             replica.submit(request)
             replica.ring()
-        if self._alarm_s < self._source.next_s < inf:
-            self._alarm_s = self._source.next_s
-            arrival = at(self._environment, self._alarm_s)
+        if self._wakeup_at_s < self._source.next_s < inf:
+            self._wakeup_at_s = self._source.next_s
+            arrival = at(self._environment, self._wakeup_at_s)
             arrival.callbacks.append(lambda _: self.dispatch())
 
     def _choose(self) -> Scheduler:
+        """Return the replica with the least load; among equals, the first behind the last choice."""
         count = len(self.replicas)
         turn = [(self._last + step) % count for step in range(1, count + 1)]
         self._last = min(turn, key=lambda number: self._load(self.replicas[number]))
         return self.replicas[self._last]
 
-    # ---- what a replica sees of it: a source
+    # ---- the source that a replica sees
 
     next_s = inf
-    """A replica is woken; it need not know when."""
+    """When the next request arrives: unknown to a replica, which is woken."""
 
     @property
     def exhausted(self) -> bool:
-        """No more will come."""
+        """Whether no more requests will come."""
         return self._source.exhausted
 
     def due(self, now: float) -> Iterable[Request]:
-        """Nothing; a replica is handed its requests."""
+        """Return nothing: a replica is handed its requests."""
         return ()
 
     def ended(self) -> None:
-        """One request has left the system; its client may have another."""
+        """Tell the source that a request has left the system, and send what its client has next."""
         self._source.ended()
         self.dispatch()

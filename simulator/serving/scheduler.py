@@ -13,68 +13,29 @@ strategy has them drafted outside its steps. Prompts beside decoding requests tr
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
 
 from simpy import Environment, Event
 
 from simulator.acceptance.sources import Acceptance, Exit
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Rows
+from simulator.serving.iteration import Batch, Iteration
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
 from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.step import BARE, Admission, Lanes, State, Step
+from simulator.strategies.common.step import BARE, Admission, Lanes, State
 from simulator.world import World, at
 
 TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
 
 
-class Iteration(NamedTuple):
-    """One line of the iteration log; ``rows`` and ``tokens`` stand by request in the order of ``requests``."""
-
-    start_s: float
-    duration_s: float
-    kind: str
-    """The strategy's name for the step, ``prefill``, or both joined by ``+``."""
-    requests: tuple[int, ...]
-    rows: tuple[int, ...]
-    """Rows of the target's pass: tokens of a window and one more, or tokens of a prompt."""
-    tokens: tuple[int, ...]
-    """Verified tokens, those past the end of an output included."""
-    waiting: int
-    """Requests that wait meanwhile to be admitted, as far as they had arrived when it began."""
-    kv_tokens: int
-    """Room that requests hold in the KV cache during it."""
-    replica: int = 1
-    """Which of several replicas it was, from 1."""
-
-
-@dataclass(slots=True)
-class _Round:
-    """An iteration under way: a step with or without prompts beside it, or prompts alone."""
-
-    begin_s: float
-    decode: list[Request]
-    prompts: list[tuple[Request, int]]
-    states: list[State] = field(default_factory=list)
-    step: Step | None = None
-    rows: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    waiting: int = 0
-    kv_tokens: int = 0
-
-    def holds(self, request: Request) -> bool:
-        return request in self.decode or any(request is one for one, _ in self.prompts)
-
-
 class Scheduler:
-    """The batch and its books; ``run`` and ``replay`` let time pass.
+    """Forms batches of one replica's requests and keeps the books; ``run`` and ``replay`` let time pass.
 
     ``log`` is called with every iteration, ``finished`` with every request that has all its tokens.
     """
@@ -98,50 +59,54 @@ class Scheduler:
         self.times = StepTimes(strategy, cost)
         self.tally = Tally()
         self.gaps = self.tally.tbt
-        """Where the times between tokens go; elsewhere while they do not count."""
+        """The sketch that takes the seconds between tokens; another one while they do not count."""
         self.longest_gap_s = inf
-        """A request that waits longer between two tokens is late."""
-        self.under_way: list[_Round] = []
-        self._trims = strategy.window > 0 and not policy.reserves
-        self._fixed = policy.reserves and strategy.in_flight == 1
-        self._same: _Round | None = None
-        """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
+        """Seconds between two tokens beyond which a request is late."""
+        self.under_way: list[Batch] = []
+        """The batches of the iterations that are running, in order of their start."""
+        self._shrinks = strategy.window > 0 and not policy.reserves
+        self._repeats = policy.reserves and strategy.in_flight == 1
+        """Whether an iteration can be followed by one of the same requests without asking the policy."""
+        self._same: Batch | None = None
+        """The last batch, where the next one has the same requests: nobody came, left or waits."""
         self._wakeup: Event | None = None
         self._wakeup_at_s = -inf
-        self._since = 0.0
+        self._blocks_noted_s = 0.0
+        """Until when the blocks in use are summed over time."""
         self._leaving = False
+        """Whether a request that is gone still stands among those that run."""
 
     # ---- two clocks
 
     def run(self, world: World, lanes: Lanes) -> Generator[Event, object, None]:
-        """The SimPy process: iterations take what their lanes take. Start ``in_flight`` of them."""
+        """Run as a SimPy process in which iterations take what their lanes take; start ``in_flight`` of them."""
         environment, strategy, turn = world.environment, self.strategy, 0
         while True:
             turn += 1
             if not turn % TURNS:
                 world.forget()
-            one = self.next(environment.now)
-            if one is None:
+            batch = self.next(environment.now)
+            if batch is None:
                 if self.over:
                     self.ring()
                     return
                 yield self._wait(environment)
                 continue
-            if one.step is None:
-                admission = self._admission(one)
+            if batch.step is None:
+                admission = self._admission(batch)
                 target = lanes.target.start(admission.target, "prefill")
                 if admission.draft:
                     yield lanes.draft.start(admission.draft, "draft prefill")
                 yield target
-                self._settle_prompts(one, environment.now)
+                self._settle_prompts(batch, environment.now)
                 if admission.window:
                     yield lanes.draft.start(admission.window, "first window")
             else:
-                yield from strategy.timeline(lanes, self.times.of(one.step), one.step.kind)
-            self.settle(one, environment.now)
+                yield from strategy.timeline(lanes, self.times.of(batch.step), batch.step.kind)
+            self.settle(batch, environment.now)
 
     def replay(self, one_lane: bool = False) -> float:
-        """No events: iterations take what the law says of them; returns the end time in seconds.
+        """Follow the requests without events, each iteration as long as the law says; return the end time in seconds.
 
         ``one_lane``: target and draft are one device, so their prefills follow each other.
         """
@@ -149,24 +114,24 @@ class Scheduler:
             raise ValueError("a replay follows one iteration at a time")
         now = 0.0
         while True:
-            one = self.next(now)
-            if one is None:
+            batch = self.next(now)
+            if batch is None:
                 if self.over:
                     return now
                 now = self.source.next_s
                 continue
-            if one.step is None:
-                admission = self._admission(one)
+            if batch.step is None:
+                admission = self._admission(batch)
                 sides = admission.target, admission.draft
                 now += sum(sides) if one_lane else max(sides) + (self.cost.contention - 1.0) * min(sides)
-                self._settle_prompts(one, now)
+                self._settle_prompts(batch, now)
                 now += admission.window
             else:
-                now += float(self.strategy.step_seconds(self.times.of(one.step), one.step.kind))
-            self.settle(one, now)
+                now += float(self.strategy.step_seconds(self.times.of(batch.step), batch.step.kind))
+            self.settle(batch, now)
 
     def _wait(self, environment: Environment) -> Event:
-        """Until something changes: an arrival, the end of another iteration, a request handed in."""
+        """Return the event that something has changed: an arrival, the end of another iteration, a request handed in."""
         if self._wakeup is None:
             self._wakeup = Event(environment)
         if self._wakeup_at_s < self.source.next_s < inf:  # one alarm for an arrival, however many iterations wait for it
@@ -176,20 +141,20 @@ class Scheduler:
         return self._wakeup
 
     def ring(self) -> None:
-        """Wake whoever waits for something to do."""
+        """Wake every process of this replica that waits for something to do."""
         if self._wakeup is not None:
-            bell, self._wakeup = self._wakeup, None
-            bell.succeed()
+            wakeup, self._wakeup = self._wakeup, None
+            wakeup.succeed()
 
     # ---- who takes part
 
     @property
     def over(self) -> bool:
-        """Nobody is here and nobody will come."""
+        """Whether no request is here and none will come."""
         return self.source.exhausted and not self.queues.running and not self.queues.waiting
 
     def submit(self, request: Request) -> None:
-        """A request enters the system."""
+        """Take a request into the system, at its time of arrival."""
         self.tally.arrive(request.arrival_s)
         request.queued_s = request.arrival_s
         self._same = None
@@ -197,7 +162,7 @@ class Scheduler:
         self.tally.queue(len(self.queues.waiting), request.arrival_s)
 
     def cancel(self, request: Request, now: float) -> None:
-        """A request leaves at ``now`` without its output; what an iteration under way brings it is thrown away."""
+        """Let a request leave at ``now`` without its output; what an iteration under way brings it is thrown away."""
         tally, queues = self.tally, self.queues
         self._note_blocks(now)
         self._same = None
@@ -206,7 +171,7 @@ class Scheduler:
             queues.waiting.remove(request)
             queues.waited_s += now - request.queued_s
             tally.queue(len(queues.waiting), now)
-        elif any(one.holds(request) for one in self.under_way):
+        elif any(batch.has(request) for batch in self.under_way):
             self._leaving = True
         else:
             queues.running.remove(request)
@@ -217,8 +182,8 @@ class Scheduler:
         self.source.ended()
         self.ring()
 
-    def next(self, now: float) -> _Round | None:
-        """The next iteration; None if there is nothing to do at this time."""
+    def next(self, now: float) -> Batch | None:
+        """Return the batch of the next iteration; None if there is nothing to do at this time."""
         queues, same = self.queues, self._same
         if same is not None and now < self.source.next_s:
             same.begin_s, same.step = now, self.strategy.compose(same.states)
@@ -233,80 +198,86 @@ class Scheduler:
             self.tally.queue(len(queues.waiting), now)
         if not (decode or prompts):
             return None
-        one = _Round(now, decode, prompts)
+        batch = Batch(now, decode, prompts)
         for request, _ in prompts:
             if request.cursor is None:
                 number = request.index if request.number is None else request.number
                 request.cursor, request.admitted_s = self.acceptance.cursor(number, self.exit), now
                 self.tally.wait.add(now - request.arrival_s)
         if queues.in_flight > 1:
-            self._mark(one, True)
+            self._mark(batch, True)
         if decode:
             states: list[State] = [request.state for request in decode]  # type: ignore[misc]  # who decodes has one
-            one.states = states
-            one.step = self.strategy.compose(states, self._rows(prompts) if prompts else NO_ROWS)
+            batch.states = states
+            batch.step = self.strategy.compose(states, self._prompt_rows(prompts) if prompts else NO_ROWS)
             if self.log:
-                one.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
-        one.waiting, one.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens
-        self.under_way.append(one)
-        return one
+                batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
+        batch.waiting, batch.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens
+        self.under_way.append(batch)
+        return batch
 
-    def _mark(self, one: _Round, flying: bool) -> None:
-        for request in one.decode:
+    def _mark(self, batch: Batch, flying: bool) -> None:
+        """Note of every request in a batch whether a step with it is under way."""
+        for request in batch.decode:
             request.flying = flying
-        for request, _ in one.prompts:
+        for request, _ in batch.prompts:
             request.flying = flying
 
-    def _rows(self, prompts: list[tuple[Request, int]]) -> Rows:
+    def _prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
+        """Return the rows of so many tokens of each of these prompts, in one pass."""
         rows = NO_ROWS
         for request, tokens in prompts:
             rows += Rows.prefill(tokens, request.cached, tokens == request.left)
         return rows
 
-    def _admission(self, one: _Round) -> Admission:
-        """Durations of an iteration of prompts alone."""
-        ending = [request.cached + tokens for request, tokens in one.prompts if tokens == request.left]
-        return self.strategy.admission(self.cost, self._rows(one.prompts), len(ending), sum(ending))
+    def _admission(self, batch: Batch) -> Admission:
+        """Return the durations, in seconds, of an iteration of prompts alone."""
+        ending = [request.cached + tokens for request, tokens in batch.prompts if tokens == request.left]
+        return self.strategy.admission(self.cost, self._prompt_rows(batch.prompts), len(ending), sum(ending))
 
     # ---- the books
 
-    def settle(self, one: _Round, now: float) -> None:
-        """An iteration has ended."""
-        tally, queues, step = self.tally, self.queues, one.step
+    def settle(self, batch: Batch, now: float) -> None:
+        """End an iteration: hand out its tokens, note its time, let go who has finished."""
+        tally, queues, step = self.tally, self.queues, batch.step
         self._note_blocks(now)
-        self.under_way.remove(one)
+        self.under_way.remove(batch)
         if step is None:
             tally.prefills += 1
-            tally.prefill_seconds += now - one.begin_s
+            tally.prefill_seconds += now - batch.begin_s
         else:
             spent = tally.spent[step.kind]
             spent.steps += 1
-            spent.seconds += now - one.begin_s
-            tally.request_steps += len(one.decode)
+            spent.seconds += now - batch.begin_s
+            tally.request_steps += len(batch.decode)
             tally.verified_rows += step.rows.tokens
-            self._settle_step(one, now)
-            if one.prompts:
-                self._settle_prompts(one, now)
+            self._settle_step(batch, now)
+            if batch.prompts:
+                self._settle_prompts(batch, now)
         if self.log:
-            self._write(one, now)
+            self._write(batch, now)
         if queues.in_flight > 1:
-            self._mark(one, False)
+            self._mark(batch, False)
             self.ring()
-        self._same = one if self._fixed and not (one.prompts or self._leaving or queues.waiting or self.log) else None
+        changes = batch.prompts or self._leaving or queues.waiting
+        self._same = batch if self._repeats and not (changes or self.log) else None
         if self._leaving:
             self._release()
 
-    def _write(self, one: _Round, now: float) -> None:
-        members = (*one.decode, *(request for request, _ in one.prompts))
-        name = "prefill" if one.step is None else one.step.kind.name + ("+prefill" if one.prompts else "")
-        rows = (*one.rows, *(tokens for _, tokens in one.prompts))
+    def _write(self, batch: Batch, now: float) -> None:
+        """Hand an iteration that has ended to the log."""
+        members = (*batch.decode, *(request for request, _ in batch.prompts))
+        parts = [] if batch.step is None else [batch.step.kind.name]
+        if batch.prompts:
+            parts.append("prefill")
+        rows = (*batch.rows, *(tokens for _, tokens in batch.prompts))
         if self.log:
-            ids = tuple(request.index for request in members)
-            held = one.waiting, one.kv_tokens
-            self.log(Iteration(one.begin_s, now - one.begin_s, name, ids, rows, tuple(one.tokens), *held))
+            ids, tokens, kind = tuple(request.index for request in members), tuple(batch.tokens), "+".join(parts)
+            seconds, waiting, kv_tokens = now - batch.begin_s, batch.waiting, batch.kv_tokens
+            self.log(Iteration(batch.begin_s, seconds, kind, ids, rows, tokens, waiting, kv_tokens))
 
     def _release(self) -> None:
-        """Take the memory of all who have finished or were cancelled, and are in no iteration under way."""
+        """Take back the memory of all requests that have left and are in no iteration under way."""
         staying: list[Request] = []
         self._leaving = False
         for request in self.queues.running:
@@ -319,27 +290,27 @@ class Scheduler:
                 self.memory.keep(request, 0)
         self.queues.running = staying
 
-    def _settle_step(self, one: _Round, now: float) -> None:
-        """Hand every decoding request its tokens."""
-        tally, progress_of = self.tally, self.strategy.settle(one.states)
+    def _settle_step(self, batch: Batch, now: float) -> None:
+        """Hand every decoding request its tokens; equal gaps between tokens are noted together."""
+        tally, progress_of = self.tally, self.strategy.settle(batch.states)
         if self.log:
-            one.tokens = [progress.verified for progress in progress_of]
+            batch.tokens = [progress.verified for progress in progress_of]
         tally.note(progress_of)
-        block, trims = self.memory.block_tokens, self._trims
-        shown_now = same = 0
+        block, shrinks = self.memory.block_tokens, self._shrinks
+        shown_now = equal_gaps = 0
         gap, late = 0.0, False
-        for request, progress in zip(one.decode, progress_of, strict=True):
+        for request, progress in zip(batch.decode, progress_of, strict=True):
             if request.gone:
                 continue
             shown = progress.shown
             tokens = request.tokens + shown
             if shown > 0:
                 if now - request.last_token_s == gap:
-                    same += 1
+                    equal_gaps += 1
                 else:
-                    if same:
-                        self.gaps.add(gap, same)
-                    gap, same = now - request.last_token_s, 1
+                    if equal_gaps:
+                        self.gaps.add(gap, equal_gaps)
+                    gap, equal_gaps = now - request.last_token_s, 1
                     late = gap > self.longest_gap_s
                 request.last_token_s = now
                 if late:
@@ -352,27 +323,27 @@ class Scheduler:
                     continue
             request.tokens = tokens
             shown_now += shown
-            if trims and request.slots - request.state.context >= block:  # type: ignore[union-attr]
+            if shrinks and request.slots - request.state.context >= block:  # type: ignore[union-attr]
                 self.memory.keep(request, request.state.context)  # type: ignore[union-attr]
-        if same:
-            self.gaps.add(gap, same)
+        if equal_gaps:
+            self.gaps.add(gap, equal_gaps)
         tally.shown += shown_now
 
-    def _settle_prompts(self, one: _Round, now: float) -> None:
-        """Prompts have gone on; those that are complete show one token and decode from now on."""
+    def _settle_prompts(self, batch: Batch, now: float) -> None:
+        """Move prompts on; those that are complete show one token and decode from now on."""
         tally = self.tally
-        for request, tokens in one.prompts:
+        for request, tokens in batch.prompts:
             ends = tokens == request.left
             tally.prompt_rows += tokens
             if request.preemptions:
                 tally.recomputed_rows += tokens
-            one.tokens.append(int(ends))
+            batch.tokens.append(int(ends))
             request.cached += tokens
             if ends and not request.gone:
-                self._open(request, one.step is None, now)
+                self._open(request, batch.step is None, now)
 
     def _open(self, request: Request, drafted: bool, now: float) -> None:
-        """The pass that ends a prefill shows a token: the first one, or the next one after a preemption."""
+        """Show the token of the pass that ends a prefill: the first of the output, or the next one after a preemption."""
         cursor = request.cursor
         if cursor is None:
             raise BrokenRunError(f"request {request.index} was never admitted")
@@ -392,6 +363,7 @@ class Scheduler:
             self._finish(request, now)
 
     def _finish(self, request: Request, now: float) -> None:
+        """Let a request that has its whole output leave."""
         tally = self.tally
         request.finished_s, request.gone = now, True
         self._leaving = True
@@ -407,11 +379,12 @@ class Scheduler:
             self.finished(request)
 
     def _note_blocks(self, now: float) -> None:
-        self.tally.block_area_s += self.memory.used * (now - self._since)
-        self._since = now
+        """Add the blocks in use over the time since they were last noted."""
+        self.tally.block_area_s += self.memory.used * (now - self._blocks_noted_s)
+        self._blocks_noted_s = now
 
     def check(self) -> None:
-        """What must hold when a run has ended; raises :class:`BrokenRunError`."""
+        """Raise :class:`BrokenRunError` unless the run has ended with balanced books and an empty cache."""
         self.tally.check()
         if self.memory.used or self.queues.running or self.queues.waiting:
             raise BrokenRunError(f"{self.memory.used} KV blocks are still held when everybody has left")

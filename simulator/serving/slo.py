@@ -20,6 +20,7 @@ from simulator.files.schema import Frozen
 
 Metric = Literal["ttft", "tbt", "tpot", "e2e"]
 METRICS: tuple[Metric, ...] = ("ttft", "tbt", "tpot", "e2e")
+"""Times of requests, in the order of reports."""
 
 
 class Limit(NamedTuple):
@@ -31,7 +32,7 @@ class Limit(NamedTuple):
 
     @property
     def percentile(self) -> str:
-        """As it is written: p99, p99.9."""
+        """Return the percentile as it is written: p99, p99.9."""
         return f"p{self.share * 100:g}"
 
 
@@ -55,8 +56,8 @@ class Slo(Frozen):
         if not isinstance(given, dict) or not given:
             raise ValueError(f"a limit needs a percentile, as in {{p99: 500}}; got {given!r}")
         for name, limit in given.items():
-            held = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?)", str(name))
-            if not held or not float(held[1]):
+            match = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?)", str(name))
+            if not match or not float(match[1]):
                 raise ValueError(f"a limit needs a percentile above p0 and below p100, as in {{p99: 500}}; got '{name}'")
             if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
                 raise ValueError(f"{name}: expected milliseconds above 0, got {limit!r}")
@@ -64,11 +65,11 @@ class Slo(Frozen):
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """All that are stated, by metric and percentile."""
+        """Return all limits that are stated, by metric and percentile."""
         return tuple(self._stated())
 
     def _stated(self) -> Iterator[Limit]:
         for metric in METRICS:
-            held = getattr(self, f"{metric}_ms") or {}
-            for name in sorted(held, key=lambda name: float(name[1:])):
-                yield Limit(metric, float(name[1:]) / 100, held[name] / 1e3)
+            stated = getattr(self, f"{metric}_ms") or {}
+            for name in sorted(stated, key=lambda name: float(name[1:])):
+                yield Limit(metric, float(name[1:]) / 100, stated[name] / 1e3)

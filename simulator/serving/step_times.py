@@ -1,7 +1,7 @@
-"""How long the steps of a batch take, worked out once for equal ones.
+"""Remember how long the steps of a batch take: equal steps are worked out once.
 
-Steps of one request differ in its context alone, and go on by a few tokens at a time: they are worked out for many contexts
-at once.
+Steps of a single request differ in its context alone, which grows by a few tokens at a time: they are worked out for many
+contexts at once.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.step import Kind, Step
 
 AHEAD = 1_024
-"""Contexts for which a step of one request is worked out at once."""
+"""Contexts for which a step of a single request is worked out at once."""
 
 
 class StepTimes:
-    """Durations of the steps of one strategy on one hardware."""
+    """Durations of the steps of a strategy on its hardware, remembered."""
 
     def __init__(self, strategy: Strategy, cost: Cost) -> None:
         self._strategy, self._cost = strategy, cost
-        self._known: dict[tuple[object, ...], Any] = {}
+        self._remembered: dict[tuple[object, ...], Any] = {}
         self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
-        """By kind, the context of the first step that is worked out, and all that are."""
+        """By kind, the context of the first step that was worked out ahead, and the durations from there on."""
 
     def of(self, step: Step) -> Any:
-        """Its named durations, in seconds; drawn anew every time where links jitter."""
+        """Return the named durations of a step, in seconds; drawn anew every time where links jitter."""
         if not self._cost.reads_context:
             key = _without_context(step)
-        elif (found := self._listed(step)) is not None:
-            return found
+        elif (ahead := self._listed(step)) is not None:
+            return ahead
         else:
             key = step
-        durations = None if self._cost.jitters else self._known.get(key)
+        durations = None if self._cost.jitters else self._remembered.get(key)
         if durations is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            durations = self._known[key] = self._strategy.durations(self._cost, step)
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            durations = self._remembered[key] = self._strategy.durations(self._cost, step)
         return durations
 
     def _listed(self, step: Step) -> Any:
-        """Durations of a step of one request, of which those behind the next contexts are worked out at once; else None."""
+        """Return the durations of a step of a single request, worked out with those of the next contexts; of others None."""
         kind, rows, *_ = step
         context, named = rows.kv_tokens - rows.tokens, self._strategy.named
         first, listed = self._lists.get(kind, (-AHEAD, []))
@@ -62,8 +62,8 @@ class StepTimes:
 
 
 def _without_context(step: Step) -> tuple[object, ...]:
-    """What tells steps apart where cached tokens make no difference."""
+    """Return what distinguishes steps where cached tokens make no difference."""
     kind, rows, _, prompts, loads = step
     if prompts is NO_ROWS and not loads:
         return kind, rows[:3]
-    return kind, rows[:3], prompts[:3], tuple([each[:3] for each in loads])
+    return kind, rows[:3], prompts[:3], tuple([load[:3] for load in loads])

@@ -1,6 +1,6 @@
-"""Traffic files: recorded requests, read line by line, so that a file of any length takes the memory of one request.
+"""Traffic files: recorded requests, read line by line, so that a file of any length takes the memory of a single request.
 
-Four formats, told by ``format``:
+``format`` names one of four formats:
 
 * ``azure``: Azure LLM inference trace (Patel et al., Splitwise, ISCA 2024; Azure/AzurePublicDataset), CSV with
   ``TIMESTAMP, ContextTokens, GeneratedTokens``. Time counts from the first request.
@@ -27,14 +27,14 @@ from simulator.files.schema import BadInput, Fault, Frozen
 
 Values = Mapping[str, Any]
 MOST_TOKENS = 10**9
-"""Of one prompt or output: a hundred times any context there is."""
+"""Tokens of a prompt or an output, at most: a hundred times any context there is."""
 
 
 class Line(NamedTuple):
-    """One recorded request; its arrival counts from the start of the slice, at the scaled rate."""
+    """A recorded request; its arrival counts from the start of the slice, at the scaled rate."""
 
     number: int
-    """Line of the file, from 1."""
+    """Line number in the file, from 1."""
     arrival_s: float
     prompt_tokens: int
     output_tokens: int
@@ -42,12 +42,12 @@ class Line(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Prompt and output together."""
+        """Return the tokens of prompt and output together."""
         return self.prompt_tokens + self.output_tokens
 
 
 class Columns(NamedTuple):
-    """Names of a format's fields, and how it counts time."""
+    """The columns of a format, and how it counts time."""
 
     arrival: str
     prompt: str
@@ -56,9 +56,9 @@ class Columns(NamedTuple):
     seconds: Callable[[Any], float]
     read: Callable[[Any], Iterator[tuple[int, Values]]]
     from_first: bool = False
-    """Times are dates; the first request arrives at 0."""
+    """Whether times are dates, so that the first request arrives at 0."""
     failures: bool = False
-    """A line without output is a failed call."""
+    """Whether a line without output is a failed call, which is left out."""
 
 
 class TrafficFile(Frozen):
@@ -93,17 +93,18 @@ class TrafficFile(Frozen):
         return self
 
     def lines(self) -> Iterator[Line]:
-        """The requests of the slice, in order of arrival, but for those that are too long."""
+        """Return the requests of the slice in order of arrival, without those that are too long."""
         most = inf if self.drop_above_tokens is None else self.drop_above_tokens
         return (line for line in self._slice() if line.tokens <= most)
 
     @property
     def dropped(self) -> int:
-        """How many of the slice are too long."""
+        """Return how many requests of the slice are too long."""
         most = self.drop_above_tokens
         return 0 if most is None else sum(line.tokens > most for line in self._slice())
 
     def _slice(self) -> Iterator[Line]:
+        """Yield the requests between ``from_s`` and ``to_s``."""
         before = -inf
         for line in self._recorded():
             if line.arrival_s < before:
@@ -116,10 +117,11 @@ class TrafficFile(Frozen):
                 yield line._replace(arrival_s=arrival, task=line.task or self.task)
 
     def fault(self, number: int, message: str, column: int = 1, field: str = "") -> BadInput:
-        """An error about a line of the file."""
+        """Return an error about a line of the file."""
         return BadInput([Fault((self.file, number, column), field, message)])
 
     def _recorded(self) -> Iterator[Line]:
+        """Yield all requests of the file, in its own time."""
         columns, first, number = FORMATS[self.format], None, 1
         try:
             with open(self.file, newline="", encoding="utf-8-sig") as file:
@@ -161,13 +163,13 @@ class TrafficFile(Frozen):
     def _given(self, number: int, values: Values, name: str) -> Any:
         value = values.get(name)
         if value is None:
-            held = ", ".join(str(key) for key in values if key)
-            raise self.fault(number, f"is missing; the line has {held or 'nothing'}", 1, name)
+            present = ", ".join(str(key) for key in values if key)
+            raise self.fault(number, f"is missing; the line has {present or 'nothing'}", 1, name)
         return value
 
 
 def _rows_of_table(file: Any) -> Iterator[tuple[int, Values]]:
-    """Lines of a CSV file behind its header, by column."""
+    """Yield the lines of a CSV file after its header: their numbers, and their cells by column."""
     table = csv.reader(reading.lines(file), strict=True)
     names = [name.strip() for name in next(table, [])]
     for cells in table:
@@ -176,22 +178,22 @@ def _rows_of_table(file: Any) -> Iterator[tuple[int, Values]]:
 
 
 def _lines_of_json(file: Any) -> Iterator[tuple[int, Values]]:
-    """One object a line."""
+    """Yield the lines of a JSONL file: their numbers, and the object of each."""
     for number, text in enumerate(reading.lines(file), start=1):
         if text.strip():
-            held = reading.from_json(text)
-            yield number, held if isinstance(held, dict) else {}
+            record = reading.from_json(text)
+            yield number, record if isinstance(record, dict) else {}
 
 
 def _column(values: Values, name: str) -> int:
-    """Where a cell begins, from 1; the start of the line where that cannot be told."""
+    """Return the column at which a cell begins, from 1; that of the line's start where it is not known."""
     cells = list(values.items())
     before = [value for key, value in cells[: [key for key, _ in cells].index(name)]]
     return 1 + sum(len(cell) + 1 for cell in before) if all(isinstance(cell, str) for cell in before) else 1
 
 
 def _date(text: str) -> float:
-    """A date and time as seconds; without a zone, as if it were UTC, so that summer time moves nothing."""
+    """Return a date and time as seconds; without a zone as if it were UTC, so that summer time moves nothing."""
     return datetime.fromisoformat(text if text.endswith("Z") or "+" in text else f"{text}+00:00").timestamp()
 
 

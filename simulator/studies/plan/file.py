@@ -23,7 +23,7 @@ from simulator.cost.device import Device
 from simulator.files.schema import BadInput, Document, Frozen, Infeasible, Path_, Positive, replace_nested, validate
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, checked
-from simulator.scenario.expenses import held
+from simulator.scenario.expenses import rented_devices
 from simulator.serving.slo import Slo
 
 Fields = Annotated[dict[str, Any], Field(min_length=1)]
@@ -242,7 +242,7 @@ def _candidate(
 def devices_of(scenario: Scenario) -> Counter[str]:
     """Devices that one replica rents, by name."""
     found: Counter[str] = Counter()
-    for one in held(scenario):
+    for one in rented_devices(scenario):
         found[one.device.name] += one.number
     return found
 

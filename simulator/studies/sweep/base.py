@@ -11,7 +11,7 @@ from simulator.acceptance.sources import Acceptance
 from simulator.catalogue import Catalogue
 from simulator.files.schema import Document
 from simulator.scenario import Loaded, checked, run
-from simulator.scenario.variants import variant
+from simulator.scenario.loading import variant
 from simulator.studies.sweep.axes import Settings
 from simulator.studies.sweep.key import Fields, canonical, digest, fields_of
 
@@ -52,7 +52,7 @@ class Base:
         scenario = loaded.scenario
         sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
         shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes), loaded)
-        return run.tuned(replace(loaded, known=_acceptance(shared)))
+        return run.tuned(replace(loaded, precomputed=_acceptance(shared)))
 
 
 @lru_cache(maxsize=8)

@@ -23,8 +23,8 @@ from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import Loaded, Scenario
+from simulator.scenario.loading import variant
 from simulator.scenario.run import tuned
-from simulator.scenario.variants import variant
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.base import means
 from simulator.strategies.common.pipeline_laws import PipelineTimes
@@ -54,7 +54,7 @@ def law_grid(base: Loaded, axes: Axes, quantities: Sequence[str] = QUANTITIES) -
     """The law at every combination of the values of ``axes``, marginal rates; each array has one axis for each key.
 
     Equal to :func:`simulator.scenario.run.law` of each variant, to 4 ulp. ``quantities``: which of ``QUANTITIES`` are wanted.
-    Takes 16 MB beside the results, whatever their size. Raises as :func:`simulator.scenario.variants.variant` does where a
+    Takes 16 MB beside the results, whatever their size. Raises as :func:`simulator.scenario.loading.variant` does where a
     combination cannot be, and ValueError for a key without values.
     """
     values = {key: _values(key, each) for key, each in axes.items()}

@@ -1,0 +1,158 @@
+"""A service: one or several replicas of a model behind a router, with everything that a simulation of them needs.
+
+Each replica is a scheduler in a world of its own; all worlds share one clock. Requests come from one source, through the
+collector that knows which of them count, to the router or straight to the only replica::
+
+    requests -> MetricsCollector -> [Fleet: the router] -> Scheduler of a replica -> lanes of its World
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from simulator.acceptance.assignment import TraceAssignment
+from simulator.acceptance.sources import Acceptance, Exit
+from simulator.cost.protocol import Cost
+from simulator.serving.collector import MetricsCollector
+from simulator.serving.iteration import Iteration
+from simulator.serving.metrics import Tally
+from simulator.serving.policies import Serving
+from simulator.serving.requests import Request, Requests, Source
+from simulator.serving.router import Fleet
+from simulator.serving.scheduler import Scheduler
+from simulator.serving.slo import Slo
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.step import Lanes
+from simulator.world import Span, World
+
+OnIteration = Callable[[Iteration], object]
+OnFinished = Callable[[Request], object]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A strategy on its hardware, the requests that it is asked to serve, and how they are served.
+
+    ``run`` and ``replay`` build worlds, schedulers, router and collector anew and let every request through.
+    """
+
+    strategy: Strategy
+    acceptance: Acceptance
+    cost: Cost
+    requests: Requests
+    serving: Serving
+    """Policy, KV cache, number of replicas and their router."""
+    slo: Slo | None = None
+    exit: Exit | None = None
+    """The early exit that acceptance has to know about; None without one."""
+    kv_tokens: int | None = None
+    """Tokens that the KV cache of one replica has room for; None without a limit."""
+    one_lane: bool = False
+    """Whether target and draft are one device, which does one thing at a time."""
+    stages: int = 0
+    """Stages of the target's pipeline, each a lane of its own; 0 where the target is one lane."""
+    seed: int = 0
+    """Seed of everything that is drawn: arrivals, lengths, jitter of links."""
+
+    def run(self, spans: int = 0, on_iteration: OnIteration | None = None, on_finished: OnFinished | None = None) -> ServiceRun:
+        """Simulate on the event engine and return what happened.
+
+        Of each lane of the first replica, the first ``spans`` busy intervals are kept. ``on_iteration`` is called with every
+        iteration of every replica, ``on_finished`` with every request that has ended.
+        """
+        first = World(spans)
+        environment, count = first.environment, self.serving.replicas
+        worlds = [first, *(World(0, environment) for _ in range(count - 1))]
+        collector = self._collector(on_finished)
+        fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
+        cost = self.cost.drawn(self.seed)
+        replicas = [
+            self._scheduler(fleet or collector, cost, _numbered(on_iteration, number)) for number in range(1, count + 1)
+        ]
+        collector.watch(replicas)
+        if fleet:
+            fleet.open(replicas)
+        for world, replica in zip(worlds, replicas, strict=True):
+            lanes = self._lanes(world)
+            for _ in range(self.strategy.in_flight):
+                environment.process(replica.run(world, lanes))
+        environment.run()
+        busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
+        return self._ended(replicas, collector, first.now, busy, first.spans)
+
+    def replay(self) -> ServiceRun:
+        """Follow one replica without events, each iteration as long as the law says, and return what happened."""
+        collector = self._collector()
+        scheduler = self._scheduler(collector, self.cost)
+        collector.watch([scheduler])
+        end_s = scheduler.replay(self.one_lane)
+        return self._ended([scheduler], collector, end_s, [], [])
+
+    def _collector(self, on_finished: OnFinished | None = None) -> MetricsCollector:
+        deal = TraceAssignment(self.acceptance, self.requests.task_flavours)
+        return MetricsCollector(self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished)
+
+    def _scheduler(self, source: Source, cost: Cost, on_iteration: OnIteration | None = None) -> Scheduler:
+        memory = self.serving.memory.pool(self.kv_tokens)
+        return Scheduler(self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration)
+
+    def _lanes(self, world: World) -> Lanes:
+        """Make the lanes of a replica in its world."""
+        if self.cost.contention > 1.0:
+            world.share_memory(("target", "draft"), self.cost.contention)
+        target = world.lane("target")
+        draft = target if self.one_lane else world.lane("draft")
+        lanes = Lanes(
+            target,
+            draft,
+            world.lane("rendezvous"),
+            tuple(world.lane(f"stage {number}") for number in range(1, self.stages + 1)),
+            tuple(world.lane(f"link {number}") for number in range(1, self.stages)),
+        )
+        return lanes._replace(line=self.strategy.line(self.cost, lanes))
+
+    def _ended(
+        self,
+        replicas: Sequence[Scheduler],
+        collector: MetricsCollector,
+        end_s: float,
+        busy_s: Sequence[Mapping[str, float]],
+        spans: list[Span],
+    ) -> ServiceRun:
+        """Close the books at ``end_s`` and check them."""
+        for replica in replicas:
+            replica.check()
+            replica.tally.queue(0, end_s)
+        collector.end(end_s)
+        done = ServiceRun(self, replicas, collector, end_s, busy_s, spans)
+        done.tally.check()
+        return done
+
+
+def _numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | None:
+    """Return a function that hands iterations on with the number of their replica; None where nobody wants them."""
+    if on_iteration is None:
+        return None
+    return lambda iteration: on_iteration(iteration._replace(replica=replica))
+
+
+@dataclass(frozen=True)
+class ServiceRun:
+    """A service that has served all its requests, with its books closed and checked."""
+
+    service: Service
+    replicas: Sequence[Scheduler]
+    collector: MetricsCollector
+    end_s: float
+    """When the last request left, in seconds."""
+    busy_s: Sequence[Mapping[str, float]]
+    """For each replica, the busy seconds of each lane by name; empty for a replay."""
+    spans: list[Span]
+    """The first busy intervals of the first replica's lanes; empty for a replay."""
+
+    @cached_property
+    def tally(self) -> Tally:
+        """Counts and times of all replicas together."""
+        return Tally.pooled([replica.tally for replica in self.replicas])

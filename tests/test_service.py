@@ -1,0 +1,75 @@
+"""A service: its replicas, router and collector together, by complete timelines of small ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.acceptance.sources import Cycle
+from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.scenario import load
+from simulator.serving.iteration import Iteration
+from simulator.serving.policies import FixedBatch, KVMemory, Serving
+from simulator.serving.requests import Request, Requests
+from simulator.serving.service import Service
+from simulator.strategies.autoregressive import Autoregressive
+from simulator.world import Span
+
+SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
+"""Every pass takes a second."""
+
+
+def service(replicas: int, **settings: int | None) -> Service:
+    serving = Serving(
+        policy=FixedBatch(max_requests=1), memory=KVMemory(block_tokens=8), replicas=replicas, router="round_robin"
+    )
+    requests = Requests(concurrency=3, count=3, prompt_tokens=8, output_tokens=3)
+    return Service(Autoregressive(), Cycle((0,)), SECOND, requests, serving, **settings)  # type: ignore[arg-type]
+
+
+def test_two_replicas_with_a_place_each() -> None:
+    """Requests 0 and 2 go to replica 1, request 1 to replica 2: a prefill and two steps each."""
+    log: list[Iteration] = []
+    finished: list[Request] = []
+    done = service(2).run(spans=2, on_iteration=log.append, on_finished=finished.append)
+    assert [(line.start_s, line.kind, line.requests, line.replica, line.waiting) for line in log] == [
+        (0.0, "prefill", (0,), 1, 1),
+        (0.0, "prefill", (1,), 2, 0),
+        (1.0, "step", (0,), 1, 1),
+        (1.0, "step", (1,), 2, 0),
+        (2.0, "step", (0,), 1, 1),
+        (2.0, "step", (1,), 2, 0),
+        (3.0, "prefill", (2,), 1, 0),
+        (4.0, "step", (2,), 1, 0),
+        (5.0, "step", (2,), 1, 0),
+    ]
+    assert [(request.index, request.finished_s) for request in finished] == [(0, 3.0), (1, 3.0), (2, 6.0)]
+    assert done.end_s == 6.0
+    assert [busy["target"] for busy in done.busy_s] == [6.0, 3.0]
+    assert done.spans == [Span("target", 0.0, 1.0, "prefill"), Span("target", 1.0, 2.0, "decode")]
+    assert (done.tally.finished, done.tally.tokens, done.collector.times["e2e"].count) == (3, 9, 3)
+    assert done.collector.times["e2e"].mean == 4.0
+
+
+def test_a_replay_follows_one_replica_as_the_simulation_does() -> None:
+    alone = service(1)
+    simulated, replayed = alone.run(), alone.replay()
+    assert simulated.end_s == replayed.end_s == 9.0
+    assert simulated.tally.steps == replayed.tally.steps
+    assert (replayed.busy_s, replayed.spans) == ([], [])
+
+
+def test_a_service_can_be_run_again() -> None:
+    """Everything that moves is made anew: with jitter, lengths and arrivals drawn from the same seed."""
+    loaded = load("vanilla_llama_2_7b_a100", ["requests={concurrency: 2, count: 4, output_tokens: 12}"])
+    twice = loaded.scenario.service(loaded.acceptance())
+    first, second = twice.run(), twice.run()
+    assert first.end_s == second.end_s
+    assert first.tally.settled == second.tally.settled
+    assert first.replicas[0] is not second.replicas[0]
+
+
+@pytest.mark.parametrize(("room", "blocks"), [(None, float("inf")), (47, 5), (48, 6)])
+def test_each_replica_has_room_in_whole_blocks(room: int | None, blocks: float) -> None:
+    done = service(2, kv_tokens=room).run()
+    assert [replica.memory.total for replica in done.replicas] == [blocks, blocks]
+    assert done.replicas[0].memory is not done.replicas[1].memory

@@ -1,0 +1,112 @@
+"""Intervals of a run: drawn from its requests, or from groups of them where there are too many to keep."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from simulator.scenario import load
+from simulator.scenario.run import run
+from simulator.scenario.uncertainty import DRAWS, GROUPS, SHARE, Doubt, Times, interval, of_speedup
+from simulator.serving.requests import Request
+
+
+def finished(count: int, seed: int = 1) -> list[Request]:
+    """Requests that have ended, of outputs between 10 and 50 tokens and some 20 ms a token."""
+    random, requests = np.random.default_rng(seed), []
+    for index in range(count):
+        tokens = int(random.integers(10, 51))
+        request = Request(index, 0.0, 8, tokens, tokens=tokens, admitted_s=1.0 * index)
+        request.finished_s = request.admitted_s + tokens * random.uniform(0.01, 0.03)
+        requests.append(request)
+    return requests
+
+
+def noted(requests: list[Request]) -> Times:
+    times = Times()
+    for request in requests:
+        times.note(request)
+    return times
+
+
+def naive(requests: list[Request]) -> tuple[float, float]:
+    """Low and high factor of a bootstrap in one piece, every request drawn by itself."""
+    seconds = np.array([request.finished_s - request.admitted_s for request in requests])
+    tokens = np.array([request.tokens for request in requests], dtype=float)
+    drawn = np.random.default_rng(0).integers(0, len(requests), (DRAWS, len(requests)))
+    factors = np.log(seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1) / (seconds.sum() / tokens.sum()))
+    tail = (1.0 - SHARE) / 2.0
+    low, high = np.exp(np.quantile(factors, (tail, 1.0 - tail)))
+    return float(low), float(high)
+
+
+@pytest.mark.parametrize("count", [2, 3, 201, 1_001])
+def test_few_requests_are_drawn_one_by_one(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last digit, however many are drawn at once."""
+    requests = finished(count)
+    doubt = Doubt(tuple(noted(requests).requests), {})
+    assert interval(1.0, doubt) == pytest.approx(naive(requests), rel=1e-14)
+    before = interval(1.0, doubt)
+    monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 7 * count)
+    assert interval(1.0, doubt) == before
+
+
+def test_one_request_says_nothing_of_others() -> None:
+    assert interval(3.0, Doubt(tuple(noted(finished(1)).requests), {})) == (3.0, 3.0)
+
+
+@pytest.mark.parametrize("count", [GROUPS, GROUPS + 1, 2 * GROUPS, 2 * GROUPS + 3, 5 * GROUPS - 1])
+def test_groups_hold_every_request_once(count: int) -> None:
+    requests = finished(count)
+    times = noted(requests)
+    assert GROUPS // 2 <= len(times.requests) <= GROUPS + 1
+    seconds, tokens = zip(*times.requests, strict=True)
+    assert sum(tokens) == sum(request.tokens for request in requests)
+    assert sum(seconds) == pytest.approx(sum(request.finished_s - request.admitted_s for request in requests))
+    size = 1
+    while -(-count // size) > GROUPS:
+        size *= 2
+    in_groups = [sum(request.tokens for request in requests[first : first + size]) for first in range(0, count, size)]
+    assert list(tokens) == in_groups
+
+
+def test_groups_give_the_interval_of_single_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Independent requests: half-widths differ by the noise of some 600 groups and 4,000 draws."""
+    requests = finished(5_000)
+    exact = interval(1.0, Doubt(tuple(noted(requests).requests), {}))
+    monkeypatch.setattr("simulator.scenario.uncertainty.GROUPS", 1_000)
+    times = noted(requests)
+    assert len(times.requests) == 625
+    grouped = interval(1.0, Doubt(tuple(times.requests), {}))
+    assert grouped.high - grouped.low == pytest.approx(exact.high - exact.low, rel=0.12)
+
+
+def test_each_request_is_handed_on() -> None:
+    seen: list[int] = []
+    times = Times(lambda request: seen.append(request.index))
+    for request in finished(3):
+        times.note(request)
+    assert seen == [0, 1, 2]
+
+
+def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law, replay, simulation and interval: at most 16 bytes for each further request; the draws alone once took 64,000."""
+    monkeypatch.setattr("simulator.scenario.uncertainty.GROUPS", 256)
+    monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 4_096)
+    monkeypatch.setattr("simulator.scenario.run.SPANS", 100)
+
+    def peak_bytes(count: int) -> int:
+        workload = f"requests={{count: {count}, prompt_tokens: 16, output_tokens: 4}}"
+        tracemalloc.start()
+        try:
+            loaded, times = load("durations_only", [workload]), Times()
+            speedup = run(loaded, finished=times.note).speedup
+            of_speedup(loaded, speedup, times.requests)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak_bytes(300)  # whatever is made once and kept
+    assert (peak_bytes(3_000) - peak_bytes(500)) / 2_500 < 16
