@@ -27,7 +27,7 @@ from simulator.serving.requests import ClosedLoop, Requests, Uniform
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.base import Strategy, early_exit
 from simulator.strategies.common.step import Lanes
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
@@ -66,7 +66,7 @@ REPLICAS = {"10,000 of 512/128, autoregressive, two replicas": 2}
 
 def measure(name: str) -> dict[str, Any]:
     strategy, policy, requests, hardware, spans, acceptance = CASES[name]
-    cost: Cost = load(SEVEN_B).scenario.cost if hardware else StatedCost(GIVEN, strategy.window_steps)
+    cost: Cost = load(SEVEN_B).scenario.cost if hardware else StatedCost(GIVEN, strategy.needs.draft_steps)
     first, source = World(spans), ClosedLoop(requests)
     worlds = [first, *(World(spans, first.environment) for _ in range(REPLICAS.get(name, 1) - 1))]
     front = Fleet(source, "least_outstanding", first.environment) if len(worlds) > 1 else None
@@ -74,7 +74,7 @@ def measure(name: str) -> dict[str, Any]:
     for world in worlds:
         lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
         memory = Blocks(16, 20_000)
-        replicas.append(Scheduler(strategy, acceptance, strategy.exit(None), front or source, cost, policy, memory))
+        replicas.append(Scheduler(strategy, acceptance, early_exit(strategy, None), front or source, cost, policy, memory))
         first.environment.process(replicas[-1].run(world, lanes))
     if front:
         front.open(replicas)

@@ -207,7 +207,7 @@ def test_every_shipped_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
         docstring = ast.get_docstring(ast.parse(strategy_files()[name].read_text())) or ""
         assert re.search(r"target +\|", docstring)
         assert "T_" in docstring
-        assert strategy.equation
+        assert strategy.traits.equation
 
 
 # ---- the command line

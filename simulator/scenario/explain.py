@@ -50,8 +50,14 @@ def explain(loaded: Loaded) -> Explanation:
 def _topics(scenario: Scenario) -> Iterator[tuple[str, str]]:
     if scenario.about:
         yield "about", scenario.about
-    yield "strategy", f"{scenario.method_name}: {_purpose(scenario.strategy.name)}; a step takes {scenario.schedule.equation}"
-    for role, place in (("target", scenario.target), ("draft", scenario.draft if scenario.schedule.needs_draft else None)):
+    yield (
+        "strategy",
+        f"{scenario.method_name}: {_purpose(scenario.strategy.name)}; a step takes {scenario.schedule.traits.equation}",
+    )
+    for role, place in (
+        ("target", scenario.target),
+        ("draft", scenario.draft if scenario.schedule.needs.draft_model else None),
+    ):
         if place:
             yield role, _held(place)
     if scenario.durations:

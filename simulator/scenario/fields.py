@@ -19,6 +19,8 @@ from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
 from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.common.base import early_exit
+from simulator.strategies.common.capabilities import extra_memory
 from simulator.strategies.common.method import Method
 from simulator.strategies.common.step import UNLIMITED
 
@@ -141,12 +143,12 @@ class Scenario(Frozen):
     @cached_property
     def schedule(self) -> Strategy:
         """The strategy as it is set for this many requests at a time."""
-        return self.strategy.for_batch(self.batch).on_stages(self.stages)
+        return self.strategy.fitted_to(self.batch, self.stages)
 
     @cached_property
     def exit(self) -> Exit | None:
         """The early exit that acceptance must know about."""
-        return self.schedule.exit(self.layers)
+        return early_exit(self.schedule, self.layers)
 
     @property
     def contention(self) -> float:
@@ -164,7 +166,7 @@ class Scenario(Frozen):
     def cost(self) -> Cost:
         """Where durations come from."""
         if self.durations:
-            return StatedCost(self.durations, self.schedule.window_steps, self.contention)
+            return StatedCost(self.durations, self.schedule.needs.draft_steps, self.contention)
         if self.target is None:
             raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
         return HardwareCost(self.target, self.draft, self.channel, self.contention)
@@ -205,10 +207,9 @@ class Scenario(Frozen):
                 size = part.weights_gb() + pipeline.runtime_gb.value
                 held[f"stage {number}", ""] = [RoleMemory(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
-            used = self.strategy.needs_draft if role == "draft" else pipeline is None
+            used = self.strategy.needs.draft_model if role == "draft" else pipeline is None
             if place is not None and used:
-                beside = (self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model))
-                extra, table = beside if role == "target" else (0, 0)
+                extra, table = extra_memory(self.strategy, place.model) if role == "target" else (0, 0)
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
                 held.setdefault(key, []).append(RoleMemory(role, place, place.weights_gb(extra) + table / 1e9))
         return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in held.values()]

@@ -270,7 +270,7 @@ def _serving(
     block = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
-        batches[scenario.schedule.batch(kind)] += seconds
+        batches[kind.batch] += seconds
     return ServingOutcome(
         requests=tally.finished,
         counted=_counted(account),

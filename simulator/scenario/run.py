@@ -30,10 +30,11 @@ from simulator.serving.requests import Request, Source
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import Law, OddsOf
+from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindows, Tunable, extra_memory, line_of
+from simulator.strategies.common.law import Law, OddsOf
 from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates
+from simulator.strategies.common.studied import LevelTree
+from simulator.strategies.mirror_sd.fallback import FallbackRate
 from simulator.world import Span, World
 
 NO_DURATIONS = ("contention", "asynchronous", "levels")
@@ -104,7 +105,7 @@ def run(
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     simulated, spans = simulate(scenario, acceptance, SPANS, log, finished)
-    one_at_a_time = scenario.schedule.in_flight == scenario.serving.replicas == 1
+    one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
     replayed = replay(scenario, acceptance) if one_at_a_time else simulated
     seen = _seen(scenario, simulated)
     marginal = law(scenario, acceptance, seen)
@@ -128,6 +129,8 @@ def tuned(loaded: Loaded) -> Loaded:
     """With a strategy that has worked out what depends on cost and acceptance (the windows of most goodput)."""
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     schedule, most = scenario.schedule, scenario.batch
+    if not isinstance(schedule, Tunable):
+        return loaded
     found = schedule.tuned(scenario.cost, odds_of(acceptance, scenario.exit), most, scenario.mean_context)
     return loaded if found is schedule else loaded.replace(strategy=found)
 
@@ -144,7 +147,7 @@ def simulate(
     worlds, replicas = _fleet(scenario, acceptance, account, spans, log)
     for world, replica in zip(worlds, replicas, strict=True):
         lanes = _lanes(scenario, world)
-        for _ in range(scenario.schedule.in_flight):
+        for _ in range(scenario.schedule.needs.in_flight):
             world.environment.process(replica.run(world, lanes))
     worlds[0].environment.run()
     busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
@@ -181,7 +184,7 @@ def _lanes(scenario: Scenario, world: World) -> Lanes:
         world.share_memory(("target", "draft"), scenario.contention)
     target = world.lane("target")
     draft = target if scenario.one_lane else world.lane("draft")
-    stages = scenario.stages if scenario.schedule.staged else 0
+    stages = scenario.stages if scenario.schedule.traits.staged else 0
     lanes = Lanes(
         target,
         draft,
@@ -189,7 +192,7 @@ def _lanes(scenario: Scenario, world: World) -> Lanes:
         tuple(world.lane(f"stage {number}") for number in range(1, stages + 1)),
         tuple(world.lane(f"link {number}") for number in range(1, stages)),
     )
-    return lanes._replace(line=scenario.schedule.line(scenario.cost, lanes))
+    return lanes._replace(line=line_of(scenario.schedule, scenario.cost, lanes))
 
 
 def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
@@ -210,7 +213,7 @@ def _seen(scenario: Scenario, outcome: Outcome) -> int:
         return scenario.batch
     serving = outcome.serving
     running = (serving.mean_in_system - serving.mean_waiting) / scenario.serving.replicas
-    mean = serving.mean_batch if scenario.schedule.in_flight == 1 else running
+    mean = serving.mean_batch if scenario.schedule.needs.in_flight == 1 else running
     return max(1, round(mean))
 
 
@@ -295,8 +298,8 @@ def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kin
 
 def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
     strategy = scenario.schedule
-    if isinstance(acceptance, Replay) and isinstance(strategy, MirrorSD):
-        return fallback_rates(acceptance, strategy)
+    if isinstance(acceptance, Replay) and isinstance(strategy, LosesWindows):
+        return list(strategy.fallback_rates(acceptance))
     return []
 
 
@@ -319,7 +322,7 @@ def summary(result: Result) -> dict[str, Any]:
         "replications": {name: one._asdict() for name, one in result.replications.items()},
         "stages": list(_stage_data(result.scenario)),
         "speedup_with_prompts": result.speedup_with_prompts,
-        "extra_weights": target and result.scenario.strategy.extra_weights(target.model),
+        "extra_weights": target and extra_memory(result.scenario.strategy, target.model).weights,
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
         "fallback": [asdict(rate) for rate in result.fallback],
@@ -331,7 +334,7 @@ def summary(result: Result) -> dict[str, Any]:
 def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
     """Memory of each stage, and the hidden states of a level on their way to the next one (SP-9)."""
     for layers, true, printed in stage_memories(scenario):
-        tokens = getattr(scenario.schedule, "width", 1)
+        tokens = scenario.schedule.beam.width if isinstance(scenario.schedule, LevelTree) else 1
         message = message_bytes(scenario.target.model, tokens) if scenario.target else 0
         yield {"layers": layers, "memory_gib": true.gib, "memory_as_printed_gib": printed.gib,
                "message_kib": message / 2**10, "message_mib": message / 2**20}  # fmt: skip
@@ -358,8 +361,8 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         durations = strategy.durations(scenario.cost, step)
         named = dict(_named(durations))
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
-        derived = dict(strategy.derived(scenario.cost, step))
-        kinds.append({**kind._asdict(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
+        derived = dict(strategy.derived(scenario.cost, step)) if isinstance(strategy, DerivesNumbers) else {}
+        kinds.append({**kind.data(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
     autoregressive = baseline(scenario)
     return {
         "scenario": scenario.name,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from simulator.cost.partition import StageMemory, stage_memory
 from simulator.scenario import Scenario
+from simulator.strategies.common.studied import LevelTree
 
 
 def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
@@ -26,7 +27,7 @@ def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, Stage
                 ends=(first == 0) + (last == model.num_hidden_layers),
                 formula=formula,
                 weights=target.weights,
-                width=getattr(scenario.schedule, "width", 0),
+                width=scenario.schedule.beam.width if isinstance(scenario.schedule, LevelTree) else 0,
                 stages=scenario.stages,
                 runtime_bytes=pipeline.runtime_gb.value * 1e9,
             )

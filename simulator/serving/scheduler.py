@@ -102,7 +102,7 @@ class Scheduler:
         """A request that waits longer between two tokens is late."""
         self.under_way: list[_Round] = []
         self._trims = strategy.window > 0 and not policy.reserves
-        self._fixed = policy.reserves and strategy.in_flight == 1
+        self._fixed = policy.reserves and self.queues.in_flight == 1
         self._same: _Round | None = None
         """The last iteration, where the next one is of the same requests: nobody came, left or waits."""
         self._wakeup: Event | None = None
@@ -144,7 +144,7 @@ class Scheduler:
 
         ``one_lane``: target and draft are one device, so their prefills follow each other.
         """
-        if self.strategy.in_flight > 1:
+        if self.queues.in_flight > 1:
             raise ValueError("a replay follows one iteration at a time")
         now = 0.0
         while True:

@@ -45,7 +45,7 @@ class StepTimes:
     def _listed(self, step: Step) -> Any:
         """Durations of a step of one request, of which those behind the next contexts are worked out at once; else None."""
         kind, rows, *_ = step
-        context, named = rows.kv_tokens - rows.tokens, self._strategy.named
+        context, named = rows.kv_tokens - rows.tokens, self._strategy.traits.durations
         first, listed = self._lists.get(kind, (-AHEAD, []))
         if 0 <= context - first < AHEAD:
             return named._make(listed[context - first])
