@@ -200,7 +200,7 @@ def test_eight_requests_with_one_in_fallback(durations: StatedDurations, gamma: 
     )
     kind = {
         "wait": Kind("fallback", 8, redrafts=1),
-        "proceed": Kind("fallback", 7, redrafts=1),
+        "proceed": Kind("fallback", 7, redrafts=1, waiting=1),
         "undrafted": Kind("fallback", 7, bare=1),
     }[switch]
     assert loop.tally.steps[kind] >= 7

@@ -158,7 +158,7 @@ def test_resampling_never_keeps_less(rates: list[float], threshold: int) -> None
     assert odds.mean_accepted >= Rates(tuple(rates)).odds(depth, None).mean_accepted - 1e-9
     shares = strategy.kinds(lambda _: odds, 5)
     assert sum(shares.values()) == pytest.approx(1.0)
-    resampled = sum(kind.resampled * share for kind, share in shares.items()) / 5
+    resampled = sum(kind.extra_work * share for kind, share in shares.items()) / 5
     assert resampled == pytest.approx(sum(odds.accepted[kept] for kept in range(depth) if depth - kept - 1 > threshold))
 
 

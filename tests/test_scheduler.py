@@ -30,6 +30,7 @@ from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable
 from simulator.strategies.common.base import early_exit
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.traits import Needs, Traits
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
@@ -45,13 +46,12 @@ class Pipeline(Strategy):
     """One token a step, handed from stage to stage; as many steps under way as there are stages."""
 
     name: Literal["pipeline"] = "pipeline"
-    named: ClassVar[type[Stages]] = Stages
-    equation: ClassVar[str] = "T_step = m T_stage"
+    traits: ClassVar[Traits] = Traits(Stages, "T_step = m T_stage")
     depth: int = 3
 
     @property
-    def in_flight(self) -> int:
-        return self.depth
+    def needs(self) -> Needs:
+        return super().needs._replace(in_flight=self.depth)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         rows = Rows.decode(1, sum(state.context for state in states), len(states))

@@ -23,7 +23,7 @@ from simulator.strategies.common.pipeline_laws import (
 from simulator.strategies.common.step import ABSENT, Kind, Progress, State, Step
 from simulator.strategies.pipeline import Pipelined, PipelineDurations
 from simulator.strategies.pipeline_tree import PipelineTree
-from simulator.strategies.specpipe import FillDetail, InPipeline, SpecPipe
+from simulator.strategies.specpipe import FillDetail, InPipeline, SpecPipe, filled
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
@@ -289,7 +289,7 @@ def test_several_requests_pay_for_packing() -> None:
 def test_kinds_of_specpipe() -> None:
     def kinds(requests: int, **changes: bool) -> list[tuple[str, int, int, int, float]]:
         found = SPEC.model_copy(update=changes).kinds(odds(0.75), requests)
-        return [(kind.name, kind.verifying, kind.active, kind.begun, share) for kind, share in found.items()]
+        return [(kind.name, kind.verifying, *filled(kind), share) for kind, share in found.items()]
 
     assert kinds(1) == [
         ("token", 1, 3, 1, near(0.5)),
@@ -300,7 +300,7 @@ def test_kinds_of_specpipe() -> None:
     assert kinds(1, relaxed=True) == [("token", 1, 3, 1, 1.0)]
     assert kinds(2) == [("token", 2, 3, 2, near(1 / 1.5)), ("refill", 0, 3, 2, near(1 - 1 / 1.5))]
     assert kinds(2, late=True)[0][-1] == near(1 / 1.75)
-    waits = [kind.redrafts for kind in SPEC.kinds(odds(0.75), 2)]
+    waits = [kind.waiting for kind in SPEC.kinds(odds(0.75), 2)]
     assert waits == [0, 2]
 
 
@@ -346,8 +346,8 @@ def test_levels_enter_with_the_rows_that_they_will_have() -> None:
     first, hit, miss = composed(TANDEM, [HIT, HIT, MISS, *[HIT] * 4], 3)
     assert levels(first) == [[1, 1, 1], [2, 2, 1], [4, 4, 1]]
     assert first.kind == Kind("token", 1, detail=FillDetail(3, 1))
-    assert (levels(hit), hit.kind.active) == ([[4, 4, 1]], 1)
-    assert (levels(miss), miss.kind.active) == ([[1, 1, 1], [2, 2, 1], [4, 4, 1]], 3)
+    assert (levels(hit), filled(hit.kind).active) == ([[4, 4, 1]], 1)
+    assert (levels(miss), filled(miss.kind).active) == ([[1, 1, 1], [2, 2, 1], [4, 4, 1]], 3)
     assert first.rows == Rows.decode(1, 10) + Rows.decode(2, 10) + Rows.decode(4, 10)
 
 
@@ -355,7 +355,7 @@ def test_a_late_miss_in_tandem_sends_a_level_in_vain() -> None:
     late = TANDEM.model_copy(update={"late": True})
     state = late.open(Given(HIT, MISS, *[HIT] * 6), 10)  # type: ignore[arg-type]
     found = [late.compose([state]) for _ in range(3)]
-    assert [one.kind.active for one in found] == [3, 3, 2]
+    assert [filled(one.kind).active for one in found] == [3, 3, 2]
     assert levels(found[2]) == [[4, 4, 1], [4, 4, 1]]
     assert state.proposed == 7
     with pytest.raises(TypeError, match="State is no request in a pipeline"):
@@ -405,7 +405,7 @@ def test_what_levels_in_tandem_take() -> None:
 def test_kinds_and_relation_in_tandem() -> None:
     def shares(**changes: bool) -> list[tuple[str, int, int, float]]:
         found = TANDEM.model_copy(update=changes).kinds(odds(0.75), 1)
-        return [(kind.name, kind.verifying, kind.active, share) for kind, share in found.items()]
+        return [(kind.name, kind.verifying, filled(kind).active, share) for kind, share in found.items()]
 
     assert shares() == [("token", 1, 1, 0.75), ("token", 1, 3, 0.25)]
     assert shares(late=True) == [("token", 1, 1, 0.75), ("token", 1, 4, 0.25)]

@@ -246,7 +246,7 @@ def test_mirror_with_a_request_that_has_lost_its_window(fallback: str, others: s
     batch[1].ready = False
     step = mirror.compose(batch)
     wait = (Kind("fallback", 2, redrafts=1), Rows(6, 6, 2, 36, 102), 20, [2, 2])
-    proceed = (Kind("fallback", 1, redrafts=1), Rows(3, 3, 1, 13, 36), 20, [2, None])
+    proceed = (Kind("fallback", 1, redrafts=1, waiting=1), Rows(3, 3, 1, 13, 36), 20, [2, None])
     undrafted = (Kind("fallback", 1, bare=1), Rows(4, 4, 2, 34, 57), 0, [2, 0])
     expected = {"redraft": wait if others == "wait" else proceed, "undrafted": undrafted}[fallback]
     assert (step.kind, step.rows, step.redraft_kv_tokens, [state.proposed for state in batch]) == expected
@@ -271,7 +271,7 @@ def test_mirror_without_anything_at_hand_redrafts_alone() -> None:
     for state in batch:
         state.ready = False
     step = mirror.compose(batch)
-    assert step == Step(Kind("fallback", 0, redrafts=2), NO_ROWS, 30)
+    assert step == Step(Kind("fallback", 0, redrafts=2, waiting=2), NO_ROWS, 30)
     assert {name: phase.wall_s for name, phase in mirror.phases(ledger, step).items()} == {"redraft": near(0.6)}
     assert ledger.asked == [("draft", Rows(2, 2, 2, 30, 30), "redraft")]
     t = mirror.durations(ledger, step)
@@ -396,8 +396,8 @@ def test_who_falls_back_and_how_often() -> None:
     found = proceed.kinds(lambda gamma: odds(gamma, None), 2)
     assert found == {
         Kind("reuse", 2): near((1 - share) ** 2),
-        Kind("fallback", 1, redrafts=1): near(2 * share * (1 - share)),
-        Kind("fallback", 0, redrafts=2): near(share**2),
+        Kind("fallback", 1, redrafts=1, waiting=1): near(2 * share * (1 - share)),
+        Kind("fallback", 0, redrafts=2, waiting=2): near(share**2),
     }
     assert [kind.batch for kind in found] == [2, 2, 2]
     assert Kind("fallback", 2, redrafts=1).batch == 2

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -39,18 +39,24 @@ from simulator.strategies.common.traits import Facts, Finding, Needs, Traits
 LONGEST_WINDOW = 1_024
 """Draft tokens; far beyond any use, short enough for every formula."""
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    import typing_extensions
 
-    D = TypeVar("D", default=Any)
+    D = typing_extensions.TypeVar("D", default=Any)
+
+    class _Timed(Generic[D]):
+        """A type checker reads ``Strategy[D]`` as generic over its durations; ``Strategy`` alone has any."""
 else:
-    from typing import TypeVar
-
     D = TypeVar("D")
-"""Named durations of a step, in seconds; ``Strategy`` without them is a strategy of any."""
+
+    class _Timed:
+        """At run time ``Strategy[D]`` is ``Strategy``: a generic model of pydantic is a class, and would be found as a strategy."""
+
+        def __class_getitem__(cls, durations: object) -> type:
+            return cls
 
 
-class Strategy(Frozen, ABC, Generic[D]):
-    """A strategy has named durations ``D``; a subclass in a file of its own is found by its ``name``."""
+class Strategy(_Timed[D], Frozen, ABC):
+    """A strategy has named durations ``D`` in seconds; a subclass in a file of its own is found by its ``name``."""
 
     name: str
     traits: ClassVar[Traits]

@@ -74,8 +74,8 @@ class Facts(NamedTuple):
     target: ModelSpec | None = None
     layers: int | None = None
     """Layers of the target; None where only durations are stated."""
-    stages: int = 0
-    """Stages of the target's pipeline; 0 without one."""
+    stages: int | None = None
+    """Stages of the target's pipeline; 0 without one, None where nothing is said of them."""
     stated: bool = False
     """Whether acceptance is stated instead of recorded."""
     trace: Trace | None = None
@@ -84,7 +84,9 @@ class Facts(NamedTuple):
 
 def stated_stages(stages: int, facts: Facts) -> list[Finding]:
     """Return that ``stages`` of a strategy must not be stated, as they come from the placement; 0 states none."""
-    return [("stages", f"comes from target.pipeline, which has {facts.stages}; leave it out")] if stages else []
+    if not stages or facts.stages is None:
+        return []
+    return [("stages", f"comes from target.pipeline, which has {facts.stages}; leave it out")]
 
 
 def too_many_children(branching: int, target: ModelSpec | None) -> list[Finding]:
