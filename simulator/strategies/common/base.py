@@ -49,7 +49,7 @@ else:
     D = TypeVar("D")
 
     class _Timed:
-        """At run time ``Strategy[D]`` is ``Strategy``: a generic model of pydantic is a class, and would be found as a strategy."""
+        """At run time ``Strategy[D]`` is ``Strategy``, as a generic model of pydantic is a class, found as a strategy."""
 
         def __class_getitem__(cls, durations: object) -> type:
             return cls
