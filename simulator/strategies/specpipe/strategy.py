@@ -193,9 +193,9 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
         if self.beam in recorded:
             return None
         here = [f"{beam.width} x {beam.branching}" for beam in recorded if beam.stages == self.stages]
-        known = ", ".join(map(str, sorted({beam.stages for beam in recorded}))) or "no number of"
+        depths = ", ".join(map(str, sorted({beam.stages for beam in recorded}))) or "no number of"
         if not here:
-            return "width", f"holds no tree over {self.stages} stages, only over {known}; cut the target so, or state a rate"
+            return "width", f"holds no tree over {self.stages} stages, only over {depths}; cut the target so, or state a rate"
         wanted = f"width {self.width} and branching {self.branching} over {self.stages} stages"
         return "width", f"holds no tree of {wanted}; it holds: {', '.join(here)}"
 

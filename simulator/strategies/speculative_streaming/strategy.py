@@ -171,11 +171,11 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         recorded = pruned_trees(trace)
         if not self.prunes or self.pruned_tree in recorded:
             return None
-        known = "; ".join(f"{tree.levels} x {tree.branching} to {tree.budget + 1} nodes" for tree in recorded) or "none"
+        shapes = "; ".join(f"{tree.levels} x {tree.branching} to {tree.budget + 1} nodes" for tree in recorded) or "none"
         wanted = f"{self.streams} streams of {self.branching} tokens pruned to {self.kept} nodes"
         return (
             "kept",
-            f"does not say what is left of {wanted}; it says so of {known}; set strategy.kept=null for the whole tree",
+            f"does not say what is left of {wanted}; it says so of {shapes}; set strategy.kept=null for the whole tree",
         )
 
     # ---- the batch
