@@ -24,9 +24,12 @@ from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.common.base import early_exit
+from simulator.strategies.common.capabilities import line_of
 from simulator.strategies.common.pipeline_laws import PipelineTimes
 from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.specpipe import SpecPipe
+from simulator.strategies.lyanna import ResampledDetail
+from simulator.strategies.specpipe import FillDetail, SpecPipe
 from simulator.world import World
 
 TITLE = "Event engine"
@@ -55,11 +58,11 @@ CASES = [
     Case("mirror_sd", tuple(MIRROR.values()), Kind("reuse", 1), ", reuse"),
     Case("mirror_sd", tuple(MIRROR.values()), Kind("fallback", 1, redrafts=1), ", fallback"),
     Case("tree_sd", (4.0, 1.0, 20.0), Kind("step", 1)),
-    Case("lyanna", (2.0, 1.0, 0.2, 20.0, 0.1, 0.0, 1.5), Kind("resampled", 1, resampled=1)),
+    Case("lyanna", (2.0, 1.0, 0.2, 20.0, 0.1, 0.0, 1.5), Kind("resampled", 1, detail=ResampledDetail(1))),
     Case("speculative_streaming", (20.0, 1.0, 8.0, 2.0), Kind("step", 1)),
     Case("duodecoding", (20.0, 18.0, 0.1, 0.0, 0.1), Kind("warm", 1)),
-    Case("specpipe", (*PASSES, 0.1, 3.0), Kind("token", 1, active=STAGES, begun=1)),
-    Case("specpipe_tandem", (LEVEL.pace, LEVEL.latency, (LEVEL,)), Kind("token", 1, active=1, begun=1)),
+    Case("specpipe", (*PASSES, 0.1, 3.0), Kind("token", 1, detail=FillDetail(STAGES, 1))),
+    Case("specpipe_tandem", (LEVEL.pace, LEVEL.latency, (LEVEL,)), Kind("token", 1, detail=FillDetail(1, 1))),
     Case("pipeline", (*PASSES, 0.1), Kind("step", 0, bare=1)),
     Case("pipeline_tree", (8.0, *PASSES, 0.1), Kind("step", 1)),
 ]
@@ -68,7 +71,7 @@ CASES = [
 def made(name: str) -> Strategy:
     """With its defaults; a tree for those that need one."""
     settings: dict[str, Any] = {"tree": {"branching": [2, 2]}} if name == "tree_sd" else {}
-    return strategies()[name].model_validate(settings).on_stages(STAGES)
+    return strategies()[name].model_validate(settings).fitted_to(stages=STAGES)
 
 
 def world_of(strategy: Strategy, cost: Cost | None = None) -> tuple[World, Lanes]:
@@ -76,7 +79,7 @@ def world_of(strategy: Strategy, cost: Cost | None = None) -> tuple[World, Lanes
     world = World()
     stages, links = (tuple(world.lane(f"{what} {one}") for one in range(STAGES - less)) for what, less in (("s", 0), ("l", 1)))
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages, links)
-    line = strategy.line(cost, lanes) if cost else None
+    line = line_of(strategy, cost, lanes) if cost else None
     return world, lanes._replace(line=line)
 
 
@@ -85,7 +88,7 @@ class Steps:
 
     def __init__(self, case: Case, count: int = STEPS) -> None:
         self.strategy, self.kind, self.count = made(case.strategy), case.kind, count
-        self.durations = self.strategy.named(*case.durations)
+        self.durations = self.strategy.traits.durations(*case.durations)
         self.cost = load("specpipe_llama_3_1_70b_8x3090").scenario.cost if isinstance(self.strategy, SpecPipe) else None
 
     def __call__(self) -> World:
@@ -111,7 +114,7 @@ def decode(strategy: Strategy, durations: Any, tokens: int = TOKENS) -> None:
     """So many tokens of one request after another from a recording."""
     acceptance: Any = LOADED.acceptance()
     world, lanes = world_of(strategy)
-    proposal, exit = Chain(strategy.window), strategy.exit(None)
+    proposal, exit = Chain(strategy.window), early_exit(strategy, None)
     kinds = {True: Kind("reuse", 1), False: Kind("fallback", 1, redrafts=1)}
     reuses = getattr(strategy, "reuses", lambda verdict, proposed: True)
 
@@ -146,7 +149,7 @@ def figures() -> list[Figure]:
         ("mirror_sd", {"gamma": 7}, tuple(MIRROR.values())),
     ):
         strategy = strategies()[name].model_validate(settings)
-        durations = strategy.named(*times)
+        durations = strategy.traits.durations(*times)
         best = min(seconds for (seconds,) in turns([lambda: decode(strategy, durations)], 9))  # noqa: B023  (called here)
         found.append(at_least(f"tokens a CPU second: {name}, gamma {settings['gamma']}, spans kept", TOKENS / best, 1e6))
     base = variant(

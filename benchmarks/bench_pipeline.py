@@ -25,6 +25,7 @@ from simulator.acceptance.draft_tree import Beam, Floats, Ints, TravellingTree
 from simulator.acceptance.tree_replay import recorded_beams
 from simulator.scenario import load
 from simulator.serving.scheduler import TURNS
+from simulator.strategies.common.capabilities import line_of
 from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.specpipe import SpecPipe
 from simulator.strategies.specpipe.replay import StepTables, token_seconds
@@ -66,7 +67,7 @@ def on_events(strategy: SpecPipe, steps: Steps, spans: int | None = 0) -> World:
         tuple(world.lane(f"stage {number}") for number in range(BEAM.stages)),
         tuple(world.lane(f"link {number}") for number in range(BEAM.stages - 1)),
     )
-    lanes = lanes._replace(line=strategy.line(COST, lanes))
+    lanes = lanes._replace(line=line_of(strategy, COST, lanes))
 
     def request() -> Iterator[Event]:
         for turn, (durations, kind) in enumerate(steps):

@@ -25,7 +25,7 @@ from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, Serv
 from simulator.serving.requests import Requests
 from simulator.serving.service import Service
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.base import Strategy, early_exit
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
 
@@ -62,9 +62,9 @@ REPLICAS = {"10,000 of 512/128, autoregressive, two replicas": 2}
 
 def measure(name: str) -> dict[str, Any]:
     strategy, policy, requests, hardware, spans, acceptance = CASES[name]
-    cost: Cost = load(SEVEN_B).scenario.cost if hardware else StatedCost(GIVEN, strategy.window_steps)
+    cost: Cost = load(SEVEN_B).scenario.cost if hardware else StatedCost(GIVEN, strategy.needs.draft_steps)
     serving = Serving(policy=policy, replicas=REPLICAS.get(name, 1))
-    service = Service(strategy, acceptance, cost, requests, serving, exit=strategy.exit(None), kv_tokens=16 * 20_000)
+    service = Service(strategy, acceptance, cost, requests, serving, exit=early_exit(strategy, None), kv_tokens=16 * 20_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.process_time()
     tally = service.run(spans).tally

@@ -29,7 +29,8 @@ from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.scenario.run import run
 from simulator.scenario import load
 from simulator.strategies.common.step import Kind, Lanes, Step
-from simulator.strategies.common.base import ChainStrategy
+from simulator.strategies.common.chain import ChainStrategy
+from simulator.strategies.common.traits import Traits
 
 # %% [markdown]
 # The durations carry the symbols of the drawing. `phases` says what each part costs, `timeline` lets it pass on the lanes, and
@@ -45,14 +46,16 @@ class Durations(NamedTuple):
     redraft: float
 
 
-class EagerDrafting(ChainStrategy):
+class EagerDrafting(ChainStrategy[Durations]):
     """Draft on while the target verifies."""
 
     name: Literal["eager_drafting"] = "eager_drafting"
-    named: ClassVar[type[Durations]] = Durations
-    equation: ClassVar[str] = "max{T_target, T_draft} + T_draft if a draft token is rejected"
-    hidden_behind: ClassVar[str | None] = "target"
-    alone: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        Durations,
+        "max{T_target, T_draft} + T_draft if a draft token is rejected",
+        hidden_behind="target",
+        alone=True,
+    )
     bonus_on_full_accept: bool = False  # the guess began behind the last draft token
 
     def compose(self, states, prompts=NO_ROWS):

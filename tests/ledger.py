@@ -13,6 +13,7 @@ from simulator.acceptance.sources import Cycle
 from simulator.cost.rows import Phase, Rows
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.step import Kind, Lanes, State
+from simulator.strategies.common.traits import Facts, Finding
 from simulator.world import World
 
 
@@ -83,3 +84,8 @@ def booked(strategy: Strategy, durations: Any, kind: Kind, stages: int = 0) -> t
 
     world.environment.run(world.environment.process(step()))
     return [tuple(span) for span in world.spans], world.now
+
+
+def first_finding(strategy: Strategy, **facts: Any) -> Finding | None:
+    """Return the first field that the facts do not allow, with the message about it; None where they allow everything."""
+    return next(strategy.findings(Facts(**facts)), None)

@@ -22,7 +22,7 @@ from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.duodecoding import DuoDecoding
+from simulator.strategies.duodecoding import DuoDecoding, SequenceDetail
 from simulator.studies.budget import budget_sweep, coefficient, sequence_sweep, to_simulate
 from simulator.studies.window import window_sweep
 from simulator.world import World
@@ -360,7 +360,7 @@ def test_pearl_is_a_configuration() -> None:
     scenario = load("pearl_llama_2_70b_a800").scenario
     strategy, link = scenario.schedule, scenario.channel
     assert isinstance(strategy, DuoDecoding) and link is not None
-    t = strategy.durations(scenario.cost, strategy.step(Kind("cold", 0, 1, window=0, sequences=1), 300))
+    t = strategy.durations(scenario.cost, strategy.step(Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)), 300))
     assert t.send == pytest.approx(link.transfer_seconds(6 * 32_000 * 4))
     assert t.reply == pytest.approx(link.transfer_seconds(0))
     assert not scenario.one_lane

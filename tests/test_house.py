@@ -24,8 +24,9 @@ from simulator.cli.main import KINDS, main
 from simulator.files.schema import Frozen
 from simulator.files.schema import parse as document
 from simulator.scenario import load
-from simulator.strategies import strategies
+from simulator.strategies import Strategy, strategies
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.traits import Facts, Needs, Traits
 
 PACKAGE = Path(simulator.__file__).parent
 FLOORS = [
@@ -207,7 +208,7 @@ def test_every_shipped_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
         docstring = ast.get_docstring(ast.parse(strategy_files()[name].read_text())) or ""
         assert re.search(r"target +\|", docstring)
         assert "T_" in docstring
-        assert strategy.equation
+        assert strategy.traits.equation
 
 
 # ---- the command line
@@ -305,3 +306,74 @@ def test_a_package_may_register_a_strategy(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("simulator.strategies.entry_points", lambda group: [SimpleNamespace(load=lambda: Mine)])
     assert strategies.__wrapped__()["mine"] is Mine
     assert "mine" not in strategies()
+
+
+# ---- strategies
+
+
+def public_members(kind: type) -> set[str]:
+    """Public names in the body of a class that are no fields of a model: methods, properties, class variables."""
+    return {name for name in {*vars(kind), *vars(kind).get("__annotations__", {})} if name[0] != "_"} - {
+        *getattr(kind, "model_fields", {}),
+        "model_config",
+    }
+
+
+def test_the_base_of_strategies_stays_small() -> None:
+    assert len(public_members(Strategy)) <= 20, sorted(public_members(Strategy))
+
+
+@pytest.mark.parametrize("helper", [Traits, Needs, Facts])
+def test_what_strategies_supply_stays_small(helper: type) -> None:
+    assert 0 < len(public_members(helper) - {"count", "index"}) <= 8
+
+
+def test_nobody_else_asks_which_strategy_it_is() -> None:
+    """No isinstance or type test on a shipped strategy, none on its name, and no probing of its attributes."""
+    names = set(strategies())
+    classes = {kind.__name__ for kind in strategies().values()} | {"ChainStrategy"}
+    asking = [
+        f"{module}:{node.lineno}"
+        for module, path in NAMES.items()
+        if not module.startswith("strategies")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _asks_for_a_strategy(node, classes, names)
+    ]
+    assert asking == []
+
+
+def _asks_for_a_strategy(node: ast.AST, classes: set[str], names: set[str]) -> bool:
+    """Whether an expression tests for one of these classes, compares with one of these names, or probes a strategy."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id in ("isinstance", "issubclass"):
+            return _mentions(node.args[1], classes)
+        if node.func.id in ("hasattr", "getattr") and isinstance(node.args[1], ast.Constant):
+            return re.search(r"\b(strategy|schedule)\b", ast.unparse(node.args[0])) is not None
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        named = any(ast.unparse(side).endswith(("strategy.name", "schedule.name")) for side in sides)
+        constants = {part.value for side in sides for part in ast.walk(side) if isinstance(part, ast.Constant)}
+        return bool(named and constants & names) or any(isinstance(side, ast.Name) and side.id in classes for side in sides)
+    return isinstance(node, ast.MatchClass) and _mentions(node.cls, classes)
+
+
+def _mentions(node: ast.AST, classes: set[str]) -> bool:
+    """Whether one of the classes is named, bare or behind a module."""
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return bool(classes & (names | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}))
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "isinstance(strategy, MirrorSD)",
+        "isinstance(x, (TreeSD, int))",
+        "type(strategy) is SpecPipe",
+        "own.strategy.name == 'vanilla_sd'",
+        "hasattr(scenario.schedule, 'fallback')",
+        "getattr(strategy, 'width', 0)",
+    ],
+)
+def test_a_question_for_a_strategy_is_seen(asks: str) -> None:
+    classes = {kind.__name__ for kind in strategies().values()}
+    assert any(_asks_for_a_strategy(node, classes, set(strategies())) for node in ast.walk(ast.parse(asks)))

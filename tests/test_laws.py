@@ -19,8 +19,9 @@ from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, OffAbove, WindowTable
-from simulator.strategies.common.base import Law
+from simulator.strategies.common.base import early_exit
 from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
+from simulator.strategies.common.law import Law
 from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.common.token_tree import TokenTree
 from simulator.strategies.lyanna import Lyanna
@@ -95,7 +96,7 @@ def play(
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    loop = Scheduler(strategy, acceptance, strategy.exit(None), ClosedLoop(requests), cost, policy, Blocks(16, 100_000))
+    loop = Scheduler(strategy, acceptance, early_exit(strategy, None), ClosedLoop(requests), cost, policy, Blocks(16, 100_000))
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
@@ -123,10 +124,10 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     """Two runs of different length differ by whole cycles of steady steps; the first step, whose window
     is always at hand, drops out.
     """
-    if strategy.prompts_apart:
+    if strategy.traits.separate_prompts:
         policy = {"chunked_prefill": "prefill_first", "unified_budget": "fixed_batch"}.get(policy, policy)
     acceptance = Cycle((accepted,), (off_exit,))
-    cost = StatedCost(durations, strategy.window_steps)
+    cost = StatedCost(durations, strategy.needs.draft_steps)
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100)
     if any(share < 1.0 for share in law.kinds.values()):
         law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100, in_lockstep(strategy, batch))
@@ -152,7 +153,7 @@ def test_law_and_simulation_agree_with_constant_acceptance(
 def in_lockstep(strategy: Strategy, batch: int) -> dict[Kind, float]:
     """Equal requests lose their window together and find it together: the two kinds take turns."""
     assert isinstance(strategy, MirrorSD)
-    window = strategy.kind_window(strategy.window_for(batch))
+    window = strategy._noted(strategy.window_for(batch))
     kinds = strategy.kind_of(batch, 0), strategy.kind_of(0, batch)
     return {kind._replace(window=window if kind.verifying else None): 0.5 for kind in kinds}
 
@@ -164,7 +165,7 @@ def test_law_and_simulation_agree_over_a_cycle_with_fallbacks(
     """One request; the kind of a step is set by the verdict before, so the cycle is played from its second turn on."""
     strategy = MirrorSD(gamma=gamma)
     acceptance = Cycle(tuple(a for a, _ in cycle), tuple(off for _, off in cycle))
-    cost = StatedCost(durations, strategy.window_steps)
+    cost = StatedCost(durations, strategy.needs.draft_steps)
     law = strategy.law(cost, lambda g: acceptance.odds(g, None), 1, 100)
     tokens = sum(min(a, gamma) + 1 for a, _ in cycle)
     once, twice = (
@@ -194,13 +195,13 @@ def test_eight_requests_with_one_in_fallback(durations: StatedDurations, gamma: 
         others="proceed" if switch == "proceed" else "wait",
     )
     acceptance = Staggered((accepted,), (True,) + (False,) * 7)
-    cost = StatedCost(durations, strategy.window_steps)
+    cost = StatedCost(durations, strategy.needs.draft_steps)
     loop, _ = play(
         strategy, acceptance, cost, Requests(concurrency=8, count=8, output_tokens=1 + 8 * (min(accepted, gamma) + 1))
     )
     kind = {
         "wait": Kind("fallback", 8, redrafts=1),
-        "proceed": Kind("fallback", 7, redrafts=1),
+        "proceed": Kind("fallback", 7, redrafts=1, waiting=1),
         "undrafted": Kind("fallback", 7, bare=1),
     }[switch]
     assert loop.tally.steps[kind] >= 7
@@ -220,7 +221,7 @@ def test_eight_requests_with_one_in_fallback(durations: StatedDurations, gamma: 
 @given(given_durations, st.floats(1.0, 2.0))
 def test_contention_is_the_same_term_in_law_and_simulation(durations: StatedDurations, slowdown: float) -> None:
     strategy, acceptance = MirrorSD(gamma=4), Cycle((3,))
-    cost = StatedCost(durations, strategy.window_steps, slowdown)
+    cost = StatedCost(durations, strategy.needs.draft_steps, slowdown)
     loop, _ = play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + 4 * 10))
     agree(strategy.law(cost, lambda g: acceptance.odds(g, None), 1, 100), loop)
 
@@ -267,7 +268,7 @@ def test_random_acceptance_meets_its_odds() -> None:
 
 def test_a_law_is_the_same_expression_for_numbers_and_for_grids() -> None:
     draft = np.linspace(0, 40, 9)
-    t = MirrorSD.named(18.0, 0.05, 18.0, draft, 0.05)
+    t = MirrorSD.traits.durations(18.0, 0.05, 18.0, draft, 0.05)
     whole = MirrorSD().step_seconds(t, Kind("reuse", 1))
     single = [float(MirrorSD().step_seconds(t._replace(draft=one), Kind("reuse", 1))) for one in draft]
     assert whole.tolist() == single

@@ -28,7 +28,7 @@ from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.lyanna import Lyanna
+from simulator.strategies.lyanna import Lyanna, ResampledDetail
 from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees, better_of, stationary
 from simulator.studies.batches import batch_sweep
 from simulator.world import World
@@ -71,7 +71,7 @@ def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
     found = [(span.lane, span.start_s * 1e3, span.end_s * 1e3, span.label) for span in world.spans]
     assert [one[::3] for one in found] == [one[::3] for one in expected]
     assert [time for one in found for time in one[1:3]] == pytest.approx([time for one in expected for time in one[1:3]])
-    assert dict(loop.tally.steps) == {Kind("step", 1): 1, Kind("resampled", 1, resampled=1): 1}
+    assert dict(loop.tally.steps) == {Kind("step", 1): 1, Kind("resampled", 1, detail=ResampledDetail(1)): 1}
     assert loop.tally.verified_rows == 13 + 17 + (0 if fusion else 1), "a pass of its own has a root of its own"
 
 
@@ -83,7 +83,7 @@ def test_a_batch_in_which_some_have_a_resampled_tree() -> None:
     settled = strategy.settle(states)
     assert [one.choice for one in settled][:2] == ["a drafted tree alone", "one re-sampled from 2 levels beside it"]
     step = strategy.compose(states)
-    assert step.kind == Kind("resampled", 3, resampled=1)
+    assert step.kind == Kind("resampled", 3, detail=ResampledDetail(1))
     assert (step.rows.tokens, step.rows.kv_tokens) == (13 + 17 + 13, 104 + 201 + 304 + 43)
     apart = Lyanna(fusion=False).compose(states)
     assert [(rows.tokens, rows.sequences, rows.kv_tokens) for rows in apart.loads] == [(39, 3, 648), (5, 1, 206)]
@@ -160,7 +160,7 @@ def test_resampling_never_keeps_less(rates: list[float], threshold: int) -> None
     assert odds.mean_accepted >= Rates(tuple(rates)).odds(depth, None).mean_accepted - 1e-9
     shares = strategy.kinds(lambda _: odds, 5)
     assert sum(shares.values()) == pytest.approx(1.0)
-    resampled = sum(kind.resampled * share for kind, share in shares.items()) / 5
+    resampled = sum(kind.extra_work * share for kind, share in shares.items()) / 5
     assert resampled == pytest.approx(sum(odds.accepted[kept] for kept in range(depth) if depth - kept - 1 > threshold))
 
 
@@ -233,13 +233,13 @@ def test_table_and_layer_count_against_the_device() -> None:
     assert scenario.target
     model = scenario.target.model
     (group,) = scenario.device_groups
-    assert scenario.strategy.extra_weights(model) == pytest.approx(0.236e9, rel=1e-3)
+    assert scenario.strategy.extra_memory(model).weights == pytest.approx(0.236e9, rel=1e-3)
     assert group.roles[0].weights_gb == pytest.approx(2 * (6.74 + 0.236) + 32_000**2 / 1e9, rel=2e-3)
     for size, table in ((32_000, 32_000**2), (40_000, 40_000**2), (40_001, 32_000**2), (128_256, 32_000**2)):
-        assert Lyanna().table_bytes(model.model_copy(update={"vocab_size": size})) == table
-    assert Lyanna(token_info=False).table_bytes(model) == 0
-    assert Lyanna().lookahead == 17
-    assert Lyanna(resample=False).lookahead == 13
+        assert Lyanna().extra_memory(model.model_copy(update={"vocab_size": size})).table_bytes == table
+    assert Lyanna(token_info=False).extra_memory(model).table_bytes == 0
+    assert Lyanna().needs.cache_tokens == 17
+    assert Lyanna(resample=False).needs.cache_tokens == 13
 
 
 def test_the_batch_study_shows_what_fusion_costs(tmp_path: Path) -> None:

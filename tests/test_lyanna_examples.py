@@ -39,7 +39,7 @@ def drafting_ms(chain: str, i: dict[str, Any]) -> float:
     level = NonNegative(value=i["t_sample"] * 1e3)
     strategy = Lyanna(depth=i["k"], budget=1, chain=chain, level_us=level, **switches)
     cost = StatedCost(
-        StatedDurations(target_ms=0, draft_step_ms=i["t_layer"], draft_head_ms=i["t_head"]), strategy.window_steps
+        StatedDurations(target_ms=0, draft_step_ms=i["t_layer"], draft_head_ms=i["t_head"]), strategy.needs.draft_steps
     )
     t = strategy.durations(cost, strategy.step(strategy.kind_of(1, 0), 100))
     return (t.layers + t.head + t.sample) * 1e3

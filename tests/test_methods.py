@@ -46,7 +46,9 @@ def test_every_method_states_what_it_is(name: str) -> None:
         assert all(one.source != "not stated" for one in found.strategy.passes)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not (method(name).strategy.staged or method(name).strategy.alone)])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if not (method(name).strategy.traits.staged or method(name).strategy.traits.alone)]
+)
 @pytest.mark.parametrize("accepted", [0, 2])
 def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> None:
     """Two runs that differ by 60 steady steps, with constant acceptance and stated durations: 1e-9."""
@@ -56,7 +58,7 @@ def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> N
     source = Cycle((accepted,))
     acceptance = strategy.reads(source)
     cost = StatedCost(
-        StatedDurations(prefix_ms=6.0, suffix_ms=7.0, draft_ms=3.0, redraft_ms=3.0), max(1, strategy.window_steps)
+        StatedDurations(prefix_ms=6.0, suffix_ms=7.0, draft_ms=3.0, redraft_ms=3.0), max(1, strategy.needs.draft_steps)
     )
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), 2, 100)
     if any(share < 1.0 for share in law.kinds.values()):
@@ -71,7 +73,7 @@ def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> N
     assert (long.committed - short.committed) / (2 * steps) == pytest.approx(law.tokens_per_step, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not method(name).strategy.staged])
+@pytest.mark.parametrize("name", [name for name in NAMES if not method(name).strategy.traits.staged])
 def test_every_method_runs_on_stated_acceptance(name: str) -> None:
     """Also those of which nothing is recorded: the user's own rate is enough."""
     single = ["strategy.sequences=1"] if name == "duodecoding" else []  # how sure a draft is, a rate does not say
@@ -107,7 +109,7 @@ def test_rows_and_weights_of_the_released_programs(name: str, rows: int, weights
 def test_the_head_of_eagle_3_beside_a_target_of_8b() -> None:
     strategy = method("eagle_3").strategy
     eight_b = validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_8b"], "llama_3_1_8b"))
-    assert strategy.extra_weights(eight_b) / 1e9 == pytest.approx(0.42, abs=0.01)
+    assert strategy.extra_memory(eight_b).weights / 1e9 == pytest.approx(0.42, abs=0.01)
 
 
 PUBLISHED_FEATURES = {

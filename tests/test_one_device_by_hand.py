@@ -23,10 +23,10 @@ from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.cost.model import ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import NonNegative
-from simulator.strategies.common.base import OddsOf
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Progress, State, Step
-from simulator.strategies.duodecoding import DuoDecoding, UnverifiedPrefix
-from simulator.strategies.lyanna import FUSING, HEAD, LAYER, Drafted, Lyanna, table_bytes
+from simulator.strategies.duodecoding import DuoDecoding, SequenceDetail, UnverifiedPrefix
+from simulator.strategies.lyanna import FUSING, HEAD, LAYER, Drafted, Lyanna, ResampledDetail, table_bytes
 from simulator.strategies.lyanna.resampling import RatedTrees
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.speculative_streaming.laws import (
@@ -41,7 +41,7 @@ from simulator.strategies.speculative_streaming.laws import (
     token_layers,
     tree_nodes,
 )
-from tests.ledger import Ledger, booked, near, states
+from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of
 
@@ -128,24 +128,30 @@ def test_a_grant_leaves_levels_of_the_tree_or_a_single_token() -> None:
 
 
 def test_numbers_of_streams() -> None:
-    assert (STREAMS.window, STREAMS.window_steps, STREAMS.nodes, STREAMS.rows_for(9), STREAMS.lookahead) == (2, 0, 7, 7, 7)
+    assert (STREAMS.window, STREAMS.needs.draft_steps, STREAMS.nodes, STREAMS.needs.rows, STREAMS.needs.cache_tokens) == (
+        2,
+        0,
+        7,
+        7,
+        7,
+    )
     assert [STREAMS.model_copy(update={"kept": kept}).prunes for kept in (None, 6, 7, 8)] == [False, True, False, False]
-    assert (STREAMS.dynamic_draft, STREAMS.needs_draft) == (True, False)
+    assert (STREAMS.needs.dynamic_draft, STREAMS.needs.draft_model) == (True, False)
     assert STREAMS.pruned_tree == PrunedTree(2, 2, 3)
     assert STREAMS.model_copy(update={"kept": None}).pruned_tree == PrunedTree(2, 2, 6)
     printed, adapter = 2 * 100 + 2 * 8 * 100, 2 * 8 * 100
-    assert STREAMS.extra_weights(TINY) == printed + adapter
-    assert STREAMS.model_copy(update={"mode": "shared", "stream_layers": 3}).extra_weights(TINY) == printed
-    assert STREAMS.model_copy(update={"rank": None}).extra_weights(TINY) == printed
+    assert STREAMS.extra_memory(TINY).weights == printed + adapter
+    assert STREAMS.model_copy(update={"mode": "shared", "stream_layers": 3}).extra_memory(TINY).weights == printed
+    assert STREAMS.model_copy(update={"rank": None}).extra_memory(TINY).weights == printed
     with pytest.raises(ValueError, match=r"a tree of 131,071 nodes; expected streams and branching with 65,536 or fewer"):
         SpeculativeStreaming(streams=16, branching=2)
     assert SpeculativeStreaming(streams=15, branching=2).nodes == 65_535
-    assert STREAMS.impossible(TINY) is None
-    assert STREAMS.model_copy(update={"stream_layers": 3, "branching": 1_000}).impossible(TINY) is None
-    assert STREAMS.model_copy(update={"stream_layers": 4}).impossible(TINY) == (
+    assert first_finding(STREAMS, target=TINY) is None
+    assert first_finding(STREAMS.model_copy(update={"stream_layers": 3, "branching": 1_000}), target=TINY) is None
+    assert first_finding(STREAMS.model_copy(update={"stream_layers": 4}), target=TINY) == (
         *("stream_layers", "tiny has 4 layers, and one at least lies below; got 4"),
     )
-    assert STREAMS.model_copy(update={"branching": 1_001}).impossible(TINY) == (
+    assert first_finding(STREAMS.model_copy(update={"branching": 1_001}), target=TINY) == (
         *("branching", "a node has 1,000 children at most; got 1,001"),
     )
 
@@ -155,23 +161,23 @@ def test_what_a_recording_of_streams_can_answer() -> None:
     trace = replace(
         trace_of([0] * 5, header=header), extra={"streams.rank": np.zeros((2, 5)), "streams_pruned.run": np.zeros((1, 5))}
     )
-    assert STREAMS.unrecorded(trace) is None
-    assert STREAMS.model_copy(update={"kept": None}).unrecorded(trace_of([0])) == (
+    assert first_finding(STREAMS, trace=trace) is None
+    assert first_finding(STREAMS.model_copy(update={"kept": None}), trace=trace_of([0])) == (
         "name",
         "holds no look-ahead streams; choose a trace that does, without acceptance.drafter, or state rates",
     )
-    assert STREAMS.model_copy(update={"streams": 3}).unrecorded(trace) == (
+    assert first_finding(STREAMS.model_copy(update={"streams": 3}), trace=trace) == (
         *("streams", "holds 2 streams, got 3; set strategy.streams=2"),
     )
-    assert STREAMS.model_copy(update={"mode": "shared"}).unrecorded(trace) == (
+    assert first_finding(STREAMS.model_copy(update={"mode": "shared"}), trace=trace) == (
         *("mode", "was recorded from lossless streams, and shared ones keep other tokens; state rates instead"),
     )
-    assert STREAMS.model_copy(update={"kept": 5}).unrecorded(trace) == (
+    assert first_finding(STREAMS.model_copy(update={"kept": 5}), trace=trace) == (
         "kept",
         "does not say what is left of 2 streams of 2 tokens pruned to 5 nodes; it says so of 2 x 2 to 4 nodes; "
         "set strategy.kept=null for the whole tree",
     )
-    assert STREAMS.model_copy(update={"kept": None}).unrecorded(trace) is None
+    assert first_finding(STREAMS.model_copy(update={"kept": None}), trace=trace) is None
     rates = Rates((0.5,))
     assert STREAMS.reads(rates) is rates
 
@@ -186,7 +192,7 @@ def test_what_streams_keep_of_a_recording() -> None:
         found = STREAMS.model_copy(update={"kept": kept}).reads(Replay(trace))
         assert isinstance(found, Replay)
         assert found.runs(0).tolist() == expected
-    one = STREAMS.model_copy(update={"kept": 6}).unrecorded(trace) or ("", "")
+    one = first_finding(STREAMS.model_copy(update={"kept": 6}), trace=trace) or ("", "")
     assert "it says so of 2 x 2 to 3 nodes; 2 x 2 to 4 nodes; set" in one[1]
 
 
@@ -219,7 +225,7 @@ def test_a_batch_that_verifies_new_trees_and_one_sampled_again(fusion: bool) -> 
     together = (Rows.decode(6, 10) + Rows.decode(8, 20),)
     apart = (Rows.decode(6, 30, 2), Rows.decode(3, 20))
     loads = together if fusion else apart
-    assert step == Step(Kind("resampled", 2, resampled=1), sum(loads, start=NO_ROWS), loads=loads)
+    assert step == Step(Kind("resampled", 2, detail=ResampledDetail(1)), sum(loads, start=NO_ROWS), loads=loads)
     t = lyanna.durations(ledger, step)
     first, later = Rows.decode(4, 30, 2)._replace(logit_rows=0), Rows(2, 0, 2, 32, 32)
     assert ledger.asked == [
@@ -282,18 +288,27 @@ def test_a_chain_of_tokens_reads_every_node_and_its_head_every_level() -> None:
 
 
 def test_numbers_of_lyanna() -> None:
-    assert (CHAIN.window, CHAIN.window_steps, CHAIN.built, CHAIN.lookahead, CHAIN.dynamic_draft) == (3, 3, 10, 8, True)
+    assert (CHAIN.window, CHAIN.needs.draft_steps, CHAIN.built, CHAIN.needs.cache_tokens, CHAIN.needs.dynamic_draft) == (
+        3,
+        3,
+        10,
+        8,
+        True,
+    )
     once = CHAIN.model_copy(update={"resample": False})
-    assert (once.lookahead, once.least, CHAIN.least, CHAIN.model_copy(update={"threshold": 1}).least) == (6, 3, 1, 2)
+    assert (once.needs.cache_tokens, once.least, CHAIN.least, CHAIN.model_copy(update={"threshold": 1}).least) == (6, 3, 1, 2)
     assert [CHAIN.left(kept) for kept in range(4)] == [2, 1, 0, 0]
     assert [CHAIN.model_copy(update={"threshold": 1}).left(kept) for kept in range(4)] == [2, 0, 0, 0]
     assert [once.left(kept) for kept in range(4)] == [0, 0, 0, 0]
-    assert CHAIN.extra_weights(TINY) == 90_000 + 20_000
-    assert (CHAIN.table_bytes(TINY), CHAIN.model_copy(update={"token_info": False}).table_bytes(TINY)) == (1_000_000, 0)
+    assert CHAIN.extra_memory(TINY).weights == 90_000 + 20_000
+    assert (
+        CHAIN.extra_memory(TINY).table_bytes,
+        CHAIN.model_copy(update={"token_info": False}).extra_memory(TINY).table_bytes,
+    ) == (1_000_000, 0)
     assert [table_bytes(size) for size in (40_000, 40_001)] == [40_000**2, 32_000**2]
-    assert CHAIN.impossible(TINY) is None
-    assert CHAIN.model_copy(update={"branching": 1_000}).impossible(TINY) is None
-    assert CHAIN.model_copy(update={"branching": 1_001}).impossible(TINY) == (
+    assert first_finding(CHAIN, target=TINY) is None
+    assert first_finding(CHAIN.model_copy(update={"branching": 1_000}), target=TINY) is None
+    assert first_finding(CHAIN.model_copy(update={"branching": 1_001}), target=TINY) == (
         *("branching", "a node has 1,000 children at most, one for each token; got 1,001"),
     )
     ledger = Ledger()
@@ -313,27 +328,27 @@ def test_how_many_of_a_batch_sample_again() -> None:
     found = CHAIN.kinds(odds_of(Rates((0.5,))), 2)
     assert found == {
         Kind("step", 2): near(1 / 16),
-        Kind("resampled", 2, resampled=1): near(6 / 16),
-        Kind("resampled", 2, resampled=2): near(9 / 16),
+        Kind("resampled", 2, detail=ResampledDetail(1)): near(6 / 16),
+        Kind("resampled", 2, detail=ResampledDetail(2)): near(9 / 16),
     }
     assert CHAIN.kinds(odds_of(Rates((1.0,))), 2) == {Kind("step", 2): 1.0}
-    assert CHAIN.kinds(odds_of(Rates((0.0,))), 1) == {Kind("resampled", 1, resampled=1): 1.0}
+    assert CHAIN.kinds(odds_of(Rates((0.0,))), 1) == {Kind("resampled", 1, detail=ResampledDetail(1)): 1.0}
 
 
 def test_what_a_recording_of_trees_can_answer() -> None:
     tree = {"levels": 3, "branching": 2, "budget": 5, "resampled_budget": 2}
     trace = replace(trace_of([0], header={"trees": {"lyanna_tree": tree}}), extra={"lyanna_tree.run": np.zeros(1)})
-    assert CHAIN.unrecorded(trace) is None
+    assert first_finding(CHAIN, trace=trace) is None
     for field, recorded in (("depth", 3), ("branching", 2), ("budget", 5), ("resampled_budget", 2)):
         other = CHAIN.model_copy(update={field: recorded + 1})
-        assert other.unrecorded(trace) == (field, f"holds trees of {field} {recorded}, got {recorded + 1}")
+        assert first_finding(other, trace=trace) == (field, f"holds trees of {field} {recorded}, got {recorded + 1}")
     for field in ("token_info", "first_token"):
         missing = "holds no trees without it; state the rates of Lyanna's Table 1 in acceptance.per_position"
-        assert CHAIN.model_copy(update={field: False}).unrecorded(trace) == (field, missing)
-    assert CHAIN.unrecorded(trace_of([0])) == (
+        assert first_finding(CHAIN.model_copy(update={field: False}), trace=trace) == (field, missing)
+    assert first_finding(CHAIN, trace=trace_of([0])) == (
         *("name", "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter asks for others"),
     )
-    assert CHAIN.model_copy(update={"chain": "tokens"}).unrecorded(trace_of([0])) is None
+    assert first_finding(CHAIN.model_copy(update={"chain": "tokens"}), trace=trace_of([0])) is None
     cycle, rated = Cycle((1,)), CHAIN.model_copy(update={"threshold": 1}).reads(Rates((0.5,)))
     assert CHAIN.reads(cycle) is cycle
     assert rated == RatedTrees(Rates((0.5,)), 3, 2)
@@ -356,7 +371,7 @@ def test_a_cold_and_a_warm_step_of_two_sides() -> None:
     ledger, state = Ledger(), duo_state(DUO, 10, 9)
     assert isinstance(state, UnverifiedPrefix)
     cold = DUO.compose([state])
-    assert (cold, state.proposed) == (Step(Kind("cold", 0, 1, window=0, sequences=2), Rows(1, 1, 1, 11, 11)), 0)
+    assert (cold, state.proposed) == (Step(Kind("cold", 0, 1, window=0, detail=SequenceDetail(2)), Rows(1, 1, 1, 11, 11)), 0)
     t = DUO.durations(Ledger(contention=1.5), cold)
     assert t == (1, near(0.5 + 3 * 11e-4), near(0.028), 0.25, near(0.012), 1.5)
     phases = DUO.phases(ledger, cold)
@@ -370,7 +385,7 @@ def test_a_cold_and_a_warm_step_of_two_sides() -> None:
     assert phases["draft"].busy == {"draft compute": near(0.5), "draft copies": near(3 * 11e-4)}
     assert DUO.settle([state]) == [Progress(1, 1, 0, 0, "2 sequences")]
     warm = DUO.compose([state])
-    assert (warm, state.proposed) == (Step(Kind("warm", 1, 0, window=2, sequences=2), Rows.decode(3, 11)), 2)
+    assert (warm, state.proposed) == (Step(Kind("warm", 1, 0, window=2, detail=SequenceDetail(2)), Rows.decode(3, 11)), 2)
     assert DUO.settle([state]) == [Progress(3, 3, 2, 2, "2 sequences")]
     assert state.context == 14
     t = t._replace(contention=1.0)
@@ -394,10 +409,10 @@ def test_a_rejected_tail_leaves_the_next_step_cold() -> None:
     state = duo_state(one, 10, 2)
     found = [(one.compose([state]).kind, *one.settle([state])) for _ in range(4)]
     assert found == [
-        (Kind("cold", 0, 1, window=0, sequences=1), Progress(1, 1, 0, 0, "1 sequence")),
-        (Kind("warm", 1, 0, window=3, sequences=1), Progress(3, 3, 2, 3, "1 sequence")),
-        (Kind("cold", 0, 1, window=0, sequences=1), Progress(1, 1, 0, 0, "1 sequence")),
-        (Kind("warm", 1, 0, window=3, sequences=1), Progress(3, 3, 2, 3, "1 sequence")),
+        (Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)), Progress(1, 1, 0, 0, "1 sequence")),
+        (Kind("warm", 1, 0, window=3, detail=SequenceDetail(1)), Progress(3, 3, 2, 3, "1 sequence")),
+        (Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)), Progress(1, 1, 0, 0, "1 sequence")),
+        (Kind("warm", 1, 0, window=3, detail=SequenceDetail(1)), Progress(3, 3, 2, 3, "1 sequence")),
     ]
     shows = one.model_copy(update={"count": "emitted"})
     state = duo_state(shows, 10, 2)
@@ -459,17 +474,20 @@ def test_a_budget_follows_the_ratio_of_both_sides() -> None:
 
 
 def test_numbers_of_duodecoding() -> None:
-    assert (DUO.window, DUO.least_window, DUO.window_steps, DUO.fixed, DUO.dynamic_draft) == (6, 2, 6, 2, False)
+    assert (DUO.window, DUO.least_window, DUO.needs.draft_steps, DUO.fixed, DUO.needs.dynamic_draft) == (6, 2, 6, 2, False)
     dynamic = DuoDecoding(gamma=6)
-    assert (dynamic.least_window, dynamic.fixed, dynamic.dynamic_draft) == (1, None, True)
+    assert (dynamic.least_window, dynamic.fixed, dynamic.needs.dynamic_draft) == (1, None, True)
     assert (DUO.split, dynamic.split) == (Split(6, 2, True), Split(6, None, True))
     assert (DUO.window_for(1), dynamic.window_for(1)) == (2, 5)
-    assert DUO.unstated is None
-    assert DuoDecoding(sequences=1).unstated is None
-    assert DuoDecoding(sequences=2).unstated == (
+    assert first_finding(DUO, stated=True) is None
+    assert first_finding(DuoDecoding(sequences=1), stated=True) is None
+    assert first_finding(DuoDecoding(sequences=2), stated=True) == (
         *("first_rate", "is required with stated acceptance and 2 sequences: how often one begins right"),
     )
-    assert dynamic.unstated == ("sequences", "'dynamic' needs a recorded trace; with stated acceptance set a number")
+    assert first_finding(dynamic, stated=True) == (
+        "sequences",
+        "'dynamic' needs a recorded trace; with stated acceptance set a number",
+    )
     for wrong in (0, 7):
         with pytest.raises(ValueError, match=f"expected 'dynamic' or 1 to gamma = 6, got {wrong}"):
             DuoDecoding(gamma=6, sequences=wrong)
@@ -503,11 +521,11 @@ def test_kinds_of_two_sides() -> None:
     """Tails of 2 survive with 0.25, a sequence begins right with 0.8: warm = 0.8 / (1.8 - 0.2)."""
     acceptance = DUO.reads(Rates((0.5,)))
     assert DUO.kinds(odds_of(acceptance), 1) == {
-        Kind("cold", 0, 1, window=0, sequences=2): near(0.5),
-        Kind("warm", 1, 0, window=2, sequences=2): near(0.5),
+        Kind("cold", 0, 1, window=0, detail=SequenceDetail(2)): near(0.5),
+        Kind("warm", 1, 0, window=2, detail=SequenceDetail(2)): near(0.5),
     }
     never = DUO.model_copy(update={"first_rate": 0.0})
-    assert never.kinds(odds_of(never.reads(Rates((0.5,)))), 1) == {Kind("cold", 0, 1, window=0, sequences=2): 1.0}
+    assert never.kinds(odds_of(never.reads(Rates((0.5,)))), 1) == {Kind("cold", 0, 1, window=0, detail=SequenceDetail(2)): 1.0}
     with pytest.raises(TypeError, match="Odds do not say what is drafted behind a tail"):
         DUO.kinds(odds_of(Rates((0.5,))), 1)
 

@@ -28,13 +28,13 @@ TIMES = PipelineTimes((10.0, 20.0, 10.0), (1.0, 1.0), draft=2.0)
 
 
 def strategy_for(times: PipelineTimes, requests: int, **fields: Any) -> Strategy:
-    return PipelineTree(**fields).for_batch(requests).on_stages(len(times.stages))
+    return PipelineTree(**fields).fitted_to(requests, len(times.stages))
 
 
 def test_the_paper_s_tree_has_twenty_nodes() -> None:
     """SP-11 a; the root is verified along."""
     assert PipelineTree().levels == (1, 1, 3, 3, 3, 3, 3, 3)
-    assert PipelineTree().lookahead == 21
+    assert PipelineTree().needs.cache_tokens == 21
 
 
 def test_one_request_drafts_and_then_passes_the_stages() -> None:

@@ -52,7 +52,7 @@ def test_the_law_with_replayed_means_explains_the_simulation(name: str) -> None:
 def test_eight_at_a_time(name: str) -> None:
     loads = ["requests.arrivals=null", "requests.concurrency=8", "requests.count=20", "requests.output_tokens=40"]
     scenario = load(name).scenario
-    if scenario.strategy.alone and scenario.serving.policy.max_requests != 1:
+    if scenario.strategy.traits.alone and scenario.serving.policy.max_requests != 1:
         with pytest.raises(BadInput, match="one request at a time, got 8"):
             load(name, loads)
         return
@@ -72,8 +72,8 @@ def test_the_law_weighs_steps_by_the_requests_that_meet_them(name: str) -> None:
     met = tokens = 0.0
     for kind, count in kinds.items():
         seconds = float(strategy.step_seconds(strategy.durations(cost, strategy.step(kind, context)), kind))
-        met += count / steps * strategy.batch(kind) * seconds
-        tokens += count / steps * strategy.batch(kind) * law.tokens_per_step
+        met += count / steps * kind.batch * seconds
+        tokens += count / steps * kind.batch * law.tokens_per_step
     assert law.tpot_s == pytest.approx(met / tokens, rel=1e-9)
     assert law.tpot_s > law.step_s / law.tokens_per_step * 1.01
 

@@ -30,7 +30,9 @@ from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.strategies.common.base import early_exit
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.traits import Needs, Traits
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.world import World
@@ -46,13 +48,12 @@ class Pipeline(Strategy):
     """One token a step, handed from stage to stage; as many steps under way as there are stages."""
 
     name: Literal["pipeline"] = "pipeline"
-    named: ClassVar[type[Stages]] = Stages
-    equation: ClassVar[str] = "T_step = m T_stage"
+    traits: ClassVar[Traits] = Traits(Stages, "T_step = m T_stage")
     depth: int = 3
 
     @property
-    def in_flight(self) -> int:
-        return self.depth
+    def needs(self) -> Needs:
+        return super().needs._replace(in_flight=self.depth)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         rows = Rows.decode(1, sum(state.context for state in states), len(states))
@@ -140,22 +141,23 @@ class Traffic(RuleBasedStateMachine):
         router: RouterName,
     ) -> None:
         total = 1
-        while policy.refusal(LONGEST, strategy.lookahead, Blocks(block, total)):
+        while policy.refusal(LONGEST, strategy.needs.cache_tokens, Blocks(block, total)):
             total += 1
         first, self.inbox = World(), Inbox()
         self.worlds = [first, *(World(None, first.environment) for _ in range(replicas - 1))]
         self.environment = first.environment
         self.fleet = Fleet(self.inbox, router, self.environment)
-        cost = StatedCost(durations, strategy.window_steps)
+        cost = StatedCost(durations, strategy.needs.draft_steps)
         acceptance = Cycle(tuple(kept), tuple(off))
         self.log: list[Iteration] = []
         self.replicas = []
         for world in self.worlds:
-            memory, exit = Blocks(block, total + spare), strategy.exit(None)
+            memory, exit = Blocks(block, total + spare), early_exit(strategy, None)
             one = Scheduler(strategy, acceptance, exit, self.fleet, cost, policy, memory, log=self.log.append)
-            stages = tuple(world.lane(f"stage {i}") for i in range(strategy.in_flight if strategy.in_flight > 1 else 0))
+            in_flight = strategy.needs.in_flight
+            stages = tuple(world.lane(f"stage {i}") for i in range(in_flight if in_flight > 1 else 0))
             lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages)
-            for _ in range(strategy.in_flight):
+            for _ in range(in_flight):
                 self.environment.process(one.run(world, lanes))
             self.replicas.append(one)
         self.fleet.open(self.replicas)

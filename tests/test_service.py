@@ -8,7 +8,8 @@ from simulator.acceptance.sources import Cycle
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
 from simulator.serving.iteration import Iteration
-from simulator.serving.policies import FixedBatch, KVMemory, Serving
+from simulator.serving.memory import KVMemory
+from simulator.serving.policies import FixedBatch, Serving
 from simulator.serving.requests import Request, Requests
 from simulator.serving.service import Service
 from simulator.strategies.autoregressive import Autoregressive

@@ -29,6 +29,7 @@ from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import line_of
 from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages, hit_shares
 from simulator.strategies.common.step import Lanes
 from simulator.strategies.pipeline import Pipelined
@@ -73,10 +74,10 @@ def played(
         tuple(world.lane(f"link {i + 1}") for i in range(len(times.links))),
     )
     cost = cost or cost_of(times)
-    lanes = lanes._replace(line=strategy.line(cost, lanes))
+    lanes = lanes._replace(line=line_of(strategy, cost, lanes))
     source = ClosedLoop(Requests(concurrency=requests, count=requests, output_tokens=1 + tokens))
     loop = Scheduler(strategy, acceptance, None, source, cost, FixedBatch(), log=log.append)
-    for _ in range(strategy.in_flight):
+    for _ in range(strategy.needs.in_flight):
         world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
@@ -208,7 +209,7 @@ def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
 
 
 def plain(times: PipelineTimes, requests: int) -> Strategy:
-    return Pipelined().for_batch(requests).on_stages(len(times.stages))
+    return Pipelined().fitted_to(requests, len(times.stages))
 
 
 @pytest.mark.parametrize(("requests", "step"), [(1, 42), (2, 42), (3, 60)])

@@ -64,7 +64,7 @@ def test_rows_of_the_two_parts() -> None:
     step = strategy.step(Kind("step", 2), 100)
     assert step.rows == Rows(14, 0, 2, 2 * 107, 2 * (700 + 28))
     assert step.loads == (Rows(24, 0, 2, 2 * 104, 2 * (400 + 8 * 10 + 10), adapted=16),)
-    assert (strategy.nodes, strategy.rows_for(2), strategy.lookahead, strategy.window) == (7, 7, 7, 2)
+    assert (strategy.nodes, strategy.needs.rows, strategy.needs.cache_tokens, strategy.window) == (7, 7, 7, 2)
 
 
 @pytest.mark.parametrize(("rows", "nodes"), [(7, 7), (6, 3), (3, 3), (2, 1), (1, 1)])
@@ -151,7 +151,7 @@ def test_a_pass_of_one_stated_time_cannot_be_split(tmp_path: Path) -> None:
 def test_weights_of_the_streams_lie_on_the_device() -> None:
     """Embeddings 4 h and a pruning transform of rank 8 are the printed 8.2E4; four adapters of rank 8 come on top."""
     shared, lossless = (
-        SpeculativeStreaming.model_validate({"mode": mode}).extra_weights(VICUNA) for mode in ("shared", "lossless")
+        SpeculativeStreaming.model_validate({"mode": mode}).extra_memory(VICUNA).weights for mode in ("shared", "lossless")
     )
     assert shared == 81_920
     assert lossless - shared == 4 * 2 * 8 * 4096

@@ -11,7 +11,7 @@ from simulator.acceptance.sources import Chain, Rates
 from simulator.acceptance.tree_replay import DrawnPassages
 from simulator.cost.model import ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.strategies.common.base import OddsOf
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.pipeline_laws import (
     PipelineTimes,
     arrivals,
@@ -23,9 +23,9 @@ from simulator.strategies.common.pipeline_laws import (
 from simulator.strategies.common.step import ABSENT, Kind, Progress, State, Step
 from simulator.strategies.pipeline import Pipelined, PipelineDurations
 from simulator.strategies.pipeline_tree import PipelineTree
-from simulator.strategies.specpipe import InPipeline, SpecPipe
+from simulator.strategies.specpipe import FillDetail, InPipeline, SpecPipe, filled
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
-from tests.ledger import Ledger, booked, near, states
+from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 
 PROMPT = Rows.prefill(6)
@@ -76,7 +76,7 @@ def test_batches_in_flight_share_requests_out_evenly() -> None:
     found = [Pipelined(stages=4, requests=count).in_flight for count in (1, 2, 4, 5, 6, 8, 9, 12, 13)]
     assert found == [1, 2, 4, 3, 3, 4, 3, 4, 4]
     assert Pipelined(requests=5).in_flight == 1
-    assert (Pipelined().on_stages(7), Pipelined().for_batch(3)) == (Pipelined(stages=7), Pipelined(requests=3))
+    assert (Pipelined().fitted_to(stages=7), Pipelined().fitted_to(3)) == (Pipelined(stages=7), Pipelined(requests=3))
 
 
 def test_law_of_a_pipeline_is_its_way_or_its_slowest_part() -> None:
@@ -120,16 +120,16 @@ def test_a_tree_is_drafted_level_by_level_and_passes_all_stages() -> None:
 
 
 def test_numbers_of_a_tree_over_a_pipeline() -> None:
-    assert (TREE.levels, TREE.window, TREE.window_steps, TREE.lookahead) == ((2, 6), 2, 2, 9)
+    assert (TREE.levels, TREE.window, TREE.needs.draft_steps, TREE.needs.cache_tokens) == ((2, 6), 2, 2, 9)
     assert sum(PipelineTree().levels) == 20
     assert TREE.step(Kind("step", 2), 15) == Step(Kind("step", 2), Rows(18, 18, 2, 48, 9 * 30 + 90))
     t = TREE.durations(Ledger(), TREE.step(Kind("step", 2), 15))._replace(draft=100.0)
     assert PipelineTree(branching=(2, 3), stages=3, requests=3).step_seconds(t, Kind("step", 1)) == 300.0
     assert TREE.kinds(odds(0.5), 5) == {Kind("step", 3): 1.0}
     model = ModelSpec.model_validate(MODEL)
-    assert TREE.impossible(model) is None
-    assert PipelineTree(branching=(1_000, 1)).impossible(model) is None
-    assert PipelineTree(branching=(1, 1_001)).impossible(model) == (
+    assert first_finding(TREE, target=model) is None
+    assert first_finding(PipelineTree(branching=(1_000, 1)), target=model) is None
+    assert first_finding(PipelineTree(branching=(1, 1_001)), target=model) == (
         *("branching", "a node has 1,000 children at most, one for each token; got 1,001"),
     )
     rates = Rates((0.5,))
@@ -178,12 +178,16 @@ def test_a_refill_a_hit_and_a_miss_step_by_step() -> None:
         *([4, 4, 1], [1, 0, 0], [2, 1, 0], [4, 2, 1]),
         [4, 4, 1],
     ]
-    begins, refill, token = Kind("refill", 0, redrafts=1, active=1, begun=1), Kind("refill", 0, redrafts=1, active=2), Kind
+    begins, refill, token = (
+        Kind("refill", 0, waiting=1, detail=FillDetail(1, 1)),
+        Kind("refill", 0, waiting=1, detail=FillDetail(2)),
+        Kind,
+    )
     assert [step.kind for step in composed] == [
-        *(begins, refill, token("token", 1, active=3)),
-        token("token", 1, active=3, begun=1),
-        *(begins, refill, token("token", 1, active=3)),
-        token("token", 1, active=3, begun=1),
+        *(begins, refill, token("token", 1, detail=FillDetail(3))),
+        token("token", 1, detail=FillDetail(3, 1)),
+        *(begins, refill, token("token", 1, detail=FillDetail(3))),
+        token("token", 1, detail=FillDetail(3, 1)),
     ]
     hit, miss = Progress(1, 1, 1, 1), Progress(1, 1, 0, 1, missed=True)
     assert progress == [ABSENT, ABSENT, hit, hit, ABSENT, ABSENT, miss, hit]
@@ -202,7 +206,7 @@ def test_a_miss_noticed_late_costs_a_step_in_vain() -> None:
         [4, 4, 2],
     ]
     assert [sum(one.verified for one in progress[: count + 1]) for count in range(11)] == [0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3]
-    assert composed[6].kind == Kind("refill", 0, redrafts=1, active=3, begun=1)
+    assert composed[6].kind == Kind("refill", 0, waiting=1, detail=FillDetail(3, 1))
 
 
 def test_a_relaxed_tree_always_holds_the_token() -> None:
@@ -216,7 +220,7 @@ def test_requests_in_different_steps_share_the_stages() -> None:
     one, other = SPEC.open(Given(HIT, HIT), 10), SPEC.open(Given(HIT), 20)  # type: ignore[arg-type]
     steps(SPEC, one, 2)
     step = SPEC.compose([one, other])
-    assert step.kind == Kind("token", 1, redrafts=1, active=3, begun=1)
+    assert step.kind == Kind("token", 1, waiting=1, detail=FillDetail(3, 1))
     assert [load.tokens for load in step.loads] == [5, 2, 1]
     assert step.loads[0] == Rows.decode(4, 10) + Rows.decode(1, 20)
     assert (one.proposed, other.proposed) == (6, 0)
@@ -228,7 +232,7 @@ def test_requests_in_different_steps_share_the_stages() -> None:
 def test_what_a_step_of_all_stages_takes() -> None:
     """Rows 4, 4, 1: stages 4, 8, 3; links 1 and 0.5 with 0.25 a row; the verdict 0.13; a level of the draft 0.4."""
     ledger = Ledger()
-    step = SPEC.step(Kind("token", 1, active=3, begun=1), 10)
+    step = SPEC.step(Kind("token", 1, detail=FillDetail(3, 1)), 10)
     assert rows_of(step) == [4, 4, 1]
     t = SPEC.durations(ledger, step)
     assert t == ((4, 8, 3), (1.0, 0.5), near(0.13), near(0.4), True)
@@ -260,7 +264,7 @@ def test_what_a_step_of_all_stages_takes() -> None:
 
 def test_a_step_with_work_for_some_stages_only() -> None:
     ledger = Ledger()
-    step = SPEC.step(Kind("refill", 0, redrafts=1, active=2), 10)
+    step = SPEC.step(Kind("refill", 0, waiting=1, detail=FillDetail(2)), 10)
     assert rows_of(step) == [2, 1, 0]
     t = SPEC.durations(ledger, step)
     assert t == ((2, 2, 0), (0.25, 0), 0, near(0.2), True)
@@ -276,16 +280,16 @@ def test_a_step_with_work_for_some_stages_only() -> None:
 
 
 def test_several_requests_pay_for_packing() -> None:
-    ledger, step = Ledger(), SPEC.step(Kind("token", 2, active=3, begun=2), 10)
+    ledger, step = Ledger(), SPEC.step(Kind("token", 2, detail=FillDetail(3, 2)), 10)
     assert rows_of(step) == [8, 8, 2]
     assert SPEC.durations(ledger, step).stages == (16, 32, 12)
-    assert SPEC.durations(ledger, SPEC.step(Kind("refill", 1, redrafts=1, active=3), 10)).stages == (16, 16, 12)
+    assert SPEC.durations(ledger, SPEC.step(Kind("refill", 1, waiting=1, detail=FillDetail(3)), 10)).stages == (16, 16, 12)
 
 
 def test_kinds_of_specpipe() -> None:
     def kinds(requests: int, **changes: bool) -> list[tuple[str, int, int, int, float]]:
         found = SPEC.model_copy(update=changes).kinds(odds(0.75), requests)
-        return [(kind.name, kind.verifying, kind.active, kind.begun, share) for kind, share in found.items()]
+        return [(kind.name, kind.verifying, *filled(kind), share) for kind, share in found.items()]
 
     assert kinds(1) == [
         ("token", 1, 3, 1, near(0.5)),
@@ -296,20 +300,20 @@ def test_kinds_of_specpipe() -> None:
     assert kinds(1, relaxed=True) == [("token", 1, 3, 1, 1.0)]
     assert kinds(2) == [("token", 2, 3, 2, near(1 / 1.5)), ("refill", 0, 3, 2, near(1 - 1 / 1.5))]
     assert kinds(2, late=True)[0][-1] == near(1 / 1.75)
-    waits = [kind.redrafts for kind in SPEC.kinds(odds(0.75), 2)]
+    waits = [kind.waiting for kind in SPEC.kinds(odds(0.75), 2)]
     assert waits == [0, 2]
 
 
 def test_numbers_of_specpipe() -> None:
     model = ModelSpec.model_validate(MODEL)
-    assert (SPEC.window, SPEC.lookahead, SPEC.dynamic_draft, SPEC.beam) == (1, 13, True, Beam(4, 2, 3))
+    assert (SPEC.window, SPEC.needs.cache_tokens, SPEC.needs.dynamic_draft, SPEC.beam) == (1, 13, True, Beam(4, 2, 3))
     assert (SPEC.level(7), SPEC.grown(4)) == ([7, 7, 1], [1, 2, 4, 4])
-    assert SPEC.on_stages(5).stages == 5  # type: ignore[attr-defined]
-    kind = Kind("refill", 2, redrafts=3)
-    assert (SPEC.batch(kind), SPEC.committed(kind, odds(0.5))) == (5, 2)
-    assert SPEC.impossible(model) is None
-    assert SpecPipe(branching=1_000).impossible(model) is None
-    assert SpecPipe(branching=1_001).impossible(model) == (
+    assert SPEC.fitted_to(stages=5).stages == 5  # type: ignore[attr-defined]
+    kind = Kind("refill", 2, waiting=3)
+    assert (kind.batch, SPEC._committed(kind, odds(0.5))) == (5, 2)
+    assert first_finding(SPEC, target=model) is None
+    assert first_finding(SpecPipe(branching=1_000), target=model) is None
+    assert first_finding(SpecPipe(branching=1_001), target=model) == (
         *("branching", "a node has 1,000 children at most, one for each token; got 1,001"),
     )
     rates = Rates((0.5,))
@@ -341,9 +345,9 @@ def composed(strategy: SpecPipeTandem, passages: Sequence[Passage], count: int) 
 def test_levels_enter_with_the_rows_that_they_will_have() -> None:
     first, hit, miss = composed(TANDEM, [HIT, HIT, MISS, *[HIT] * 4], 3)
     assert levels(first) == [[1, 1, 1], [2, 2, 1], [4, 4, 1]]
-    assert first.kind == Kind("token", 1, active=3, begun=1)
-    assert (levels(hit), hit.kind.active) == ([[4, 4, 1]], 1)
-    assert (levels(miss), miss.kind.active) == ([[1, 1, 1], [2, 2, 1], [4, 4, 1]], 3)
+    assert first.kind == Kind("token", 1, detail=FillDetail(3, 1))
+    assert (levels(hit), filled(hit.kind).active) == ([[4, 4, 1]], 1)
+    assert (levels(miss), filled(miss.kind).active) == ([[1, 1, 1], [2, 2, 1], [4, 4, 1]], 3)
     assert first.rows == Rows.decode(1, 10) + Rows.decode(2, 10) + Rows.decode(4, 10)
 
 
@@ -351,7 +355,7 @@ def test_a_late_miss_in_tandem_sends_a_level_in_vain() -> None:
     late = TANDEM.model_copy(update={"late": True})
     state = late.open(Given(HIT, MISS, *[HIT] * 6), 10)  # type: ignore[arg-type]
     found = [late.compose([state]) for _ in range(3)]
-    assert [one.kind.active for one in found] == [3, 3, 2]
+    assert [filled(one.kind).active for one in found] == [3, 3, 2]
     assert levels(found[2]) == [[4, 4, 1], [4, 4, 1]]
     assert state.proposed == 7
     with pytest.raises(TypeError, match="State is no request in a pipeline"):
@@ -368,7 +372,7 @@ def test_a_level_is_proposed_as_it_enters_and_pruned_on_its_way() -> None:
 def test_what_levels_in_tandem_take() -> None:
     """A full level: stages 4, 8, 3, links 1 and 0.5, pruning 5 ms, token 0.125; M = 8.005, L = 16.63."""
     ledger = Ledger()
-    step = TANDEM.step(Kind("token", 1, active=1, begun=1), 10)
+    step = TANDEM.step(Kind("token", 1, detail=FillDetail(1, 1)), 10)
     assert levels(step) == [[4, 4, 1]]
     t = TANDEM.durations(ledger, step)
     assert (t.pace, t.latency) == (near(8.005), near(16.63))
@@ -386,14 +390,14 @@ def test_what_levels_in_tandem_take() -> None:
         "draft_level": Phase(near(0.4), {}),
     }
     assert TANDEM.step_seconds(t, step.kind) == near(8.005)
-    refill = TANDEM.step(Kind("token", 1, active=3, begun=1), 10)
+    refill = TANDEM.step(Kind("token", 1, detail=FillDetail(3, 1)), 10)
     assert levels(refill) == [[1, 1, 1], [2, 2, 1], [4, 4, 1]]
     once = TANDEM.durations(ledger, refill)
     assert TANDEM.step_seconds(once, refill.kind) == near(1 + 2 + 3 + 0.25 + 0.5 + 0.13)
-    late = TANDEM.step(Kind("token", 1, active=4, begun=1), 10)
+    late = TANDEM.step(Kind("token", 1, detail=FillDetail(4, 1)), 10)
     assert levels(late) == [[4, 4, 1], [1, 1, 1], [2, 2, 1], [4, 4, 1]]
     assert TANDEM.step_seconds(TANDEM.durations(ledger, late), late.kind) == near(8.005 + 6.88)
-    partial = TANDEM.step(Kind("token", 1, active=2, begun=1), 10)
+    partial = TANDEM.step(Kind("token", 1, detail=FillDetail(2, 1)), 10)
     assert levels(partial) == [[4, 4, 1], [4, 4, 1]]
     assert partial.rows == Rows.decode(4, 10) + Rows.decode(4, 10)
 
@@ -401,7 +405,7 @@ def test_what_levels_in_tandem_take() -> None:
 def test_kinds_and_relation_in_tandem() -> None:
     def shares(**changes: bool) -> list[tuple[str, int, int, float]]:
         found = TANDEM.model_copy(update=changes).kinds(odds(0.75), 1)
-        return [(kind.name, kind.verifying, kind.active, share) for kind, share in found.items()]
+        return [(kind.name, kind.verifying, filled(kind).active, share) for kind, share in found.items()]
 
     assert shares() == [("token", 1, 1, 0.75), ("token", 1, 3, 0.25)]
     assert shares(late=True) == [("token", 1, 1, 0.75), ("token", 1, 4, 0.25)]

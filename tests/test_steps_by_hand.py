@@ -15,14 +15,17 @@ from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import Fraction, NonNegative
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable
-from simulator.strategies.common.base import Part, Strategy, _sizes, cut_to_grants, means
+from simulator.strategies.common.base import Strategy, early_exit
+from simulator.strategies.common.capabilities import ExtraMemory, extra_memory
+from simulator.strategies.common.chain import _sizes, cut_to_grants
 from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
+from simulator.strategies.common.law import Part, means
 from simulator.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
 from simulator.strategies.common.token_tree import TokenTree
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
 from simulator.strategies.tree_sd import TreeSD
 from simulator.strategies.vanilla_sd import VanillaSD
-from tests.ledger import Ledger, booked, near, states
+from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of
 
@@ -49,24 +52,26 @@ def test_autoregressive_passes_one_row_a_request() -> None:
 
 def test_what_every_strategy_answers_unless_it_knows_better() -> None:
     plain, ledger = Autoregressive(), Ledger()
-    assert (plain.window, plain.needs_draft, plain.dynamic_draft, plain.least_window, plain.window_steps) == (
+    assert (plain.window, plain.needs.draft_model, plain.needs.dynamic_draft, plain.needs.draft_steps) == (
         0,
         False,
         False,
         1,
-        1,
     )
-    assert (plain.rows_for(5), plain.lookahead, plain.in_flight, plain.window_for(5)) == (1, 1, 1, 0)
-    assert (plain.window_of(Kind("x", 1)), plain.window_of(Kind("x", 1, window=3))) == (0, 3)
-    assert (plain.exit(4), plain.unstated, plain.on_stages(3), plain.for_batch(3)) == (None, None, plain, plain)
-    assert plain.tuned(ledger, lambda gamma: Rates((0.5,)).odds(gamma, None), 4, 100) is plain
+    assert (plain.needs.rows, plain.needs.cache_tokens, plain.needs.in_flight, plain.window_for(5)) == (None, 1, 1, 0)
+    assert (plain._window_of(Kind("x", 1)), plain._window_of(Kind("x", 1, window=3))) == (0, 3)
+    assert (early_exit(plain, 4), first_finding(plain, stated=True), plain.fitted_to(stages=3), plain.fitted_to(3)) == (
+        None,
+        None,
+        plain,
+        plain,
+    )
     assert plain.relation(1.5, True) == "exact"
-    assert plain.derived(ledger, Step(Kind("x", 1), NO_ROWS)) == {}
-    assert plain.batch(Kind("x", 2, bare=3)) == 5
+    assert Kind("x", 2, bare=3).batch == 5
     assert Strategy.kinds(plain, lambda gamma: Rates((0.5,)).odds(gamma, None), 3) == {Kind("step", 3): 1.0}
     model = ModelSpec.model_validate(MODEL)
-    assert (plain.extra_weights(model), plain.table_bytes(model), plain.impossible(model)) == (0, 0, None)
-    assert [VanillaSD(gamma=gamma).needs_draft for gamma in (1, 2)] == [True, True]
+    assert (extra_memory(plain, model), first_finding(plain, target=model)) == (ExtraMemory(0, 0), None)
+    assert [VanillaSD(gamma=gamma).needs.draft_model for gamma in (1, 2)] == [True, True]
     assert VanillaSD(gamma=2).step(Kind("x", 2, 1, 3), 10) == Step(Kind("x", 2, 1, 3), Rows(7, 7, 3, 37, 72 + 11), 30)
     assert plain.step(Kind("x", 0, bare=3), 10) == Step(Kind("x", 0, bare=3), Rows(3, 3, 3, 33, 33))
     assert plain.admission(ledger, PROMPT) == Admission(3.0, 0.0, 0.0)
@@ -95,8 +100,8 @@ def test_means_over_kinds_of_steps_by_hand() -> None:
 def test_windows_that_a_trace_of_windows_can_answer() -> None:
     runs = dataclasses.replace(trace_of([0, 1], header={"window": 4}), run=np.array([0, 4], dtype=np.uint16))
     why = "knows windows of up to 4 draft tokens, got 5; set strategy.gamma=4"
-    assert [VanillaSD(gamma=gamma).unrecorded(runs) for gamma in (3, 4, 5)] == [None, None, ("gamma", why)]
-    assert VanillaSD(gamma=5).unrecorded(trace_of([0, 1])) is None
+    assert [first_finding(VanillaSD(gamma=gamma), trace=runs) for gamma in (3, 4, 5)] == [None, None, ("gamma", why)]
+    assert first_finding(VanillaSD(gamma=5), trace=trace_of([0, 1])) is None
 
 
 # ---- vanilla
@@ -241,7 +246,7 @@ def test_mirror_with_a_request_that_has_lost_its_window(fallback: str, others: s
     batch[1].ready = False
     step = mirror.compose(batch)
     wait = (Kind("fallback", 2, redrafts=1), Rows(6, 6, 2, 36, 102), 20, [2, 2])
-    proceed = (Kind("fallback", 1, redrafts=1), Rows(3, 3, 1, 13, 36), 20, [2, None])
+    proceed = (Kind("fallback", 1, redrafts=1, waiting=1), Rows(3, 3, 1, 13, 36), 20, [2, None])
     undrafted = (Kind("fallback", 1, bare=1), Rows(4, 4, 2, 34, 57), 0, [2, 0])
     expected = {"redraft": wait if others == "wait" else proceed, "undrafted": undrafted}[fallback]
     assert (step.kind, step.rows, step.redraft_kv_tokens, [state.proposed for state in batch]) == expected
@@ -266,7 +271,7 @@ def test_mirror_without_anything_at_hand_redrafts_alone() -> None:
     for state in batch:
         state.ready = False
     step = mirror.compose(batch)
-    assert step == Step(Kind("fallback", 0, redrafts=2), NO_ROWS, 30)
+    assert step == Step(Kind("fallback", 0, redrafts=2, waiting=2), NO_ROWS, 30)
     assert {name: phase.wall_s for name, phase in mirror.phases(ledger, step).items()} == {"redraft": near(0.6)}
     assert ledger.asked == [("draft", Rows(2, 2, 2, 30, 30), "redraft")]
     t = mirror.durations(ledger, step)
@@ -336,7 +341,7 @@ def test_windows_of_a_mirror_step_are_as_long_as_the_shortest_at_hand() -> None:
 def test_a_redraft_beside_the_prefix_may_hold_the_draft_up() -> None:
     """Redraft 5 beside prefix 1 and exit 0.5: the draft begins 3.5 late."""
     mirror, kind = MirrorSD(others="proceed"), Kind("fallback", 1, redrafts=1)
-    t = MirrorSD.named(prefix=1.0, rv_ee=0.5, suffix=4.0, draft=2.0, rv_fv=0.25, redraft=5.0)
+    t = MirrorSD.traits.durations(prefix=1.0, rv_ee=0.5, suffix=4.0, draft=2.0, rv_fv=0.25, redraft=5.0)
     assert mirror.step_seconds(t, kind) == booked(mirror, t, kind)[1] == 7.25
     assert mirror.step_seconds(t._replace(redraft=1.25), kind) == booked(mirror, t._replace(redraft=1.25), kind)[1] == 5.75
     waiting = MirrorSD()
@@ -391,11 +396,11 @@ def test_who_falls_back_and_how_often() -> None:
     found = proceed.kinds(lambda gamma: odds(gamma, None), 2)
     assert found == {
         Kind("reuse", 2): near((1 - share) ** 2),
-        Kind("fallback", 1, redrafts=1): near(2 * share * (1 - share)),
-        Kind("fallback", 0, redrafts=2): near(share**2),
+        Kind("fallback", 1, redrafts=1, waiting=1): near(2 * share * (1 - share)),
+        Kind("fallback", 0, redrafts=2, waiting=2): near(share**2),
     }
-    assert [proceed.batch(kind) for kind in found] == [2, 2, 2]
-    assert MirrorSD(gamma=2).batch(Kind("fallback", 2, redrafts=1)) == 2
+    assert [kind.batch for kind in found] == [2, 2, 2]
+    assert Kind("fallback", 2, redrafts=1).batch == 2
     undrafted = MirrorSD(gamma=2, fallback="undrafted").fallback_share(lambda gamma: odds(gamma, None), 2)
     assert undrafted == near(0.175 / (1 + 0.175 - 0.1))
     never = MirrorSD(gamma=2).kinds(lambda gamma: Odds(odds(2, None).accepted, 0 * odds(2, None).off_exit, 0.0, ""), 2)
@@ -438,7 +443,7 @@ def test_what_a_mirror_run_reports_beside_its_durations() -> None:
     wide = MirrorSD(gamma=2, kappa=20)
     derived = wide.derived(ledger, wide.compose(states(wide, (10, 1), (20, 1))))
     assert (derived["exposed_draft_ms"], derived["relative_draft_overhead"]) == (near(18_000), near(18 / 0.4))
-    t = MirrorSD.named(suffix=3.0, draft=5.0)
+    t = MirrorSD.traits.durations(suffix=3.0, draft=5.0)
     assert (exposed_draft(t), relative_overhead(t, 4.0)) == (2.0, 0.5)
 
 
@@ -459,23 +464,23 @@ def test_settings_of_a_mirror() -> None:
         (2, 1),
         (1, 1),
     ]
-    assert [MirrorSD(exit_layer=depth).exit(layers).fraction for depth, layers in ((8, 32), (0.3, 32), (8, None))] == [
+    assert [early_exit(MirrorSD(exit_layer=depth), layers).fraction for depth, layers in ((8, 32), (0.3, 32), (8, None))] == [
         0.25,
         0.3,
         8,
     ]  # type: ignore[union-attr]
-    assert MirrorSD(kappa=5).exit(32).kappa == 5  # type: ignore[union-attr]
+    assert early_exit(MirrorSD(kappa=5), 32).kappa == 5  # type: ignore[union-attr]
     assert [MirrorSD(message=one).positions(3) for one in ("per_position", "first_position")] == [4, 1]  # type: ignore[arg-type]
     for depth in (0, -3, 0.0, 1.0, 1.5):
         with pytest.raises(ValueError, match="expected a layer number from 1 or a share"):
             MirrorSD(exit_layer=depth)
     assert [MirrorSD(exit_layer=depth).exit_layer for depth in (1, 40, 0.01, 0.99)] == [1, 40, 0.01, 0.99]
-    ruled = MirrorSD(batching_rule=True, drafter=StreamingDrafter(streams=7)).for_batch(40)
+    ruled = MirrorSD(batching_rule=True, drafter=StreamingDrafter(streams=7)).fitted_to(40)
     assert (ruled.kappa, ruled.drafter) == (2, StreamingDrafter(streams=1))
-    assert MirrorSD(batching_rule=True).for_batch(40).drafter.name == "autoregressive"
+    assert MirrorSD(batching_rule=True).fitted_to(40).drafter.name == "autoregressive"
     plain = MirrorSD(kappa=5)
-    assert plain.for_batch(40) is plain
-    assert plain.extra_weights(ModelSpec.model_validate(MODEL)) == 10_000
+    assert plain.fitted_to(40) is plain
+    assert plain.extra_memory(ModelSpec.model_validate(MODEL)).weights == 10_000
 
 
 @pytest.mark.parametrize(
@@ -577,7 +582,7 @@ def test_heads_beside_the_target_draft_on_its_lane() -> None:
     lookup = TreeSD(tree=TokenTree(branching=(1, 1)))
     step = lookup.compose(states(lookup, (10, 1)))
     assert booked(lookup, lookup.durations(ledger, step), step.kind) == ([("target", 0, 3, "verify")], 3)
-    assert (lookup.needs_draft, medusa.needs_draft, TREE.needs_draft) == (False, False, True)
+    assert (lookup.needs.draft_model, medusa.needs.draft_model, TREE.needs.draft_model) == (False, False, True)
 
 
 def test_numbers_of_a_tree() -> None:
@@ -585,10 +590,10 @@ def test_numbers_of_a_tree() -> None:
     reused = TREE.model_copy(
         update={"passes": (*TREE.passes, DraftPass(rows=(1,), head=HEAD, reused=True)), "ids_per_entry": 3}
     )
-    assert (TREE.window, TREE.window_steps, TREE.rows, TREE.lookahead, TREE.rows_for(9)) == (2, 3, 6, 6, 6)
-    assert (TREE.dynamic_draft, reused.window_steps) == (False, 4)
-    assert (TREE.extra_weights(model), reused.extra_weights(model)) == (90_000, 90_000)
-    assert (TREE.table_bytes(model), reused.table_bytes(model)) == (0, 3 * 1_000 * 8)
+    assert (TREE.window, TREE.needs.draft_steps, TREE.rows, TREE.needs.cache_tokens, TREE.needs.rows) == (2, 3, 6, 6, 6)
+    assert (TREE.needs.dynamic_draft, reused.needs.draft_steps) == (False, 4)
+    assert (TREE.extra_memory(model).weights, reused.extra_memory(model).weights) == (90_000, 90_000)
+    assert (TREE.extra_memory(model).table_bytes, reused.extra_memory(model).table_bytes) == (0, 3 * 1_000 * 8)
     assert TREE.step(Kind("hit", 2, 1), 10) == Step(Kind("hit", 2, 1), Rows(13, 13, 3, 43, 6 * 20 + 42 + 11))
 
 
@@ -607,19 +612,19 @@ def test_what_a_tree_asks_of_acceptance() -> None:
     assert isinstance(drawn, DrawnMatches)
     assert (drawn.verdicts, drawn.odds(2, None).unmatched) == (rates, 0.25)
     nothing = "holds nothing that drafts like this; state rate, per_position, always or cycle instead"
-    assert TREE.unrecorded(trace_of([0, 1])) == ("drafter", nothing)
+    assert first_finding(TREE, trace=trace_of([0, 1])) == ("drafter", nothing)
     ranked = TREE.model_copy(update={"drafter": "draft"})
-    assert ranked.unrecorded(trace_of([0, 1])) is None
+    assert first_finding(ranked, trace=trace_of([0, 1])) is None
     kept = ranked.reads(Replay(trace_of([9, 0, 0, 1, 0, 2])))
     assert isinstance(kept, RecordedRuns)
     assert kept.runs(0).tolist() == [2, 1, 2, 1, 0]
     other = TREE.model_copy(update={"drafter": "medusa"})
-    assert other.unrecorded(trace_of([0, 1])) == ("tree", "holds nothing of the drafter 'medusa'")
+    assert first_finding(other, trace=trace_of([0, 1])) == ("tree", "holds nothing of the drafter 'medusa'")
     chains = trace_of([0, 1], medusa_run=[0, 1])
-    assert other.unrecorded(chains) == ("tree", "holds chains of 'medusa', and no trees")
-    assert other.model_copy(update={"borrowed": True}).unrecorded(chains) is None
+    assert first_finding(other, trace=chains) == ("tree", "holds chains of 'medusa', and no trees")
+    assert first_finding(other.model_copy(update={"borrowed": True}), trace=chains) is None
     starts = dataclasses.replace(trace_of([0, 1]), run=np.array([0, 2], dtype=np.uint16))
-    assert TREE.unrecorded(starts) is None
+    assert first_finding(TREE, trace=starts) is None
 
 
 def test_look_up_that_finds_nothing_takes_a_bare_token() -> None:

@@ -106,7 +106,7 @@ def ss_9(i: dict[str, Any]) -> Answers:
 
 def ss_10(i: dict[str, Any]) -> Answers:
     medusa = 4 * DraftHead(squares=1, vocabulary=VICUNA.vocab_size).weights(VICUNA)
-    own = SpeculativeStreaming(mode="shared").extra_weights(VICUNA)
+    own = SpeculativeStreaming(mode="shared").extra_memory(VICUNA).weights
     assert (medusa, own) == pytest.approx((5.9e8, 8.2e4), rel=5e-3), "both counts follow from the shapes"
     if "params" in i:
         held = np.array(i["apps"]) * i["params"] * i["bytes"]

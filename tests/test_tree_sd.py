@@ -87,10 +87,10 @@ def test_rows_of_every_pass() -> None:
 def test_weights_count_once_and_tables_in_bytes() -> None:
     shared = DraftPass(rows=(1, 1), head=DraftHead(squares=2))
     heads = TreeSD(tree=TokenTree(branching=(1,)), passes=(shared, shared.model_copy(update={"reused": True})), ids_per_entry=8)
-    assert heads.extra_weights(SEVEN_B) == 2 * 4096**2
-    assert heads.table_bytes(SEVEN_B) == 8 * 32000 * 8
-    assert not heads.needs_draft
-    assert TreeSD(tree=TokenTree(branching=(1,)), passes=(DraftPass(rows=(1,)),)).needs_draft
+    assert heads.extra_memory(SEVEN_B).weights == 2 * 4096**2
+    assert heads.extra_memory(SEVEN_B).table_bytes == 8 * 32000 * 8
+    assert not heads.needs.draft_model
+    assert TreeSD(tree=TokenTree(branching=(1,)), passes=(DraftPass(rows=(1,)),)).needs.draft_model
 
 
 # ---- steps with nothing to propose

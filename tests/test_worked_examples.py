@@ -29,8 +29,8 @@ from simulator.acceptance.sources import (
 from simulator.cost.device import TreeAllReduce
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.strategies.common.base import Law
 from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
+from simulator.strategies.common.law import Law
 from simulator.strategies.common.step import Kind, Step
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
 from simulator.strategies.vanilla_sd import VanillaSD
@@ -51,7 +51,9 @@ def msd_1(i: dict[str, Any]) -> Answers:
         mean = Rates((i["alpha"],)).odds(i["gamma"], None).mean_accepted
         return {"E_A": mean, "rho": mean / i["gamma"]}
     strategy = VanillaSD(gamma=i["gamma"])
-    cost = StatedCost(StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["draft_ms_per_token"]), strategy.window_steps)
+    cost = StatedCost(
+        StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["draft_ms_per_token"]), strategy.needs.draft_steps
+    )
     durations = strategy.durations(cost, Step(STEP, Rows()))
     step, tokens = strategy.step_seconds(durations, STEP), 1 + i["E_A"]
     law = Law(step, tokens, "exact", "example")
@@ -71,9 +73,9 @@ def msd_2(i: dict[str, Any]) -> Answers:
 
 
 def msd_3(i: dict[str, Any]) -> Answers:
-    t = MirrorSD.named(i["T_prefix"], i["T_rv_ee"], i["Delta"], i["T_draft"], i["T_rv_fv"])
+    t = MirrorSD.traits.durations(i["T_prefix"], i["T_rv_ee"], i["Delta"], i["T_draft"], i["T_rv_fv"])
     mirror = float(MirrorSD().step_seconds(t, REUSE))
-    serial = VanillaSD().step_seconds(VanillaSD.named(t.draft, 0.0, t.prefix + t.suffix), STEP)
+    serial = VanillaSD().step_seconds(VanillaSD.traits.durations(t.draft, 0.0, t.prefix + t.suffix), STEP)
     return {
         "T_mirror": mirror,
         "T_sd": serial,
@@ -169,7 +171,7 @@ def msd_9(i: dict[str, Any]) -> Answers:
 
 def msd_10(i: dict[str, Any]) -> Answers:
     rule = [batching_rule(size) for size in i["B"]]
-    per_position = [MirrorSD(gamma=i.get("gamma", 7), batching_rule=True).for_batch(size) for size in i["B"]]
+    per_position = [MirrorSD(gamma=i.get("gamma", 7), batching_rule=True).fitted_to(size) for size in i["B"]]
     kinds = [Kind("reuse", size) for size in i["B"]]
     branches = [s.branches(k) * s.gamma // s.positions(s.gamma) for s, k in zip(per_position, kinds, strict=True)]
     return {"kappa": [kappa for kappa, _ in rule], "streams": [streams for _, streams in rule], "branches": branches}
@@ -177,7 +179,7 @@ def msd_10(i: dict[str, Any]) -> Answers:
 
 def msd_11(i: dict[str, Any]) -> Answers:
     mirror = i.get("T_draft", i.get("T_draft_mirror"))
-    t = MirrorSD.named(suffix=i["Delta"], draft=mirror)
+    t = MirrorSD.traits.durations(suffix=i["Delta"], draft=mirror)
     return {"relative_overhead": float(relative_overhead(t, i.get("T_draft_sd", mirror)))}
 
 
@@ -197,7 +199,7 @@ def msd_13(i: dict[str, Any]) -> Answers:
     for gamma in i["gamma"]:
         strategy = MirrorSD(gamma=gamma, drafter=drafter)
         step = i.get("draft_ms_per_token", i.get("draft_ms_per_internal_step"))
-        cost = StatedCost(StatedDurations(prefix_ms=0, suffix_ms=i["Delta"], draft_step_ms=step), strategy.window_steps)
+        cost = StatedCost(StatedDurations(prefix_ms=0, suffix_ms=i["Delta"], draft_step_ms=step), strategy.needs.draft_steps)
         exposed.append(float(exposed_draft(strategy.durations(cost, Step(REUSE, Rows())))) * 1e3)
     return {"exposed_ms": exposed}
 

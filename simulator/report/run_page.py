@@ -209,8 +209,8 @@ def _accepted(result: Result) -> Iterator[Block]:
 
 
 def _timeline(result: Result) -> Iterator[Block]:
-    caption = f"{result.scenario.schedule.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
-    drawing = pipeline_timeline if result.scenario.schedule.staged else timeline_svg
+    caption = f"{result.scenario.schedule.traits.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
+    drawing = pipeline_timeline if result.scenario.schedule.traits.staged else timeline_svg
     window = steady_window(result.spans, 3 + result.scenario.stages)
     still = drawing(result.spans, window, caption)
     yield Figure("Timeline of a few steps", TIMELINE, still, span_data(result.spans, window))

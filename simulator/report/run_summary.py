@@ -14,7 +14,9 @@ from simulator.scenario.run import Result
 from simulator.scenario.uncertainty import SHARE, Interval
 from simulator.serving.lengths import Lengths
 from simulator.serving.requests import Requests
+from simulator.strategies.common.capabilities import LosesWindows
 from simulator.strategies.common.step import Kind
+from simulator.strategies.common.studied import SharedBudget
 from simulator.studies.window import main_kind
 
 
@@ -79,7 +81,7 @@ def columns(result: Result) -> list[Column]:
 def overlap(result: Result) -> tuple[float, float] | None:
     """T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
     parts = result.phases[main_kind(result.phases)]
-    cover = result.scenario.schedule.hidden_behind
+    cover = result.scenario.schedule.traits.hidden_behind
     return (parts["draft"].wall_s, parts[cover].wall_s) if cover and "draft" in parts else None
 
 
@@ -91,7 +93,7 @@ def regime(result: Result) -> str:
         return level
     if pair is None:
         parts = result.phases[main_kind(result.phases)]
-        drafted = [parts[name].wall_s for name in scenario.schedule.draft_parts if name in parts]
+        drafted = [parts[name].wall_s for name in scenario.schedule.traits.drafted_in if name in parts]
         if not drafted:
             drafts = scenario.schedule.window > 0
             return "drafting takes no pass of its own" if drafts else "nothing is drafted"
@@ -111,7 +113,7 @@ def regime(result: Result) -> str:
 
 def _level_of_tree(result: Result) -> str | None:
     """Whether growing a level of the tree is hidden behind a pipeline step; None where no tree is grown."""
-    full = max(result.phases, key=lambda kind: (kind.verifying, kind.active, kind.begun))
+    full = max(result.phases, key=lambda kind: (kind.verifying, tuple(kind.detail or ())))
     parts = {name: phase.wall_s * 1e3 for name, phase in result.phases[full].items()}
     if "draft_level" not in parts:
         return None
@@ -184,7 +186,7 @@ def conditions(result: Result) -> str:
     else:
         kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
         source = f"{kind} ({origin(spec)}{f'; source: {spec.source}' if spec.source else ''})"
-    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs_draft else None}
+    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs.draft_model else None}
     held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
     return (
         f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
@@ -269,7 +271,7 @@ def _why_first(result: Result) -> str:
     if spec.cycle or spec.always is not None:
         return "the cycle is cut where an output ends; over whole cycles both are the same"
     chance = f"positions are independent here, so what is left is chance over {windows:,} windows"
-    return f"{chance}, and the pipeline that every request finds empty" if result.scenario.schedule.staged else chance
+    return f"{chance}, and the pipeline that every request finds empty" if result.scenario.schedule.traits.staged else chance
 
 
 def _why_second(result: Result) -> str:
@@ -281,7 +283,7 @@ def _why_second(result: Result) -> str:
         reasons.append("tokens past the end of an output are verified but not delivered")
         if counted(scenario) == "emitted":
             reasons.append("a request ends when its last token is shown, checked or not")
-        if hasattr(scenario.schedule, "fallback"):
+        if isinstance(scenario.schedule, LosesWindows):
             reasons.append("the first window of a request is drafted outside the steps")
     if any(kind.prompts for kind in result.simulated.kinds):
         reasons.insert(0, "prompts of other requests travel in the steps, and the batch empties at the end")
@@ -294,7 +296,8 @@ def _why_second(result: Result) -> str:
 
 def counted(scenario: Scenario) -> str:
     """Which tokens count as output: verified ones, or emitted ones, where a strategy shows what nobody has checked."""
-    return str(getattr(scenario.schedule, "count", "verified"))
+    strategy = scenario.schedule
+    return strategy.accounting if isinstance(strategy, SharedBudget) else "verified"
 
 
 def step_kinds(result: Result) -> Iterator[tuple[str, float, float]]:
@@ -311,17 +314,17 @@ def kind_name(kind: Kind) -> str:
         (kind.verifying, f"verifying {window}"),
         (kind.bare, "without one"),
         (kind.redrafts, "windows redrafted"),
-        (kind.resampled, "with a re-sampled tree"),
-        (kind.prompts, "prompts beside them"),
-        (kind.sequences, "sequences drafted"),
+        (0 if kind.redrafts else kind.waiting, "waiting"),
     )
     held = [f"{count} {text}" for count, text in counts if count]
+    held += [kind.detail.words] if kind.detail and kind.detail.words else []
+    held += [f"{kind.prompts} prompts beside them"] if kind.prompts else []
     return f"{kind.name} ({', '.join(held)})" if held else kind.name
 
 
 def fallback(result: Result) -> str | None:
     """How often no window was at hand; None for strategies that always have one."""
-    if not hasattr(result.scenario.schedule, "fallback"):
+    if not isinstance(result.scenario.schedule, LosesWindows):
         return None
     simulated = result.simulated
     rates = [_missing_per_step(result.law.kinds), _missing_per_step(simulated.kinds)]

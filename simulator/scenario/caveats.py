@@ -23,7 +23,7 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
     if relation != "exact":
         yield f"the law is no equality here ({relation})"
     requests = scenario.requests
-    if scenario.schedule.in_flight > 1:
+    if scenario.schedule.needs.in_flight > 1:
         yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"
     elif scenario.serving.replicas > 1:
         yield (

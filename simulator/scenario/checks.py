@@ -8,7 +8,7 @@ from simulator.cost.placement import Placement
 from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_
 from simulator.scenario.fields import Scenario
 from simulator.serving.policies import FixedBatch
-from simulator.strategies.common.base import ChainStrategy
+from simulator.strategies.common.traits import Facts
 
 
 def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -16,27 +16,19 @@ def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:
     strategy = scenario.strategy
     if (scenario.durations is None) == (scenario.target is None):
         yield document.fault((), "expected either target (a model on hardware) or durations")
-    if scenario.durations is None and scenario.target and strategy.needs_draft and scenario.draft is None:
+    if scenario.durations is None and scenario.target and strategy.needs.draft_model and scenario.draft is None:
         yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
-    if getattr(strategy, "stages", 0):
-        message = f"comes from target.pipeline, which has {scenario.stages}; leave it out"
-        yield document.fault(("strategy", "stages"), message)
     yield from _wrong_serving(scenario, document)
     yield from _wrong_target(scenario, document)
-    yield from _wrong_exit(scenario, document)
-    if scenario.target and scenario.draft and strategy.needs_draft:
+    target = scenario.target.model if scenario.target else None
+    facts = Facts(target, scenario.layers, scenario.stages, stated=scenario.acceptance.trace is None)
+    for field, message in strategy.findings(facts):
+        yield document.fault(("strategy", *field.split(".")), message)
+    if scenario.target and scenario.draft and strategy.needs.draft_model:
         sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
         if sizes[0] != sizes[1]:
             message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
             yield document.fault(("draft", "model"), message)
-    if isinstance(strategy, ChainStrategy):
-        longest = max(getattr(strategy.adaptive, "windows", {}).values(), default=0)
-        if longest > strategy.gamma:
-            message = f"a window of {longest} is longer than gamma = {strategy.gamma}, which is the longest"
-            yield document.fault(("strategy", "adaptive", "windows"), message)
-    if scenario.acceptance.trace is None and (unstated := strategy.unstated):
-        field, message = unstated
-        yield document.fault(("strategy", field), message)
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 
@@ -44,7 +36,7 @@ def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:
 def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield what is wrong with a policy that the strategy or the requests cannot be served under."""
     strategy, policy = scenario.strategy, scenario.serving.policy.name
-    if strategy.prompts_apart and policy not in ("fixed_batch", "prefill_first"):
+    if strategy.traits.separate_prompts and policy not in ("fixed_batch", "prefill_first"):
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
         yield document.fault(("serving", "policy"), message)
     if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
@@ -56,7 +48,7 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     elif scenario.serving.replicas > 1 and scenario.serving.policy.max_requests is None:
         message = f"{policy} needs max_requests where a router deals requests out: the clients of a replica change"
         yield document.fault(("serving", "policy"), message)
-    elif strategy.alone and scenario.batch > 1:
+    elif strategy.traits.alone and scenario.batch > 1:
         message = f"{strategy.name} takes one request at a time, got {scenario.batch}"
         remedy = "; set serving.policy.max_requests=1" if scenario.requests.arrivals else ""
         yield document.fault(("requests", "arrivals" if scenario.requests.arrivals else "concurrency"), message + remedy)
@@ -65,39 +57,23 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
 def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield what is wrong with a target that the strategy cannot run on: its stages, its size, its memory."""
     strategy, stages = scenario.strategy, scenario.stages
-    if strategy.staged and not stages:
+    if strategy.traits.staged and not stages:
         missing = "durations.stages_ms" if scenario.durations else "target.pipeline"
         yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {missing}")
-    if strategy.staged and scenario.shared_memory:
+    if strategy.traits.staged and scenario.shared_memory:
         yield document.fault(
             ("shared_memory",), "slows a target and a draft that work side by side; stages have memories of their own"
         )
-    if scenario.target and (impossible := strategy.impossible(scenario.target.model)):
-        field, message = impossible
-        yield document.fault(("strategy", field), message)
-    if stages and (scenario.exit or strategy.splits_passes):
+    if stages and (scenario.exit or strategy.traits.splits_passes):
         yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
-
-
-def _wrong_exit(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """Yield what is wrong with an early exit at no layer of the target."""
-    where, exit_layer = ("strategy", "exit_layer"), getattr(scenario.strategy, "exit_layer", None)
-    if isinstance(exit_layer, int):
-        if scenario.layers is None:
-            yield document.fault(where, "expected a share of the depth, as the number of layers is not known")
-        elif exit_layer > scenario.layers:
-            yield document.fault(where, f"the target has {scenario.layers} layers, got {exit_layer}")
-    elif exit_layer and scenario.layers and round(exit_layer * scenario.layers) < 1:
-        message = f"{exit_layer:g} of {scenario.layers} layers is less than one layer"
-        yield document.fault(where, message)
 
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield stated durations that the strategy cannot do with."""
     given, strategy = scenario.durations, scenario.strategy
-    if given and strategy.window and strategy.window_steps and given.draft_ms is None and given.draft_step_ms is None:
+    if given and strategy.window and strategy.needs.draft_steps and given.draft_ms is None and given.draft_step_ms is None:
         yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
-    if given and strategy.splits_passes and given.target_ms is not None:
+    if given and strategy.traits.splits_passes and given.target_ms is not None:
         message = f"{strategy.name} stops within a pass; state prefix_ms and suffix_ms, or layers_ms"
         yield document.fault(("durations", "target_ms"), message)
 
@@ -111,7 +87,7 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
     places = scenario.batch if fixed and not scenario.requests.arrivals else 1
-    tokens = places * (longest + strategy.lookahead)
+    tokens = places * (longest + strategy.needs.cache_tokens)
     for group in scenario.device_groups:
         needed, limit = group.needed_gb(tokens), group.limit_gb
         if needed > limit:
@@ -129,7 +105,7 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
         message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
-    if refusal := policy.refusal(longest, strategy.lookahead, scenario.memory()):
+    if refusal := policy.refusal(longest, strategy.needs.cache_tokens, scenario.memory()):
         raise Infeasible([_about_longest(scenario, document, refusal)])
     context = scenario.target.model.context_tokens if scenario.target else None
     if context is not None and longest > context:

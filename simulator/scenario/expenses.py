@@ -45,11 +45,11 @@ def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
     """Yield the devices of one replica, those that a draft shares with its target once."""
     target, draft = scenario.target, scenario.draft
     if target:
-        staged = scenario.schedule.staged
+        staged = scenario.schedule.traits.staged
         for number, place in enumerate(target.on_stages or (target,), start=1):
             lanes = ("target", f"stage {number}") if staged else ("target",)  # prompts pass all stages on the target's lane
             yield RentedDevices(lanes, place.device, target.tensor_parallel)
-    if draft and scenario.schedule.needs_draft and not scenario.one_lane:
+    if draft and scenario.schedule.needs.draft_model and not scenario.one_lane:
         yield RentedDevices(("draft",), draft.device, draft.tensor_parallel)
 
 

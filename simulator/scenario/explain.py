@@ -57,8 +57,14 @@ def _topics(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Yield topics of a scenario, each with a sentence about it."""
     if scenario.about:
         yield "about", scenario.about
-    yield "strategy", f"{scenario.method_name}: {_purpose(scenario.strategy.name)}; a step takes {scenario.schedule.equation}"
-    for role, place in (("target", scenario.target), ("draft", scenario.draft if scenario.schedule.needs_draft else None)):
+    yield (
+        "strategy",
+        f"{scenario.method_name}: {_purpose(scenario.strategy.name)}; a step takes {scenario.schedule.traits.equation}",
+    )
+    for role, place in (
+        ("target", scenario.target),
+        ("draft", scenario.draft if scenario.schedule.needs.draft_model else None),
+    ):
         if place:
             yield role, _placed(place)
     if scenario.durations:

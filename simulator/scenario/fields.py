@@ -22,6 +22,8 @@ from simulator.serving.requests import Requests
 from simulator.serving.service import Service
 from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
+from simulator.strategies.common.base import early_exit
+from simulator.strategies.common.capabilities import extra_memory
 from simulator.strategies.common.method import Method
 from simulator.strategies.common.step import UNLIMITED
 
@@ -144,13 +146,13 @@ class Scenario(Frozen):
 
     @cached_property
     def schedule(self) -> Strategy:
-        """Return the strategy as it is set for this many requests at a time."""
-        return self.strategy.for_batch(self.batch).on_stages(self.stages)
+        """The strategy as it is set for this many requests at a time."""
+        return self.strategy.fitted_to(self.batch, self.stages)
 
     @cached_property
     def exit(self) -> Exit | None:
-        """Return the early exit that acceptance must know about; None without one."""
-        return self.schedule.exit(self.layers)
+        """The early exit that acceptance must know about."""
+        return early_exit(self.schedule, self.layers)
 
     @property
     def contention(self) -> float:
@@ -168,7 +170,7 @@ class Scenario(Frozen):
     def cost(self) -> Cost:
         """Return the cost model that durations come from."""
         if self.durations:
-            return StatedCost(self.durations, self.schedule.window_steps, self.contention)
+            return StatedCost(self.durations, self.schedule.needs.draft_steps, self.contention)
         if self.target is None:
             raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
         return HardwareCost(self.target, self.draft, self.channel, self.contention)
@@ -200,7 +202,7 @@ class Scenario(Frozen):
             exit=self.exit,
             kv_tokens=self.kv_tokens,
             one_lane=self.one_lane,
-            stages=self.stages if self.schedule.staged else 0,
+            stages=self.stages if self.schedule.traits.staged else 0,
             seed=self.seed,
         )
 
@@ -224,11 +226,9 @@ class Scenario(Frozen):
                 size = part.weights_gb() + pipeline.runtime_gb.value
                 groups[f"stage {number}", ""] = [RoleMemory(f"stage {number}", part, size)]
         for role, place in (("target", self.target), ("draft", self.draft)):
-            used = self.strategy.needs_draft if role == "draft" else pipeline is None
+            used = self.strategy.needs.draft_model if role == "draft" else pipeline is None
             if place is not None and used:
-                extra = table = 0
-                if role == "target":
-                    extra, table = self.strategy.extra_weights(place.model), self.strategy.table_bytes(place.model)
+                extra, table = extra_memory(self.strategy, place.model) if role == "target" else (0, 0)
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
                 groups.setdefault(key, []).append(RoleMemory(role, place, place.weights_gb(extra) + table / 1e9))
         return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in groups.values()]

@@ -15,6 +15,7 @@ from simulator.serving.metrics import Sketch, Tally, level_quantile
 from simulator.serving.scheduler import Scheduler
 from simulator.serving.service import ServiceRun
 from simulator.strategies.common.step import Kind
+from simulator.strategies.common.studied import LevelTree
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,7 @@ def _serving(done: ServiceRun) -> ServingOutcome:
     block_tokens = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
-        batches[done.service.strategy.batch(kind)] += seconds
+        batches[kind.batch] += seconds
     return ServingOutcome(
         requests=tally.finished,
         counted=_counted(done.collector),
@@ -375,7 +376,7 @@ def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, Stage
                 ends=(first == 0) + (last == model.num_hidden_layers),
                 formula=formula,
                 weights=target.weights,
-                width=getattr(scenario.schedule, "width", 0),
+                width=scenario.schedule.beam.width if isinstance(scenario.schedule, LevelTree) else 0,
                 stages=scenario.stages,
                 runtime_bytes=pipeline.runtime_gb.value * 1e9,
             )

@@ -9,6 +9,8 @@ from simulator.acceptance.trace import Trace, read_once
 from simulator.catalogue import Catalogue, shown
 from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean
 from simulator.scenario.fields import Scenario
+from simulator.strategies.common.capabilities import NamesRecording
+from simulator.strategies.common.traits import Facts
 
 
 def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:
@@ -79,12 +81,11 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Ca
             f"{strategy.name} needs early exits, and {file()} was recorded without; record it with --exits, or choose another"
         )
         yield document.fault(("acceptance", "trace"), message)
-    if getattr(strategy, "borrowed", False) and not scenario.acceptance.rescale:
+    if isinstance(strategy, NamesRecording) and strategy.borrows_recording and not scenario.acceptance.rescale:
         name = scenario.method.name if scenario.method else strategy.name
         message = f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; "
         yield document.fault(("acceptance", "trace"), message + "set acceptance.rescale.tokens_per_step, or state a rate")
-    if unrecorded := scenario.schedule.unrecorded(trace):
-        field, message = unrecorded
+    for field, message in scenario.schedule.findings(Facts(trace=trace)):
         drafter = scenario.acceptance.drafter
         recording = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
         yield document.fault(("strategy", field), f"{recording} {message}")

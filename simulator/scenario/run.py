@@ -25,10 +25,11 @@ from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, 
 from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import Law, OddsOf
+from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindows, Tunable, extra_memory
+from simulator.strategies.common.law import Law, OddsOf
 from simulator.strategies.common.step import Kind
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates
+from simulator.strategies.common.studied import LevelTree
+from simulator.strategies.mirror_sd.fallback import FallbackRate
 from simulator.world import Span
 
 NO_DURATIONS = ("contention", "asynchronous", "levels")
@@ -107,7 +108,7 @@ def run(
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     simulated, spans = simulate(scenario, acceptance, SPANS, log, finished)
-    one_at_a_time = scenario.schedule.in_flight == scenario.serving.replicas == 1
+    one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
     replayed = replay(scenario, acceptance) if one_at_a_time else simulated
     batch = _observed_batch(scenario, simulated)
     return Result(
@@ -129,8 +130,10 @@ def run(
 def tuned(loaded: Loaded) -> Loaded:
     """Return the scenario with a strategy that has chosen what depends on cost and acceptance (windows of most goodput)."""
     scenario, acceptance = loaded.scenario, loaded.acceptance()
-    schedule, odds = scenario.schedule, odds_of(acceptance, scenario.exit)
-    strategy = schedule.tuned(scenario.cost, odds, scenario.batch, scenario.mean_context)
+    schedule = scenario.schedule
+    if not isinstance(schedule, Tunable):
+        return loaded
+    strategy = schedule.tuned(scenario.cost, odds_of(acceptance, scenario.exit), scenario.batch, scenario.mean_context)
     return loaded if strategy is schedule else loaded.replace(strategy=strategy)
 
 
@@ -163,7 +166,7 @@ def _observed_batch(scenario: Scenario, outcome: Outcome) -> int:
         return scenario.batch
     serving = outcome.serving
     running = (serving.mean_in_system - serving.mean_waiting) / scenario.serving.replicas
-    mean = serving.mean_batch if scenario.schedule.in_flight == 1 else running
+    mean = serving.mean_batch if scenario.schedule.needs.in_flight == 1 else running
     return max(1, round(mean))
 
 
@@ -228,8 +231,8 @@ def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kin
 
 def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
     strategy = scenario.schedule
-    if isinstance(acceptance, Replay) and isinstance(strategy, MirrorSD):
-        return fallback_rates(acceptance, strategy)
+    if isinstance(acceptance, Replay) and isinstance(strategy, LosesWindows):
+        return list(strategy.fallback_rates(acceptance))
     return []
 
 
@@ -252,7 +255,7 @@ def summary(result: Result) -> dict[str, Any]:
         "replications": {name: mean._asdict() for name, mean in result.replications.items()},
         "stages": list(_stage_data(result.scenario)),
         "speedup_with_prompts": result.speedup_with_prompts,
-        "extra_weights": target and result.scenario.strategy.extra_weights(target.model),
+        "extra_weights": target and extra_memory(result.scenario.strategy, target.model).weights,
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
         "fallback": [asdict(rate) for rate in result.fallback],
@@ -264,7 +267,7 @@ def summary(result: Result) -> dict[str, Any]:
 def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
     """Yield memory of each stage, and the size of a level's hidden states on their way to the next stage (SP-9)."""
     for layers, true, printed in stage_memories(scenario):
-        tokens = getattr(scenario.schedule, "width", 1)
+        tokens = scenario.schedule.beam.width if isinstance(scenario.schedule, LevelTree) else 1
         message = message_bytes(scenario.target.model, tokens) if scenario.target else 0
         yield {"layers": layers, "memory_gib": true.gib, "memory_as_printed_gib": printed.gib,
                "message_kib": message / 2**10, "message_mib": message / 2**20}  # fmt: skip
@@ -291,8 +294,8 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         durations = strategy.durations(scenario.cost, step)
         named = dict(_named(durations))
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
-        derived = dict(strategy.derived(scenario.cost, step))
-        kinds.append({**kind._asdict(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
+        derived = dict(strategy.derived(scenario.cost, step)) if isinstance(strategy, DerivesNumbers) else {}
+        kinds.append({**kind.data(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
     autoregressive = baseline(scenario)
     return {
         "scenario": scenario.name,

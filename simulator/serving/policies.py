@@ -51,8 +51,8 @@ class Queues:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.memory, self.strategy = memory, strategy
-        self.ahead = strategy.lookahead
-        self.in_flight = strategy.in_flight
+        self.ahead = strategy.needs.cache_tokens
+        self.in_flight, self.rows = strategy.needs.in_flight, strategy.needs.rows
         self.preemptions = 0
         self.short = False
         """Whether a request needs room that a request in a step under way will have to give."""
@@ -289,7 +289,8 @@ class UnifiedBudget(Policy):
         """Return what requests that run already are granted by rule 1: those that decode, and prompts with their tokens."""
         queues.short = False
         able, rest = queues.decoding(), self.budget_tokens
-        rows, places = queues.strategy.rows_for(len(able)), len(able)
+        places = len(able)
+        rows = queues.rows or 1 + queues.strategy.window_for(places)
         decode: list[Request] = []
         prompts: list[tuple[Request, int]] = []
         position = 0

@@ -65,7 +65,7 @@ class Scheduler:
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
         self._shrinks = strategy.window > 0 and not policy.reserves
-        self._repeats = policy.reserves and strategy.in_flight == 1
+        self._repeats = policy.reserves and strategy.needs.in_flight == 1
         """Whether an iteration can be followed by one of the same requests without asking the policy."""
         self._same: Batch | None = None
         """The last batch, where the next one has the same requests: nobody came, left or waits."""
@@ -110,7 +110,7 @@ class Scheduler:
 
         ``one_lane``: target and draft are one device, so their prefills follow each other.
         """
-        if self.strategy.in_flight > 1:
+        if self.queues.in_flight > 1:
             raise ValueError("a replay follows one iteration at a time")
         now = 0.0
         while True:

@@ -24,6 +24,7 @@ from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Scheduler
 from simulator.serving.slo import Slo
 from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import line_of
 from simulator.strategies.common.step import Lanes
 from simulator.world import Span, World
 
@@ -76,7 +77,7 @@ class Service:
             fleet.open(replicas)
         for world, replica in zip(worlds, replicas, strict=True):
             lanes = self._lanes(world)
-            for _ in range(self.strategy.in_flight):
+            for _ in range(self.strategy.needs.in_flight):
                 environment.process(replica.run(world, lanes))
         environment.run()
         busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
@@ -111,7 +112,7 @@ class Service:
             tuple(world.lane(f"stage {number}") for number in range(1, self.stages + 1)),
             tuple(world.lane(f"link {number}") for number in range(1, self.stages)),
         )
-        return lanes._replace(line=self.strategy.line(self.cost, lanes))
+        return lanes._replace(line=line_of(self.strategy, self.cost, lanes))
 
     def _ended(
         self,

@@ -1,4 +1,4 @@
-"""One schedule per file; adding a strategy is adding a file here."""
+"""Strategies lie here, a file or a folder for each; adding a strategy is adding a file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from simulator.strategies.common.base import Strategy
 __all__ = ["Strategy", "strategies"]
 
 PLUGINS = "specsim.strategies"
-"""Group of entry points: each is a strategy class of another package."""
+"""Group of entry points, which are strategy classes of other packages."""
 
 
 @cache
 def strategies() -> dict[str, type[Strategy]]:
-    """Every strategy, in order of names: one file each here, and those of packages that register in ``PLUGINS``."""
+    """Return all strategies by name, in order of names: those of this folder, and those registered in ``PLUGINS``."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    bases = Strategy.__module__
-    own = [one for one in descendants(Strategy) if one.__module__.startswith(f"{__name__}.") and one.__module__ != bases]
-    others: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
-    named = {found.model_fields["name"].default: found for found in (*own, *others)}
-    return dict(sorted(named.items()))  # whatever was imported first
+    shipped = [strategy for strategy in descendants(Strategy) if _is_shipped(strategy)]
+    registered: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
+    by_name = {strategy.model_fields["name"].default: strategy for strategy in (*shipped, *registered)}
+    return dict(sorted(by_name.items()))  # whatever was imported first
+
+
+def _is_shipped(strategy: type[Strategy]) -> bool:
+    """Return whether a class is a strategy of this folder, and no base in ``common``."""
+    module = strategy.__module__
+    return module.startswith(f"{__name__}.") and not module.startswith(f"{__name__}.common.")

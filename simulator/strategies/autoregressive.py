@@ -1,4 +1,4 @@
-"""Autoregressive decoding: one pass of the target per token.
+"""Autoregressive decoding takes one pass of the target per token.
 
 target |==pass==|==pass==|==pass==|
 
@@ -12,49 +12,56 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_kind
+from simulator.strategies.common.traits import Traits
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
 
 
 class AutoregressiveDurations(NamedTuple):
-    """Seconds of one pass, one new token per request."""
+    """The only duration is that of one pass, in seconds, with one new token per request."""
 
     target: float
 
 
-class Autoregressive(Strategy):
-    """Target-only decoding; what every speedup is relative to."""
+class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps):
+    """Target-only decoding is what every speed-up is relative to."""
 
     name: Literal["autoregressive"] = "autoregressive"
-    named: ClassVar[type[AutoregressiveDurations]] = AutoregressiveDurations
-    equation: ClassVar[str] = "T_step = T_target"
+    traits: ClassVar[Traits] = Traits(AutoregressiveDurations, "T_step = T_target")
+
+    @property
+    def independent_steps(self) -> bool:
+        """Return True: a pass brings every request its token."""
+        return True
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Every request takes part with one token."""
+        """Return a step in which every request takes part with one token."""
         requests = len(states)
         rows = Rows.decode(1, sum([state.context for state in states]), requests)
         return Step(intern_kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """One pass."""
+        """Return the pass of the target."""
         return {"target": cost.target(step.rows + step.prompts)}
 
     def timeline(self, lanes: Lanes, durations: AutoregressiveDurations, kind: Kind) -> Timeline:
-        """One pass."""
+        """Book the pass."""
         return (lanes.target.start(durations.target, "decode"),)
 
     def step_seconds(self, durations: AutoregressiveDurations, kind: Kind) -> Any:
-        """T_target."""
+        """Return T_target in seconds."""
         return durations.target
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """All steps are alike."""
+        """Return the only kind of step."""
         return {Kind("step", 0, bare=requests): 1.0}
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """One token each; nothing is judged, so a trace need not be asked."""
+        """Return one token for each request; nothing is judged, so a trace need not be asked."""
         for state in states:
             state.context += 1
         return [ONE_TOKEN] * len(states)

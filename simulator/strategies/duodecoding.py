@@ -1,4 +1,4 @@
-"""DuoDecoding: the draft writes on the CPU while the target verifies on the GPU what was drafted one step before.
+"""In DuoDecoding the draft writes on the CPU while the target verifies on the GPU what was drafted one step before.
 
     draft     |=1=|=2=|...|=gamma=|          |                      |
     target    |====== verify l + 1 =========|                       |
@@ -25,7 +25,7 @@ PEARL is the same schedule with one sequence, its draft on a second GPU, and pro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -40,13 +40,17 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.files.schema import NonNegative
 from simulator.numeric import ordered_sum
-from simulator.strategies.common.base import LONGEST_WINDOW, OddsOf, Strategy
+from simulator.strategies.common.base import LONGEST_WINDOW
+from simulator.strategies.common.capabilities import DerivesNumbers, Tunable
 from simulator.strategies.common.drafters import AutoregressiveDrafter, branch_rows
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.studied import SharedBudget
+from simulator.strategies.common.traits import Facts, Finding, Needs, Traits
 
 
 class DuoDecodingDurations(NamedTuple):
-    """Seconds: both sides, then the drafts on their way, the verification, the verdict on its way."""
+    """These are the seconds of both sides, then of the drafts on their way, the verification, and the verdict on its way."""
 
     target: float
     draft: float
@@ -59,25 +63,42 @@ class DuoDecodingDurations(NamedTuple):
 
 @dataclass(slots=True)
 class UnverifiedPrefix(State):
-    """A request whose last tokens nobody has checked."""
+    """A request has last tokens that are not checked yet."""
 
     automaton: Automaton | None = None
 
 
-class DuoDecoding(Strategy):
-    """A budget of ``gamma`` tokens in ``sequences``; ``rule`` makes it c = T_target / T_draft where that is less (DUO-1).
+class SequenceDetail(NamedTuple):
+    """Iterations differ by the number of sequences that are drafted."""
+
+    sequences: int
+
+    @property
+    def words(self) -> str:
+        """Return the number of sequences in words."""
+        return f"{self.sequences} sequences drafted"
+
+    @property
+    def extra_work(self) -> int:
+        """Return 0: all iterations are of one request."""
+        return 0
+
+
+class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
+    """``sequences`` share a budget of ``gamma`` tokens; ``rule`` makes it c = T_target / T_draft where that is less (DUO-1).
 
     ``count: emitted`` shows unverified tokens, as the released program counts them. ``first_rate``: with stated
     acceptance, the chance that one of the sequences begins right (DUO-6's alpha_first).
     """
 
     name: Literal["duodecoding"] = "duodecoding"
-    named: ClassVar[type[DuoDecodingDurations]] = DuoDecodingDurations
-    equation: ClassVar[str] = "max{T_target, T_draft} + T_send + T_verify + T_reply (DuoDecoding Algorithm 1)"
-    alone: ClassVar[bool] = True
-    prompts_apart: ClassVar[bool] = True
-    takes_rates: ClassVar[bool] = False
-    hidden_behind: ClassVar[str | None] = "target"
+    traits: ClassVar[Traits] = Traits(
+        DuoDecodingDurations,
+        "max{T_target, T_draft} + T_send + T_verify + T_reply (DuoDecoding Algorithm 1)",
+        hidden_behind="target",
+        alone=True,
+        separate_prompts=True,
+    )
 
     gamma: int = Field(default=24, ge=1, le=LONGEST_WINDOW)
     """Budget of draft tokens of an iteration."""
@@ -86,11 +107,11 @@ class DuoDecoding(Strategy):
     sequences: int | Literal["dynamic"] = "dynamic"
     """Sequences that share the budget."""
     divisors: bool = True
-    """Cut their number to a divisor of the budget."""
+    """Whether their number is cut to a divisor of the budget."""
     batched: bool = False
-    """Sequences share passes of the draft."""
+    """Whether sequences share passes of the draft."""
     first_rate: float | None = Field(default=None, ge=0.0, le=1.0)
-    """With stated acceptance: chance that one of the sequences begins right."""
+    """Chance that one of the sequences begins right, where acceptance is stated."""
     count: Literal["verified", "emitted"] = "verified"
     """Which tokens are counted as shown."""
     token_bytes: int = Field(default=4, gt=0)
@@ -98,7 +119,7 @@ class DuoDecoding(Strategy):
     reply_bytes: int = Field(default=12, ge=0)
     """Bytes of the verdict."""
     verify_us: NonNegative = NonNegative(value=0.0, source="DuoDecoding sec. 4.4.2: negligible", confidence="published")
-    """Comparing drafts with the target's choice."""
+    """Microseconds of comparing drafts with the target's choice."""
     bonus_on_full_accept: Literal[True] = True
 
     @model_validator(mode="after")
@@ -109,59 +130,65 @@ class DuoDecoding(Strategy):
 
     @property
     def window(self) -> int:
-        """Gamma: as much may be drafted in one iteration."""
+        """Return gamma: as many tokens may be drafted in one iteration."""
         return self.gamma
 
     @property
     def least_window(self) -> int:
-        """A token for each of a fixed number of sequences."""
+        """Return the least budget in tokens: one for each of a fixed number of sequences."""
         return self.fixed or 1
 
     @property
-    def window_steps(self) -> int:
-        """Passes of the draft for one sequence."""
-        return self.gamma
+    def needs(self) -> Needs:
+        """Return the needs of one sequence; where the draft is unsure, a dynamic number of sequences is higher."""
+        return Needs(
+            draft_model=True,
+            draft_steps=self.gamma,
+            cache_tokens=self.gamma + 1,
+            dynamic_draft=self.fixed is None,
+            single_rates=True,
+        )
 
     @property
     def fixed(self) -> int | None:
-        """The number of sequences, None where it is dynamic."""
+        """Return the number of sequences, None where it is dynamic."""
         return None if self.sequences == "dynamic" else self.sequences
 
     @property
-    def dynamic_draft(self) -> bool:
-        """Where the draft is unsure, it writes more and shorter sequences."""
-        return self.fixed is None
+    def accounting(self) -> Literal["verified", "emitted"]:
+        """Return which tokens are counted as output."""
+        return self.count
 
     @property
     def split(self) -> Split:
-        """How the budget is shared out."""
+        """Return how the budget is shared out."""
         return Split(self.gamma, self.fixed, self.divisors)
 
     def window_for(self, requests: int) -> int:
-        """The longest tail that is verified."""
+        """Return the tokens of the longest tail that is verified."""
         return self.split.longest_tail
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Sequences as recorded, or drawn from stated verdicts."""
+        """Return sequences as recorded, or drawn from stated verdicts."""
         if isinstance(verdicts, Replay):
             return RecordedSequences(verdicts, self.split)
         return DrawnSequences(verdicts, self.split, self.first_rate)
 
-    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
-        """Roll-outs, ranks or windows that the trace does not hold."""
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return the field that asks for roll-outs, ranks or windows which the trace does not hold."""
         return unrecorded(trace, self.split)
 
-    @property
-    def unstated(self) -> tuple[str, str] | None:
-        """How sure the draft is, on which the number of sequences hangs."""
-        if self.fixed == 1 or (self.fixed and self.first_rate is not None):
-            return None
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield what stated acceptance does not say: how sure the draft is, on which the number of sequences depends."""
+        if not facts.stated or self.fixed == 1 or (self.fixed and self.first_rate is not None):
+            return
         if self.fixed:
-            return "first_rate", f"is required with stated acceptance and {self.fixed} sequences: how often one begins right"
-        return "sequences", "'dynamic' needs a recorded trace; with stated acceptance set a number"
+            yield "first_rate", f"is required with stated acceptance and {self.fixed} sequences: how often one begins right"
+        else:
+            yield "sequences", "'dynamic' needs a recorded trace; with stated acceptance set a number"
 
     def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
-        """With gamma = c, if that is asked for."""
+        """Return the strategy with gamma = c, if that is asked for."""
         if self.rule == "stated":
             return self
         gamma = min(self.gamma, budget(self.coefficient(cost, context), self.rule))
@@ -169,18 +196,24 @@ class DuoDecoding(Strategy):
         return self.model_copy(update={"rule": "stated", "gamma": gamma, "sequences": fixed or "dynamic"})
 
     def coefficient(self, cost: Cost, context: int) -> float:
-        """c: the target's pass over a whole sequence and one token more, over one pass of the draft."""
+        """Return c: the target's pass over a whole sequence and one token more, over one pass of the draft."""
         step = self.step(self.kind_of(self.gamma - 1, 1), context)
         return cost_coefficient(cost.target(step.rows).wall_s, self._pass(cost, 1, step.rows.kv_tokens).wall_s)
+
+    def sides(self, cost: Cost, context: int) -> tuple[float, float]:
+        """Return the seconds of drafting and of verifying a whole tail, at ``context`` cached tokens."""
+        sequences = self.fixed or 1
+        t = self.durations(cost, self.step(self.kind_of(self.split.tail(sequences), sequences), context))
+        return t.draft, t.target
 
     # ---- the request
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
-        """Behind the first token nothing is unverified."""
+        """Return a request that has nothing unverified behind its first token."""
         return UnverifiedPrefix(cursor, context, automaton=Automaton(cursor, self.split))  # type: ignore[arg-type]
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """The target reads the tail and the token before it, the draft writes behind them."""
+        """Return a step in which the target reads the tail and the token before it, and the draft writes behind them."""
         (state,) = states
         automaton = _automaton(state)
         state.proposed = automaton.unverified
@@ -188,11 +221,11 @@ class DuoDecoding(Strategy):
         return Step(self.kind_of(automaton.unverified, automaton.sequences), rows, 0, prompts)
 
     def kind_of(self, tail: int, sequences: int) -> Kind:
-        """Cold without a tail, warm with one."""
-        return Kind("warm" if tail else "cold", int(tail > 0), int(tail == 0), window=tail, sequences=sequences)
+        """Return the kind of a step: cold without a tail, warm with one."""
+        return Kind("warm" if tail else "cold", int(tail > 0), int(tail == 0), window=tail, detail=SequenceDetail(sequences))
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Verify the tail; take over the sequence that begins right."""
+        """Verify the tail, take over the sequence that begins right, and return the progress of the request."""
         (state,) = states
         automaton = _automaton(state)
         done = automaton.judge()
@@ -204,7 +237,7 @@ class DuoDecoding(Strategy):
     # ---- the time
 
     def passes(self, sequences: int) -> dict[int, int]:
-        """Passes of the draft by the rows of each.
+        """Return the number of draft passes by their rows.
 
         One after another a sequence of n tokens takes n passes, all but the first one less, as its first token is
         known; where the number is dynamic, it is known after two.
@@ -220,8 +253,8 @@ class DuoDecoding(Strategy):
         return dict(passes)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Drafting of all sequences with the copies between them; a message each way."""
-        kv_tokens, sequences = step.rows.kv_tokens, step.kind.sequences
+        """Return the pass of the target, the drafting of all sequences with the copies between them, and the messages."""
+        kv_tokens, sequences = step.rows.kv_tokens, self._sequences(step.kind)
         written = [together(self._pass(cost, rows, kv_tokens), times=times) for rows, times in self.passes(sequences).items()]
         copied = (sequences + 1) * cost.copy(kv_tokens) if sequences > 1 and not self.batched else 0.0
         send, reply = self._exchange(cost, self.gamma)
@@ -233,20 +266,24 @@ class DuoDecoding(Strategy):
             "reply": reply,
         }
 
+    def _sequences(self, kind: Kind) -> int:
+        """Return the number of sequences that are drafted in a step of this kind; 0 where it does not say."""
+        return kind.detail.sequences if isinstance(kind.detail, SequenceDetail) else 0
+
     def _pass(self, cost: Cost, rows: int, kv_tokens: int) -> Phase:
+        """Return one pass of the draft over ``rows`` of one request."""
         return cost.draft(branch_rows(AutoregressiveDrafter(), rows, 1, kv_tokens))
 
     def _exchange(self, cost: Cost, tokens: int) -> tuple[Phase, Phase]:
-        """The drafts with their number, and the verdict."""
+        """Return the two messages: the drafts with their number, and the verdict."""
         return cost.rendezvous("fv", 0, (tokens + 1) * self.token_bytes), cost.rendezvous("fv", 0, self.reply_bytes)
 
     def durations(self, cost: Cost, step: Step) -> DuoDecodingDurations:
-        """Named durations, with the contention under which the two sides overlap."""
-        durations: DuoDecodingDurations = super().durations(cost, step)
-        return durations._replace(contention=cost.contention)
+        """Return the named durations, with the contention under which the two sides overlap."""
+        return super().durations(cost, step)._replace(contention=cost.contention)
 
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
-        """Cost coefficient (DUO-1), and who waits for whom (DUO-2)."""
+        """Return the cost coefficient (DUO-1), and how long either side waits for the other (DUO-2)."""
         t, context = self.durations(cost, step), step.rows.kv_tokens - step.rows.tokens
         return {
             "cost_coefficient": self.coefficient(cost, context),
@@ -255,7 +292,10 @@ class DuoDecoding(Strategy):
         }
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """Both read the prompt; the draft writes two tokens, one to be checked at once and one to know its odds."""
+        """Return the seconds in which both read the prompt and the draft writes two tokens.
+
+        One is checked at once, the other shows the draft's odds.
+        """
         target, draft, _ = super().admission(cost, prompts, ending, context)
         if not ending:
             return Admission(target, draft, 0.0)
@@ -265,7 +305,7 @@ class DuoDecoding(Strategy):
         return Admission(target + exchange, draft + first + exchange, 0.0)
 
     def timeline(self, lanes: Lanes, durations: DuoDecodingDurations, kind: Kind) -> Timeline:
-        """The two sides are booked, and behind both how they talk."""
+        """Book the two sides, and their messages behind both."""
         t = durations
         lanes.target.occupy(t.target, "verify")
         lanes.draft.occupy(t.draft, "draft")
@@ -277,54 +317,55 @@ class DuoDecoding(Strategy):
     # ---- the law
 
     def relation(self, contention: float, one_lane: bool) -> str:
-        """Two machines are the point of it."""
+        """Return how a law for two machines relates to the process."""
         return "lower bound: target and draft share one lane and cannot overlap" if one_lane else "exact"
 
     def step_seconds(self, durations: DuoDecodingDurations, kind: Kind) -> Any:
-        """The longer side, with the contention of one memory, and the exchange."""
+        """Return the seconds of the longer side, with the contention of one memory, and of the exchange."""
         t = durations
         overlap = np.maximum(t.target, t.draft) + (t.contention - 1.0) * np.minimum(t.target, t.draft)
         return overlap + t.send + t.verify + t.reply
 
     def chain(self, odds: OddsOf) -> tuple[dict[int, SequenceOdds], dict[int, int]]:
-        """Odds by every length of tail that is reached from none, and the tail that each number of sequences leaves."""
-        found: dict[int, SequenceOdds] = {}
+        """Return the odds by every length of tail that is reached from none, and the tail that a number of sequences leaves."""
+        by_tail: dict[int, SequenceOdds] = {}
         reached = {0}
         while reached:
             tail = reached.pop()
             behind = odds(tail)
             if not isinstance(behind, SequenceOdds):
                 raise TypeError(f"{type(behind).__name__} do not say what is drafted behind a tail")
-            found[tail] = behind
+            by_tail[tail] = behind
             likely = {self.split.tail(count) for count, (_, hit) in behind.drafts.items() if hit * behind.accepted[-1]}
-            reached |= likely - set(found)
-        tails = {count: self.split.tail(count) for each in found.values() for count in each.drafts}
-        return found, {count: tail if tail in found else 0 for count, tail in tails.items()}
+            reached |= likely - set(by_tail)
+        tails = {count: self.split.tail(count) for behind in by_tail.values() for count in behind.drafts}
+        return by_tail, {count: tail if tail in by_tail else 0 for count, tail in tails.items()}
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """DUO-6 over all tails, each with what is drafted behind it."""
-        found, tails = self.chain(odds)
-        survives = {tail: float(behind.accepted[-1]) for tail, behind in found.items()}
-        shares = tail_shares(survives, {tail: behind.drafts for tail, behind in found.items()}, tails)
-        return {
-            self.kind_of(tail, count): shares[tail] * share
-            for tail, behind in found.items()
-            for count, (share, _) in behind.drafts.items()
-            if shares[tail] * share
-        }
+        """Return the shares of DUO-6 over all tails with what is drafted behind them."""
+        by_tail, tails = self.chain(odds)
+        survives = {tail: float(behind.accepted[-1]) for tail, behind in by_tail.items()}
+        shares = tail_shares(survives, {tail: behind.drafts for tail, behind in by_tail.items()}, tails)
+        kinds: dict[Kind, float] = {}
+        for tail, behind in by_tail.items():
+            for count, (share, _) in behind.drafts.items():
+                if shares[tail] * share:
+                    kinds[self.kind_of(tail, count)] = shares[tail] * share
+        return kinds
 
     def until_shown(self, cost: Cost, odds: OddsOf, context: int, cap: int) -> Written:
-        """Law of a request that ends when ``cap`` tokens are shown, checked or not (``count: emitted``)."""
-        found, tails = self.chain(odds)
-        kinds = {(tail, count): self.kind_of(tail, count) for tail, behind in found.items() for count in behind.drafts}
+        """Return the law of a request that ends when ``cap`` tokens are shown, checked or not (``count: emitted``)."""
+        by_tail, tails = self.chain(odds)
+        kinds = {(tail, count): self.kind_of(tail, count) for tail, behind in by_tail.items() for count in behind.drafts}
         seconds = {
             key: float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind)) for key, kind in kinds.items()
         }
-        rights = {tail: behind.accepted.tolist() for tail, behind in found.items()}
-        return until_shown(cap, rights, {tail: behind.drafts for tail, behind in found.items()}, tails, seconds)
+        rights = {tail: behind.accepted.tolist() for tail, behind in by_tail.items()}
+        return until_shown(cap, rights, {tail: behind.drafts for tail, behind in by_tail.items()}, tails, seconds)
 
 
 def _automaton(state: State) -> Automaton:
+    """Return the automaton of a request that this strategy opened; raises :class:`TypeError` for another."""
     if not isinstance(state, UnverifiedPrefix) or state.automaton is None:
         raise TypeError(f"{type(state).__name__} is no request with an unverified prefix")
     return state.automaton

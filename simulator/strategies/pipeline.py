@@ -1,4 +1,4 @@
-"""Pipeline parallelism: every token passes all stages, one request after another or several in flight.
+"""In pipeline parallelism every token passes all stages, one request at a time or several in flight.
 
     target      |
       stage 1   |=A=|=B=|=C=|...|=A=|
@@ -15,8 +15,8 @@ Prompts of an admission take a pass of their own, which does not hold up what is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -24,54 +24,66 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.autoregressive import ONE_TOKEN
-from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, stated_stages
 from simulator.world import Lane, at
 
 
 class PipelineDurations(NamedTuple):
-    """Seconds; by stage and by link, and for a token from the last stage back to the first."""
+    """These are seconds, by stage and by link, and for a token from the last stage back to the first."""
 
     stages: tuple[float, ...]
     links: tuple[float, ...]
     token: float
 
 
-class Pipelined(Strategy):
-    """Target-only decoding on the stages of a pipeline, with a batch at every stage where there are enough requests."""
+class Pipelined(Strategy[PipelineDurations], ProvenSteps):
+    """Target-only decoding runs on the stages of a pipeline, with a batch at every stage where there are enough requests."""
 
     name: Literal["pipeline"] = "pipeline"
-    named: ClassVar[type[PipelineDurations]] = PipelineDurations
-    equation: ClassVar[str] = "T_step = max{L, g M} (pipeline parallelism)"
-    staged: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(PipelineDurations, "T_step = max{L, g M} (pipeline parallelism)", staged=True)
 
     stages: int = Field(default=0, ge=0)
-    """Filled in from the placement."""
+    """Stages of the pipeline; filled in from the placement."""
     requests: int = Field(default=1, ge=1)
-    """Filled in: those that decode together."""
+    """Requests that decode together; filled in."""
 
-    def for_batch(self, requests: int) -> Strategy:
-        """With as many batches in flight as requests allow."""
-        return self.model_copy(update={"requests": requests})
+    def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
+        """Return the strategy for ``stages``, with as many batches in flight as ``requests`` allow."""
+        settings = {"requests": requests, "stages": stages}
+        return self.model_copy(update={name: value for name, value in settings.items() if value is not None})
 
-    def on_stages(self, stages: int) -> Strategy:
-        """For a pipeline of so many stages."""
-        return self.model_copy(update={"stages": stages})
+    @property
+    def needs(self) -> Needs:
+        """Return the needs of batches in flight."""
+        return super().needs._replace(in_flight=self.in_flight)
+
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield stages that are stated."""
+        yield from stated_stages(self.stages, facts)
+
+    @property
+    def independent_steps(self) -> bool:
+        """Return True: a request passes all stages whoever is in the batch."""
+        return True
 
     @property
     def in_flight(self) -> int:
-        """Batches of the least size that shares all requests out over the stages."""
+        """Return the batches of the least size that shares all requests out over the stages."""
         size = -(-self.requests // max(1, min(self.stages, self.requests)))
         return -(-self.requests // size)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Every request of the batch takes part with one token."""
+        """Return a step in which every request of the batch takes part with one token."""
         requests = len(states)
         rows = Rows.decode(1, sum([state.context for state in states]), requests)
         return Step(Kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
 
     def durations(self, cost: Cost, step: Step) -> PipelineDurations:
-        """The same rows at every stage and on every link."""
+        """Return the seconds of the same rows at every stage and on every link."""
         rows = step.rows + step.prompts
         stages = tuple(cost.stage(index, rows).wall_s for index in range(cost.stages))
         return PipelineDurations(
@@ -79,7 +91,7 @@ class Pipelined(Strategy):
         )
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """All stages, and all that is carried."""
+        """Return the work of all stages, and all that is carried."""
         t = self.durations(cost, step)
         return {
             "compute": Phase(ordered_sum(t.stages), {"target compute": ordered_sum(t.stages)}),
@@ -87,10 +99,11 @@ class Pipelined(Strategy):
         }
 
     def timeline(self, lanes: Lanes, durations: PipelineDurations, kind: Kind) -> Timeline:
-        """Stage by stage; each may be held up by the batch before. Nobody overtakes, so the whole way is booked at once."""
+        """Book the whole way stage by stage; no batch overtakes another, so that it is known at once."""
         return self._through(lanes, durations)
 
     def _through(self, lanes: Lanes, durations: Any, after: Lane | None = None) -> Timeline:
+        """Book the way through all stages behind the lane ``after``."""
         t, (stage, *others) = durations, lanes.stages
         stage.occupy(t.stages[0], "compute", after)
         for link, carried, following, computed in zip(lanes.links, t.links, others, t.stages[1:], strict=True):
@@ -101,20 +114,20 @@ class Pipelined(Strategy):
         return (at(stage.environment, stage.free_at + t.token),)
 
     def step_seconds(self, durations: PipelineDurations, kind: Kind) -> Any:
-        """``max{L, g M}``."""
+        """Return ``max{L, g M}`` in seconds."""
         through = ordered_sum(durations.stages) + ordered_sum(durations.links) + durations.token
         return elementwise_max(through, self.in_flight * elementwise_max(*durations.stages, *durations.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Batches of one size, the larger one where they cannot be equal."""
+        """Return the only kind of step: batches of one size, the larger one where they cannot be equal."""
         return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
 
     def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """Idealised where batches cannot be of one size."""
+        """Return that the law is idealised where batches cannot be of one size."""
         return "idealised: batches of unequal size" if requests % self.in_flight else "exact"
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """One token each."""
+        """Return one token for each request."""
         for state in states:
             state.context += 1
         return [ONE_TOKEN] * len(states)

@@ -1,4 +1,4 @@
-"""SpecInfer over a pipeline: a draft grows a tree level by level, then one pass takes all of it through the stages.
+"""SpecInfer over a pipeline grows a draft tree level by level, then one pass takes all of it through the stages.
 
     draft       |=1=|=2=|..|=d=|           |=1=|=2=|...
     target      |
@@ -20,7 +20,7 @@ the token is among the children there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -30,18 +30,19 @@ from pydantic import Field
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
-from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.numeric import elementwise_max, ordered_sum
-from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.token_tree import Branching
+from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
 from simulator.strategies.pipeline import Pipelined
 
 
 class PipelineTreeDurations(NamedTuple):
-    """Seconds; for the whole tree, by stage and by link, and for a token from the last stage back to the draft."""
+    """These are seconds, for the whole tree, by stage and by link, and for a token from the last stage back to the draft."""
 
     draft: float
     stages: tuple[float, ...]
@@ -50,100 +51,101 @@ class PipelineTreeDurations(NamedTuple):
 
 
 class PipelineTree(Pipelined):
-    """A static tree for every pass through the stages."""
+    """A static tree is drafted for every pass through the stages."""
 
     name: Literal["pipeline_tree"] = "pipeline_tree"  # type: ignore[assignment]  # a strategy of its own
-    named: ClassVar[type[PipelineTreeDurations]] = PipelineTreeDurations  # type: ignore[assignment]  # with durations of its own
-    equation: ClassVar[str] = "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)"
+    traits: ClassVar[Traits] = Traits(
+        PipelineTreeDurations, "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)", staged=True
+    )
 
     branching: Branching = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
     """Children of every node, level by level."""
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Nodes of each level, the root not counted (SP-11)."""
+        """Return the nodes of each level, the root not counted (SP-11)."""
         return tuple(accumulate(self.branching, mul))
 
     @property
     def window(self) -> int:
-        """Levels: the most that a step can keep."""
+        """Return the levels: the most draft tokens that a step can keep."""
         return len(self.branching)
 
     @property
-    def window_steps(self) -> int:
-        """One pass of the draft for each level."""
-        return len(self.branching)
-
-    @property
-    def lookahead(self) -> int:
-        """The cache takes the root and every node before it is cut to the path."""
+    def nodes(self) -> int:
+        """Return the nodes of the tree, the root included."""
         return 1 + sum(self.levels)
 
+    @property
+    def needs(self) -> Needs:
+        """Return the needs of a pass of the draft for each level; the cache takes all nodes before it is cut to the path."""
+        return super().needs._replace(draft_steps=len(self.branching), cache_tokens=self.nodes)
+
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """What the tree keeps from each start of a recording; stated rates as they are."""
+        """Return what the tree keeps from each start of a recording; stated rates as they are."""
         if not isinstance(verdicts, Replay):
             return verdicts
         ranks = ranks_ahead(verdicts.trace, "draft", self.window)
         return RecordedRuns(verdicts, static_tree_run(ranks, tree_of(self.branching)), self.window)
 
-    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
-        """Ranks say what any static tree keeps; windows by start do not."""
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return the tree where a trace holds windows by start: only ranks say what any static tree keeps."""
         return None if trace.run is None else ("branching", "holds no ranks of a draft, which a tree needs")
 
-    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
-        """A node has no more children than there are tokens."""
-        widest, size = max(self.branching), target.vocab_size
-        message = f"a node has {size:,} children at most, one for each token; got {widest:,}"
-        return ("branching", message) if widest > size else None
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield stages that are stated, and more children of a node than there are tokens."""
+        yield from super()._contradictions(facts)
+        yield from too_many_children(max(self.branching), facts.target)
 
     # ---- the batch
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Every request of the batch has its tree verified."""
+        """Return a step in which every request of the batch has its tree verified."""
         for state in states:
             state.proposed = self.window
         context = sum(state.context for state in states)
         return self._step(Kind("step", len(states), prompts=prompts.sequences), context)._replace(prompts=prompts)
 
     def step(self, kind: Kind, context: int) -> Step:
-        """All requests at ``context``."""
+        """Return a step of this kind with all requests at ``context`` tokens."""
         return self._step(kind, kind.verifying * context)
 
     def _step(self, kind: Kind, context: int) -> Step:
-        return Step(kind, Rows.decode(self.lookahead, context, kind.verifying))
+        """Return a step of this kind with ``context`` cached tokens of all requests together."""
+        return Step(kind, Rows.decode(self.nodes, context, kind.verifying))
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """The longest path that agrees, and a token of the target's own."""
+        """Verify each tree: the longest path that agrees is kept, and the target adds a token."""
         return Strategy.settle(self, states)
 
     # ---- the time
 
     def durations(self, cost: Cost, step: Step) -> PipelineTreeDurations:  # type: ignore[override]
-        """Levels one after the other, then the same rows at every stage and on every link."""
+        """Return the seconds of all levels in series, then of the same rows at every stage and on every link."""
         return PipelineTreeDurations(self._draft(cost, step).wall_s, *super().durations(cost, step))
 
     def _draft(self, cost: Cost, step: Step) -> Phase:
-        """Prompts, then a pass over each level but the deepest, the root before it."""
+        """Return prompts, then a pass over each level but the deepest, the root before it."""
         requests = step.kind.verifying
         cached = step.rows.kv_tokens - step.rows.tokens
         chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
         return together(*chunks, *(cost.draft(Rows.decode(rows, cached, requests)) for rows in (1, *self.levels[:-1])))
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """The draft, all stages, and all that is carried."""
+        """Return the draft, the work of all stages, and all that is carried."""
         return {"draft": self._draft(cost, step), **super().phases(cost, step)}
 
     def timeline(self, lanes: Lanes, durations: PipelineTreeDurations, kind: Kind) -> Timeline:  # type: ignore[override]
-        """Draft, then stage by stage; each may be held up by the batch before."""
+        """Book the draft, then the way stage by stage; the batch before may hold it up."""
         lanes.draft.occupy(durations.draft, "draft tree")
         return self._through(lanes, durations, lanes.draft)
 
     def step_seconds(self, durations: PipelineTreeDurations, kind: Kind) -> Any:  # type: ignore[override]
-        """``max{T_draft + L, g M}``."""
+        """Return ``max{T_draft + L, g M}`` in seconds."""
         t = durations
         through = t.draft + ordered_sum(t.stages) + ordered_sum(t.links) + t.token
         return elementwise_max(through, self.in_flight * elementwise_max(t.draft, *t.stages, *t.links))
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Batches of one size, the larger one where they cannot be equal."""
+        """Return the only kind of step: batches of one size, the larger one where they cannot be equal."""
         return {Kind("step", -(-requests // self.in_flight)): 1.0}

@@ -1,4 +1,4 @@
-"""SpecPipe whose stages run as soon as their input is there, instead of stepping together.
+"""In tandem, SpecPipe's stages run as soon as their input is there, instead of stepping together.
 
     draft     |=a=|=b=|=c=|   one level ahead of the first stage
     target    |
@@ -30,15 +30,17 @@ from simulator.acceptance.sources import Cursor
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.numeric import ordered_sum
-from simulator.strategies.common.base import OddsOf
+from simulator.strategies.common.capabilities import BlocksByStage
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares
 from simulator.strategies.common.stage_pipeline import Level, StagePipeline
 from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline
-from simulator.strategies.specpipe import InPipeline, SpecPipe
+from simulator.strategies.common.traits import Traits
+from simulator.strategies.specpipe import InPipeline, SpecPipe, filled
 
 
 class TandemDurations(NamedTuple):
-    """Seconds: M and L for the first level that enters before the next token, and what each of them takes."""
+    """These are seconds: M and L for the first level that enters before the next token, and the times of all that enter."""
 
     pace: float
     latency: float
@@ -47,32 +49,39 @@ class TandemDurations(NamedTuple):
 
 @dataclass(slots=True)
 class InTandem(InPipeline):
-    """A request whose levels enter with the rows that they will have at each stage."""
+    """Levels of this request enter with the rows that they will have at each stage."""
 
     ahead: deque[Passage] = field(default_factory=deque)
-    """The next passages; the first of them is under way."""
+    """Next passages of the request; the first of them is under way."""
 
 
-class SpecPipeTandem(SpecPipe):
-    """The tree of ``specpipe`` over stages that wait for nobody; one step is the way to the next token."""
+class SpecPipeTandem(SpecPipe, BlocksByStage):
+    """The tree of ``specpipe`` lies over stages that do not wait for each other; one step is the way to the next token."""
 
     name: Literal["specpipe_tandem"] = "specpipe_tandem"  # type: ignore[assignment]  # a strategy of its own
-    named: ClassVar[type[TandemDurations]] = TandemDurations  # type: ignore[assignment]  # with durations of its own
-    equation: ClassVar[str] = "P max{t_i} + (1 - P) sum t_i (SpecPipe Eq. 1 with immediate re-entry)"
+    traits: ClassVar[Traits] = Traits(
+        TandemDurations,
+        "P max{t_i} + (1 - P) sum t_i (SpecPipe Eq. 1 with immediate re-entry)",
+        staged=True,
+        alone=True,
+        separate_prompts=True,
+    )
 
-    alone: ClassVar[bool] = True
+    @property
+    def steps_together(self) -> bool:
+        """Return False: stages run as soon as their input is there, so that steps are no common clock."""
+        return False
 
     def line(self, cost: Cost, lanes: Lanes) -> StagePipeline:
-        """Empty."""
-        prune, token = self.prune_ms.value * 1e-3, cost.token()
-        return StagePipeline(lanes.stages, lanes.links, lanes.draft, prune, token, asynchronous=self.asynchronous)
+        """Return the empty pipeline over the stages and links of ``lanes``."""
+        return StagePipeline(lanes.stages, lanes.links, lanes.draft, self.prune_s, cost.token(), asynchronous=self.asynchronous)
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
-        """The pipeline holds nothing of it yet."""
+        """Return a request of which the pipeline holds no level yet."""
         return InTandem(cursor, context)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """All levels that enter until the next token is out, one after the other in ``loads``: rows at each stage."""
+        """Return all levels that enter until the next token is out, in series in ``loads``: rows at each stage."""
         (state,) = states
         if not isinstance(state, InTandem):
             raise TypeError(f"{type(state).__name__} is no request in a pipeline")
@@ -86,7 +95,7 @@ class SpecPipeTandem(SpecPipe):
         return Step(self.kind_of(1, 0, len(entering), 1), verified, 0, NO_ROWS, loads)
 
     def _look_ahead(self, state: InTandem) -> None:
-        """Passages until the levels that enter now have left."""
+        """Read passages until the levels that enter now have left."""
         if state.passage is None:
             state.ahead.append(self.next_passage(state.cursor, empty=True))
         steps = sum(passage.steps for passage in state.ahead)
@@ -95,7 +104,7 @@ class SpecPipeTandem(SpecPipe):
             steps += state.ahead[-1].steps
 
     def _entering(self, state: InTandem) -> Iterator[list[int]]:
-        """Rows by stage of each level that enters in the passage under way; one at the last stage."""
+        """Yield the rows by stage of each level that enters in the passage under way; one row at the last stage."""
         in_step = [passage.at(step) for passage in state.ahead for step in range(passage.steps)]
         for entry in range(state.ahead[0].steps):
             rows = [in_step[entry][0]]
@@ -104,24 +113,24 @@ class SpecPipeTandem(SpecPipe):
             yield [*rows, 1][-self.stages :]
 
     def durations(self, cost: Cost, step: Step) -> TandemDurations:  # type: ignore[override]
-        """What each level takes at every stage and on every link."""
+        """Return the seconds that each level takes at every stage and on every link."""
         m = cost.stages
         levels = tuple(self.times(cost, step.loads[first : first + m]) for first in range(0, len(step.loads), m))
         return TandemDurations(levels[0].pace, levels[0].latency, levels)
 
     def times(self, cost: Cost, level: Sequence[Rows]) -> PipelineTimes:
-        """The pipeline as a level with these rows at each stage meets it."""
+        """Return the pipeline as a level with these rows at each stage meets it; seconds."""
         return PipelineTimes(
             stages=tuple(cost.stage(index, rows).wall_s for index, rows in enumerate(level)),
             links=tuple(cost.carry(index, rows.tokens) for index, rows in enumerate(level[1:])),
-            prune=self.prune_ms.value * 1e-3,
+            prune=self.prune_s,
             token=cost.token(),
             draft=cost.draft(level[0]).wall_s,
             asynchronous=self.asynchronous,
         )
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Of the first level that enters: all stages, all links, what comes before, and the draft beside them."""
+        """Return the phases of the first level that enters: what comes before, all stages, and the draft."""
         times = self.times(cost, step.loads[: self.stages])
         return {
             "exchange": Phase(times.token + times.prune, {}),
@@ -130,39 +139,41 @@ class SpecPipeTandem(SpecPipe):
         }
 
     def timeline(self, lanes: Lanes, durations: TandemDurations, kind: Kind) -> Timeline:  # type: ignore[override]
-        """Levels enter; the line tells when the next token is known."""
+        """Let levels enter and wait until the next token is known."""
         line, levels = lanes.line, [Level(times.stages, times.links, times.draft) for times in durations.levels]
         if line is None:
             raise TypeError("a pipeline in tandem needs a line")
-        if kind.active > self.stages:
+        if filled(kind).active > self.stages:
             yield line.advance(0, levels[:1])
             del levels[0]
         yield line.advance(len(levels) - 1, levels)
 
     def step_seconds(self, durations: TandemDurations, kind: Kind) -> Any:  # type: ignore[override]
-        """M after a hit, L after a miss; M for each step of a partial refill."""
-        if kind.active > self.stages:
+        """Return M after a hit, L after a miss, and M for each step of a partial refill; in seconds."""
+        active = filled(kind).active
+        if active > self.stages:
             return durations.levels[0].pace + durations.levels[1].latency
-        return durations.levels[0].at_most(kind.active)
+        return durations.levels[0].at_most(active)
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
-        """A hit or a full refill; recorded gaps are not foreseen."""
+        """Return the shares of hits and full refills; recorded gaps are not foreseen."""
         hit = 1.0 if self.relaxed else odds(1).accepted[1]
         shares = hit_shares(hit, self.stages, self.late)
         return {self.kind_of(1, 0, steps, 1): share for steps, share in shares.items() if np.any(share)}
 
     def step(self, kind: Kind, context: int) -> Step:
-        """A full level after a hit, a tree that grows after a miss."""
-        late = kind.active > self.stages
-        grown = self.grown(kind.active - late) if kind.active >= self.stages else [self.width] * kind.active
+        """Return a full level after a hit, a tree that grows after a miss."""
+        active = filled(kind).active
+        late = active > self.stages
+        grown = self.grown(active - late) if active >= self.stages else [self.width] * active
         levels = [self.level(rows) for rows in [self.width] * late + grown]
         loads = tuple(Rows.decode(rows, context) for level in levels for rows in level)
         return Step(kind, sum(loads[:: self.stages], start=NO_ROWS), 0, NO_ROWS, loads)
 
     def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """That of full levels, if all are as long."""
+        """Return the relation of full levels, if all levels take as long."""
         full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])
-        relation = full.relation("tandem", {min(kind.active, self.stages): share for kind, share in shares.items()})
+        relation = full.relation("tandem", {min(filled(kind).active, self.stages): share for kind, share in shares.items()})
         lone = self.times(cost, [Rows.decode(1, context)] * self.stages)
         if relation == "exact" and not all(map(np.array_equal, full.stages, lone.stages)):
             return "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"

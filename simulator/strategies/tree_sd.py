@@ -1,4 +1,4 @@
-"""Draft with whatever there is, verify a tree in one pass: serially, on one device.
+"""Tree decoding drafts with whatever there is and verifies a tree in one pass: serially, on one device.
 
     draft     |=r_1=|=r_2=|..|=r_n=|                                heads beside the target, a draft model, or nothing
     rendezvous|                    |host|                           look-up, building the tree
@@ -30,29 +30,32 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.files.schema import Fraction, NonNegative
 from simulator.numeric import binomial
-from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import AddsMemory, ExtraMemory, NamesRecording
 from simulator.strategies.common.drafters import DraftPass
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, intern_progress
 from simulator.strategies.common.token_tree import TokenTree
+from simulator.strategies.common.traits import Finding, Needs, Traits
 
 ID_BYTES = 8
 """A token id in a table on the device (int64, as PyTorch indexes)."""
 
 
 NEGLIGIBLE = 1e-15
-"""Share of a step kind that no law can feel."""
+"""Share of a step kind that changes no digit of a law."""
 
 
 class TreeDurations(NamedTuple):
-    """Seconds: all draft passes, the host's part, the target's pass."""
+    """These are the seconds of all draft passes, of the host's part, and of the target's pass."""
 
     draft: float
     host: float
     target: float
 
 
-class TreeSD(Strategy):
-    """Draft passes in series, then one pass of the target over the tree.
+class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
+    """Draft passes run in series, then one pass of the target over the tree.
 
     ``drafter`` names what a recording is asked for; where that is another way of drafting, whose bursts are lent
     (``borrowed``), it has to be re-scaled to a mean of the method's own. ``matched`` is for look-up: the share of
@@ -60,80 +63,78 @@ class TreeSD(Strategy):
     """
 
     name: Literal["tree_sd"] = "tree_sd"
-    named: ClassVar[type[TreeDurations]] = TreeDurations
-    equation: ClassVar[str] = "T_step = sum T_pass + T_host + T_target(1 + nodes + e)"
+    traits: ClassVar[Traits] = Traits(TreeDurations, "T_step = sum T_pass + T_host + T_target(1 + nodes + e)")
 
     tree: TokenTree
-    """What is verified in one pass."""
+    """Tree that is verified in one pass."""
     passes: tuple[DraftPass, ...] = ()
-    """Passes that draft, one after another; none for look-up."""
+    """Passes that draft, in series; none for look-up."""
     extra_rows: int = Field(default=0, ge=0)
-    """Rows beside the tree in the target's pass."""
+    """Rows of the target's pass besides those of the tree."""
     ids_per_entry: int = Field(default=0, ge=0)
     """Token ids kept for each entry of the vocabulary (a table on the device)."""
     host_ms: NonNegative = NonNegative(value=0.0)
-    """The host's part of a step: look-up, building the tree."""
+    """Milliseconds of the host in a step, for look-up and for building the tree."""
     matched: Fraction | None = None
-    """With stated acceptance: share of steps that find something to propose."""
+    """Share of steps that find something to propose, where acceptance is stated."""
     drafter: str | None = None
-    """What a recording is asked for."""
+    """Drafter that a recording is asked for."""
     borrowed: bool = False
-    """The recording lends the bursts of another way of drafting."""
+    """Whether the recording lends the bursts of another way of drafting."""
 
     # ---- what it is
 
     @property
     def window(self) -> int:
-        """Levels of the tree: the most that a step can keep."""
+        """Return the levels of the tree: the most draft tokens that a step can keep."""
         return self.tree.depth
 
     @property
-    def window_steps(self) -> int:
-        """Draft passes of one step."""
-        return sum(len(one.rows) for one in self.passes)
-
-    @property
-    def needs_draft(self) -> bool:
-        """A pass without a head is one of the draft model."""
-        return any(one.head is None for one in self.passes)
-
-    @property
-    def dynamic_draft(self) -> bool:
-        """As the tree is."""
-        return self.tree.dynamic
+    def drafts_with_model(self) -> bool:
+        """Return whether a pass is one of the draft model, which is one without a head."""
+        return any(draft_pass.head is None for draft_pass in self.passes)
 
     @property
     def rows(self) -> int:
-        """Rows that verify one request's tree: the last token, the tree, and what is computed beside it."""
+        """Return the rows that verify one request's tree: the last token, the tree, and the extra rows."""
         return 1 + self.tree.size + self.extra_rows
 
     @property
-    def lookahead(self) -> int:
-        """The cache takes every verified row before it is trimmed to the path."""
-        return self.rows
+    def needs(self) -> Needs:
+        """Return the needs of a tree; the cache takes every verified row before it is trimmed to the path."""
+        return Needs(
+            draft_model=self.drafts_with_model,
+            draft_steps=sum(len(draft_pass.rows) for draft_pass in self.passes),
+            rows=self.rows,
+            cache_tokens=self.rows,
+            dynamic_draft=self.tree.dynamic,
+        )
 
-    def rows_for(self, requests: int) -> int:
-        """The same tree for every batch."""
-        return self.rows
+    def extra_memory(self, target: ModelSpec) -> ExtraMemory:
+        """Return the weights of the heads, each set once, and the token ids kept for every entry of the vocabulary."""
+        weights = sum(entry.head.weights(target) for entry in self.passes if entry.head and not entry.reused)
+        return ExtraMemory(weights, self.ids_per_entry * target.vocab_size * ID_BYTES)
 
-    def extra_weights(self, target: ModelSpec) -> int:
-        """Heads, each set of weights once."""
-        return sum(one.head.weights(target) for one in self.passes if one.head and not one.reused)
+    @property
+    def recorded_drafter(self) -> str | None:
+        """Return the drafter that a recording is asked for."""
+        return self.drafter
 
-    def table_bytes(self, target: ModelSpec) -> int:
-        """Token ids kept for every entry of the vocabulary."""
-        return self.ids_per_entry * target.vocab_size * ID_BYTES
+    @property
+    def borrows_recording(self) -> bool:
+        """Return whether the recording lends the bursts of another way of drafting."""
+        return self.borrowed
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """By start from the recording; look-up with the steps that have nothing to propose."""
+        """Return what the tree keeps by start of the recording; for look-up also where there is nothing to propose."""
         if not isinstance(verdicts, Replay):
             return verdicts if self.matched is None else DrawnMatches(verdicts, self.matched.value)
         trace, drafter = verdicts.trace, self.drafter or ""
         proposed = trace.extra.get(f"{drafter}.proposed") if self.matched else None
         return RecordedRuns(verdicts, self.tree.kept(trace, drafter), self.window, proposed)
 
-    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
-        """A tree or a drafter that the recording does not hold."""
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return the tree or the drafter that the recording does not hold."""
         if trace.run is None and self.drafter is None:
             message = "holds nothing that drafts like this; state rate, per_position, always or cycle instead"
             return "drafter", message
@@ -143,11 +144,11 @@ class TreeSD(Strategy):
     # ---- the batch
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Who has something to propose and is granted the rows for it verifies a tree; the others one token."""
+        """Return a step in which requests that propose something, and are granted the rows, verify a tree, others a token."""
         hits = hit_context = miss_context = 0
         for state in states:
-            found = self.matched is None or state.cursor.matched  # type: ignore[attr-defined]  # what `reads` gives has it
-            if found and state.most_rows >= self.rows:
+            matched = self.matched is None or state.cursor.matched  # type: ignore[attr-defined]  # what `reads` gives has it
+            if matched and state.most_rows >= self.rows:
                 state.proposed = self.rows - 1
                 hits += 1
                 hit_context += state.context
@@ -158,23 +159,23 @@ class TreeSD(Strategy):
         return Step(kind, self._rows(kind, hit_context, miss_context), 0, prompts)
 
     def kind_of(self, hits: int, misses: int) -> Kind:
-        """A batch in which so many verify a tree, and so many a single token."""
+        """Return the kind of a batch in which ``hits`` requests verify a tree and ``misses`` a single token."""
         return Kind("step" if not misses else "hit" if hits else "miss", hits, misses)
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """Requests find something to propose independently: their number in a step is binomial."""
+        """Return binomial shares, as requests find something to propose independently of each other."""
         shares = binomial(requests, odds(self.window).unmatched)
         return {self.kind_of(requests - k, k): share for k, share in shares.items() if np.any(share > NEGLIGIBLE)}
 
     def step(self, kind: Kind, context: int) -> Step:
-        """A step of this kind with all requests at ``context``."""
+        """Return a step of this kind with all requests at ``context`` tokens."""
         return Step(kind, self._rows(kind, kind.verifying * context, kind.bare * context))
 
     def _rows(self, kind: Kind, hit_context: int, miss_context: int) -> Rows:
         return Rows.decode(self.rows, hit_context, kind.verifying) + Rows.decode(1, miss_context, kind.bare)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """The longest path of the tree that agrees, and one token of the target's own."""
+        """Verify each tree: the longest path that agrees is kept, and the target adds a token."""
         proposal, size = Chain(self.window, self.bonus_on_full_accept), self.tree.size
         settled = []
         for state in states:
@@ -186,12 +187,12 @@ class TreeSD(Strategy):
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Draft passes over the rows of those who propose, the host for everyone, one pass of the target."""
+        """Return the draft passes over requests that propose, the host's part for all, and one pass of the target."""
         kind = step.kind
         verified = kind.verifying * self.rows
         cached = (step.rows.kv_tokens - verified - kind.bare) * kind.verifying // max(1, kind.verifying + kind.bare)
-        chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences and self.needs_draft else []
-        drafted = [phase for one in self.passes for phase in drafting(cost, one, kind.verifying, cached)]
+        chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences and self.drafts_with_model else []
+        drafted = [phase for entry in self.passes for phase in drafting(cost, entry, kind.verifying, cached)]
         return {
             "draft": together(*chunks, *drafted),
             "host": Phase(self.host_ms.value * 1e-3 * (kind.verifying + kind.bare), {}),
@@ -199,22 +200,22 @@ class TreeSD(Strategy):
         }
 
     def timeline(self, lanes: Lanes, durations: TreeDurations, kind: Kind) -> Timeline:
-        """Draft, host, verify."""
+        """Book the draft, the host, and the verification in series."""
         if durations.draft:
-            (lanes.draft if self.needs_draft else lanes.target).occupy(durations.draft, "draft")
+            (lanes.draft if self.drafts_with_model else lanes.target).occupy(durations.draft, "draft")
         if durations.host:
             lanes.rendezvous.occupy(durations.host, "host", lanes.draft, lanes.target)
         label = "verify" if kind.verifying else "decode"
         return (lanes.target.start(durations.target, label, lanes.draft, lanes.rendezvous),)
 
     def step_seconds(self, durations: TreeDurations, kind: Kind) -> Any:
-        """T_draft + T_host + T_target."""
+        """Return T_draft + T_host + T_target in seconds."""
         return durations.draft + durations.host + durations.target
 
 
-def drafting(cost: Cost, one: DraftPass, requests: int, kv_tokens: int) -> list[Phase]:
-    """Every pass of an entry over the rows of ``requests``."""
+def drafting(cost: Cost, entry: DraftPass, requests: int, kv_tokens: int) -> list[Phase]:
+    """Return the passes of an entry over the rows of ``requests``, whose caches hold ``kv_tokens`` together."""
     if not requests:
         return []
-    each = (one.batch(rows, requests, kv_tokens) for rows in one.rows)
-    return [cost.draft(rows) if one.head is None else cost.head(one.head, rows) for rows in each]
+    batches = [entry.batch(rows, requests, kv_tokens) for rows in entry.rows]
+    return [cost.draft(rows) if entry.head is None else cost.head(entry.head, rows) for rows in batches]

@@ -1,4 +1,4 @@
-"""Vanilla speculative decoding: draft a window, verify it in one pass, one after the other.
+"""Vanilla speculative decoding drafts a window, then verifies it in one pass.
 
     draft     |=1=|=2=|...|=gamma=|                       |
     rendezvous|                   |rv|                    |
@@ -17,31 +17,44 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
-from simulator.strategies.common.base import ChainStrategy, OddsOf, cut_to_grants
+from simulator.strategies.common.adaptive import FixedWindow
+from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.drafters import branch_rows
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, intern_kind
+from simulator.strategies.common.traits import Traits
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
 
 
 class VanillaDurations(NamedTuple):
-    """Seconds: the whole window, its transfer, the verification."""
+    """These are the seconds of the whole window, of its transfer, and of the verification."""
 
     draft: float
     rv: float
     target: float
 
 
-class VanillaSD(ChainStrategy):
-    """Serial draft and verify with a window of ``gamma``."""
+class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
+    """A window of ``gamma`` is drafted and then verified."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
-    named: ClassVar[type[VanillaDurations]] = VanillaDurations
-    equation: ClassVar[str] = "T_SD = T_draft + T_target (Mirror-SD Eq. 5)"
+    traits: ClassVar[Traits] = Traits(VanillaDurations, "T_SD = T_draft + T_target (Mirror-SD Eq. 5)")
+
+    @property
+    def serial(self) -> bool:
+        """Return True for this schedule, and False for another that is built on it."""
+        return self.name == "vanilla_sd"
+
+    @property
+    def independent_steps(self) -> bool:
+        """Return whether windows are the same for every batch."""
+        return isinstance(self.adaptive, FixedWindow)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Every request proposes a window, all of one length unless the scheduler grants one of them fewer rows."""
+        """Return a step in which all windows have one length, unless the scheduler grants a request fewer rows."""
         requests = len(states)
         gamma, context, cut = self.window_for(requests), 0, False
         for state in states:
@@ -50,19 +63,19 @@ class VanillaSD(ChainStrategy):
             if state.most_rows <= gamma:
                 cut = True
         verifying, bare = (requests, 0) if gamma else (0, requests)
-        kind = intern_kind("step", verifying, bare, 0, self.kind_window(gamma), prompts.sequences)
+        kind = intern_kind("step", verifying, bare, 0, self._noted(gamma), prompts.sequences)
         rows = cut_to_grants(states) if cut else Rows.decode(gamma + 1, context, requests)
         return Step(kind, rows, 0, prompts)
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """All steps are alike, with the window of this batch."""
+        """Return the only kind of step, with the window of this batch."""
         gamma = self.window_for(requests)
         kind = Kind("step", requests) if gamma else Kind("step", 0, requests)
-        return {kind._replace(window=self.kind_window(gamma)): 1.0}
+        return {kind._replace(window=self._noted(gamma)): 1.0}
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Prompts through the draft, J internal steps with one branch per request, one pass over gamma + 1 tokens each."""
-        requests, gamma = step.kind.verifying, self.window_of(step.kind)
+        """Return prompts through the draft and J internal steps, the transfer, and a pass over gamma + 1 tokens per request."""
+        requests, gamma = step.kind.verifying, self._window_of(step.kind)
         chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
         window = []
         if requests:
@@ -75,7 +88,7 @@ class VanillaSD(ChainStrategy):
         }
 
     def timeline(self, lanes: Lanes, durations: VanillaDurations, kind: Kind) -> Timeline:
-        """Draft, hand over, verify."""
+        """Book the draft, the transfer behind it, and the verification behind both."""
         if kind.verifying or durations.draft:
             lanes.draft.occupy(durations.draft, "draft window" if kind.verifying else "draft prefill")
         if durations.rv:
@@ -83,5 +96,5 @@ class VanillaSD(ChainStrategy):
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 
     def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Any:
-        """T_draft + T_rv + T_target."""
+        """Return T_draft + T_rv + T_target in seconds."""
         return durations.draft + durations.rv + durations.target

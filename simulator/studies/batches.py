@@ -19,11 +19,9 @@ from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, run
-from simulator.strategies.common.base import ChainStrategy, Strategy
-from simulator.strategies.common.drafters import StreamingDrafter
+from simulator.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.strategies.common.step import Kind
-from simulator.strategies.lyanna import Lyanna
-from simulator.strategies.mirror_sd import MirrorSD
+from simulator.strategies.common.studied import ResampledTrees
 from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.studies.window import main_kind
 
@@ -186,10 +184,10 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
-    drafted = ordered_sum(parts[name].wall_s for name in strategy.draft_parts if name in parts)
+    drafted = ordered_sum(parts[name].wall_s for name in strategy.traits.drafted_in if name in parts)
     vanilla = _vanilla(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
-    exposed = strategy.derived(cost, step).get("exposed_draft_ms")
+    exposed = strategy.derived(cost, step).get("exposed_draft_ms") if isinstance(strategy, DerivesNumbers) else None
     overhead = None
     if exposed is not None and vanilla:
         serial = vanilla.schedule
@@ -200,7 +198,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     return BatchPoint(
         batch=size,
         gamma=strategy.window_for(size),
-        settings=_settings(strategy),
+        settings=strategy.batch_settings if isinstance(strategy, DraftsChain) else "",
         baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
         decode_ms=cost.target(plain.rows).wall_s * 1e3,
         verify_rows=step.rows.tokens,
@@ -218,23 +216,19 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
 
 def _trees(scenario: Scenario) -> dict[str, float]:
     """What verifying re-sampled trees costs, fused and apart; nothing where none are sampled."""
-    own, size = scenario.schedule, scenario.batch
-    if not isinstance(own, Lyanna) or not own.resample:
+    strategy = scenario.schedule
+    if not isinstance(strategy, ResampledTrees):
         return {}
-    found = {}
-    for name, fusion, resampled in (("drafted", True, 0), ("fused", True, size), ("apart", False, size)):
-        strategy = own.model_copy(update={"fusion": fusion})
-        t = strategy.durations(scenario.cost, strategy.step(strategy.kind_of(size, resampled), scenario.mean_context))
-        found[f"{name}_trees_ms"] = (t.verify + t.verify_resampled) * 1e3
-    return found
+    passes = strategy.tree_passes_s(scenario.cost, scenario.batch, scenario.mean_context)
+    return {f"{name}_trees_ms": seconds * 1e3 for name, seconds in passes.items()}
 
 
 def _vanilla(scenario: Scenario) -> Scenario | None:
     """Serial drafting with the scenario's window and drafter; None where the strategy is that already, or drafts nothing."""
     own = scenario.strategy
-    if own.name == "vanilla_sd" or not isinstance(own, ChainStrategy):
+    if not isinstance(own, DraftsChain) or own.serial:
         return None
-    serial = VanillaSD(gamma=own.gamma, drafter=own.drafter, bonus_on_full_accept=own.bonus_on_full_accept)
+    serial = VanillaSD(gamma=own.window, drafter=own.chain_drafter, bonus_on_full_accept=own.bonus_on_full_accept)
     return scenario.replace(strategy=serial)
 
 
@@ -246,11 +240,3 @@ def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Accepta
     if vanilla:
         found["simulated_vanilla_tokens_per_s"] = run.simulate(vanilla, acceptance)[0].tokens_per_s
     return found
-
-
-def _settings(strategy: Strategy) -> str:
-    """What a strategy may set by batch size, beside its window."""
-    held = [f"kappa {strategy.kappa}"] if isinstance(strategy, MirrorSD) else []
-    if isinstance(strategy, ChainStrategy) and isinstance(strategy.drafter, StreamingDrafter):
-        held.append(f"{strategy.drafter.streams} stream{'s' if strategy.drafter.streams > 1 else ''}")
-    return ", ".join(held)

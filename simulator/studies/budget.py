@@ -19,7 +19,8 @@ from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
-from simulator.strategies.duodecoding import DuoDecoding
+from simulator.strategies.common.studied import SharedBudget
+from simulator.strategies.common.traits import Facts
 from simulator.studies.window import at_window
 
 REQUESTS = 60
@@ -73,11 +74,11 @@ def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
     strategy = _checked(loaded)
     found = []
     for sequences in (*STATIC, "dynamic"):
-        if isinstance(sequences, int) and sequences > strategy.gamma:
+        if isinstance(sequences, int) and sequences > strategy.window:
             continue
-        changed = at_window(loaded.change(sequences=sequences, rule="stated"), strategy.gamma, REQUESTS)
+        changed = at_window(loaded.change(sequences=sequences, rule="stated"), strategy.window, REQUESTS)
         asked, trace = changed.scenario.strategy, changed.trace
-        if not (asked.unrecorded(trace) if trace else asked.unstated):
+        if not any(asked.findings(Facts(trace=trace) if trace else Facts(stated=True))):
             found.append(budget_point(changed, True))
     return found
 
@@ -104,13 +105,12 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
     cost, context = scenario.cost, scenario.mean_context
     law, cap = run.law(scenario, acceptance), round(scenario.lengths[1])
     written = strategy.until_shown(cost, lambda tail: acceptance.odds(tail, None), context, cap)
-    sequences = strategy.fixed or 1
-    t = strategy.durations(cost, strategy.step(strategy.kind_of(strategy.split.tail(sequences), sequences), context))
+    draft_s, target_s = strategy.sides(cost, context)
     point = BudgetPoint(
-        gamma=strategy.gamma,
-        sequences=strategy.sequences,
-        draft_ms=t.draft * 1e3,
-        target_ms=t.target * 1e3,
+        gamma=strategy.window,
+        sequences=strategy.fixed or "dynamic",
+        draft_ms=draft_s * 1e3,
+        target_ms=target_s * 1e3,
         step_ms=law.step_s * 1e3,
         verified=BudgetRates(1.0 / law.tpot_s),
         emitted=BudgetRates((cap - 1) / written.seconds if written.seconds else 0.0),
@@ -132,9 +132,9 @@ def _rate(outcome: Outcome) -> float:
     return 1.0 / outcome.tpot_s
 
 
-def _checked(loaded: Loaded) -> DuoDecoding:
+def _checked(loaded: Loaded) -> SharedBudget:
     strategy = loaded.scenario.schedule
-    if not isinstance(strategy, DuoDecoding):
+    if not isinstance(strategy, SharedBudget):
         message = f"expected a scenario of duodecoding, got {strategy.name}"
         raise BadInput([Fault((loaded.scenario.name, 0, 0), "strategy.name", message)])
     return strategy

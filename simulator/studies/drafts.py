@@ -21,7 +21,7 @@ from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded
 from simulator.scenario.run import baseline
-from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.strategies.common.capabilities import DraftsChain
 
 LONGEST = 12
 """Draft tokens; the best window is looked for up to here."""
@@ -63,9 +63,10 @@ class DraftStudy:
 def draft_study(own: Loaded, others: Iterable[Loaded]) -> DraftStudy:
     """A scenario and the same with other drafts; BadInput for another strategy than vanilla_sd."""
     scenario = own.scenario
-    if not isinstance(scenario.strategy, VanillaSD) or scenario.draft is None:
+    serial = isinstance(scenario.strategy, DraftsChain) and scenario.strategy.serial
+    if not serial or scenario.draft is None:
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", "expected vanilla_sd with a draft model on its device")])
-    rate = _rate(own, scenario.strategy.gamma)
+    rate = _rate(own, scenario.strategy.window)
     best = max(_speedup(own, window, rate) for window in range(1, LONGEST + 1))
     points = tuple(_point(one, best) for one in (own, *others))
     return DraftStudy(scenario.name, scenario.acceptance.stand_in, rate, best, points)

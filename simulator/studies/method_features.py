@@ -20,9 +20,10 @@ from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import read, validate
 from simulator.scenario import AnyStrategy
 from simulator.strategies import Strategy
+from simulator.strategies.common.base import early_exit
+from simulator.strategies.common.capabilities import NamesRecording, extra_memory
 from simulator.strategies.common.method import Method
 from simulator.strategies.common.step import Kind, Step
-from simulator.strategies.tree_sd import TreeSD
 
 REFERENCE = "vicuna_7b"
 """The target whose extra weights a table shows."""
@@ -70,17 +71,18 @@ def features(catalogue: Catalogue) -> Iterator[tuple[str, Features]]:
 
 def features_of(method: MethodFile, target: ModelSpec) -> Features:
     """The row of one method, extra weights for ``target``."""
-    strategy = method.strategy.on_stages(STAGES) if method.strategy.staged else method.strategy
+    strategy = method.strategy.fitted_to(stages=STAGES) if method.strategy.traits.staged else method.strategy
+    weights = extra_memory(strategy, target).weights
     idle, drafting = (_step_s(strategy, ms) for ms in (0.0, DRAFT_MS))
     return Features(
         about=method.about,
         strategy=strategy.name,
         adds_no_latency=drafting <= idle,
-        no_training=not (strategy.extra_weights(target) or method.tunes_target),
+        no_training=not (weights or method.tunes_target),
         large_batch=bool(method.batched_by),
-        dynamic_draft=strategy.dynamic_draft,
+        dynamic_draft=strategy.needs.dynamic_draft,
         verified_rows=_rows(strategy),
-        extra_weights=strategy.extra_weights(target),
+        extra_weights=weights,
         acceptance=_acceptance(method),
     )
 
@@ -91,9 +93,11 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
     The host's part of a step is left out where nothing is drafted: it looks up and builds what is proposed.
     """
     whole = (
-        {"stages_ms": (TARGET_MS / STAGES,) * STAGES} if strategy.staged else {"prefix_ms": TARGET_MS, "suffix_ms": TARGET_MS}
+        {"stages_ms": (TARGET_MS / STAGES,) * STAGES}
+        if strategy.traits.staged
+        else {"prefix_ms": TARGET_MS, "suffix_ms": TARGET_MS}
     )
-    cost = StatedCost(StatedDurations(**whole, draft_ms=draft_ms, redraft_ms=0.0), max(1, strategy.window_steps))
+    cost = StatedCost(StatedDurations(**whole, draft_ms=draft_ms, redraft_ms=0.0), max(1, strategy.needs.draft_steps))
     kind, step = _main(strategy)
     durations = strategy.durations(cost, step)
     if not draft_ms and "host" in durations._fields:
@@ -104,7 +108,7 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
 def _main(strategy: Strategy) -> tuple[Kind, Step]:
     """The commonest step of one request whose drafts are all kept."""
     acceptance = strategy.reads(Rates((1.0,)))
-    kinds = strategy.kinds(odds_of(acceptance, strategy.exit(None)), 1)
+    kinds = strategy.kinds(odds_of(acceptance, early_exit(strategy, None)), 1)
     kind = max(kinds, key=lambda one: (kinds[one], one.verifying))
     return kind, strategy.step(kind, 0)
 
@@ -118,7 +122,9 @@ def _rows(strategy: Strategy) -> int:
 def _acceptance(method: MethodFile) -> str:
     """Where it can come from without the user's own numbers."""
     strategy = method.strategy
-    recorded = not (isinstance(strategy, TreeSD) and (strategy.borrowed or strategy.drafter is None))
+    recorded = True
+    if isinstance(strategy, NamesRecording):
+        recorded = not strategy.borrows_recording and strategy.recorded_drafter is not None
     if recorded and method.published:
         return "both"
     return "recorded" if recorded else "published" if method.published else "yours"

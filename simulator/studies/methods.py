@@ -22,6 +22,7 @@ from simulator.files.schema import BadInput
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, load, run
 from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.capabilities import NamesRecording, extra_memory
 from simulator.strategies.common.method import PublishedMean
 from simulator.studies.batches import crossover, tile_edges
 from simulator.studies.method_features import read_method
@@ -148,7 +149,7 @@ def by_exact_laws(found: Iterable[MethodCandidate]) -> list[MethodCandidate]:
 
 def _no_law(loaded: Loaded) -> str:
     scenario = loaded.scenario
-    if scenario.schedule.alone:
+    if scenario.schedule.traits.alone:
         return f"{scenario.strategy.name} takes one request at a time"
     relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
     return "" if relation == "exact" else f"its law is no equality here ({relation})"
@@ -181,7 +182,7 @@ def _point(one: MethodCandidate, loaded: Loaded, baseline_ms: float) -> MethodPo
     simulated = run.simulate(scenario, acceptance)[0]
     step = strategy.step(main_kind(law.kinds), scenario.mean_context)
     drafted = strategy.phases(scenario.cost, step)
-    extra = target.weights_gb(strategy.extra_weights(target.model)) - target.weights_gb() if target else 0.0
+    extra = target.weights_gb(extra_memory(strategy, target.model).weights) - target.weights_gb() if target else 0.0
     return MethodPoint(
         method=one.method,
         strategy=strategy.name,
@@ -189,7 +190,7 @@ def _point(one: MethodCandidate, loaded: Loaded, baseline_ms: float) -> MethodPo
         acceptance=source_of(loaded, one.published),
         verified_rows=step.rows.tokens,
         extra_weights_gb=extra,
-        draft_ms=ordered_sum(drafted[name].wall_s for name in strategy.draft_parts if name in drafted) * 1e3,
+        draft_ms=ordered_sum(drafted[name].wall_s for name in strategy.traits.drafted_in if name in drafted) * 1e3,
         step_ms=simulated.step_s * 1e3,
         tokens_per_step=simulated.tokens_per_step,
         tpot_ms=simulated.tpot_s * 1e3,
@@ -204,8 +205,9 @@ def source_of(loaded: Loaded, published: PublishedMean | None) -> str:
     """Where a point's acceptance comes from, in words."""
     if loaded.trace is None:
         return "stated by the scenario"
-    drafter = getattr(loaded.scenario.strategy, "drafter", None)
-    name = drafter if isinstance(drafter, str) else loaded.scenario.acceptance.drafter
+    strategy = loaded.scenario.strategy
+    drafter = strategy.recorded_drafter if isinstance(strategy, NamesRecording) else None
+    name = loaded.scenario.acceptance.drafter if drafter is None else drafter
     if published is None:
         return f"recorded, drafter {name}"
     return f"{published.tokens_per_step:g} tokens a step, {published.confidence} for {published.target}; bursts of {name}"
@@ -239,8 +241,8 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[MethodAtBatch]
         return acceptance.odds(gamma, scenario.exit)
 
     for size in sizes:
-        strategy = scenario.strategy.for_batch(size)
-        if scenario.kv_tokens is not None and size * (longest + strategy.lookahead) > scenario.kv_tokens:
+        strategy = scenario.strategy.fitted_to(size)
+        if scenario.kv_tokens is not None and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens:
             return
         law = strategy.law(cost, odds, size, context, one_lane=scenario.one_lane)
         baseline = Autoregressive().law(cost, lambda gamma: plain, size, context)

@@ -17,6 +17,7 @@ from functools import partial
 from simulator.cost.device import Link
 from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded, run
+from simulator.strategies.common.studied import LevelTree
 from simulator.world import Span
 
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
@@ -136,7 +137,7 @@ def spans_of(loaded: Loaded, overlapped: bool) -> list[Span]:
 
 def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
     scenario = loaded.scenario
-    if not hasattr(scenario.strategy, "asynchronous"):
+    if not isinstance(scenario.strategy, LevelTree):
         message = f"{scenario.strategy.name} does not overlap sending with pruning; expected specpipe or specpipe_tandem"
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
     link = _link(loaded)

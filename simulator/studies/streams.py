@@ -19,7 +19,8 @@ from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
 from simulator.strategies.common.step import Kind
-from simulator.strategies.speculative_streaming import SpeculativeStreaming
+from simulator.strategies.common.studied import StreamTree
+from simulator.strategies.common.traits import Facts
 from simulator.strategies.speculative_streaming.laws import relative_step_cost, speedup_over_two_models, tree_nodes
 from simulator.strategies.vanilla_sd import VanillaSD
 
@@ -76,19 +77,21 @@ class StreamStudy:
 def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> StreamStudy:
     """Whole trees of every k, pruned ones as far as they were recorded; BadInput without recorded streams."""
     strategy = loaded.scenario.strategy
-    if not isinstance(strategy, SpeculativeStreaming) or loaded.trace is None:
+    if not isinstance(strategy, StreamTree) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
         raise BadInput([Fault((loaded.scenario.name, 0, 0), "acceptance.trace", message)])
-    kept, baseline = strategy.kept or KEPT, run.simulated_baseline(loaded.scenario).tpot_s
+    shape, baseline = strategy.shape, run.simulated_baseline(loaded.scenario).tpot_s
     whole, pruned = [], []
-    for branching in (one for one in branchings if tree_nodes(strategy.streams, one) <= LARGEST_TREE):
-        full, cut = (strategy.model_copy(update={"branching": branching, "kept": some}) for some in (None, kept))
+    for branching in (one for one in branchings if tree_nodes(shape.streams, one) <= LARGEST_TREE):
+        full = strategy.with_shape(shape._replace(branching=branching, kept=None))
+        cut = strategy.with_shape(shape._replace(branching=branching, kept=shape.kept or KEPT))
         whole.append(_point(loaded.replace(strategy=full), full, baseline))
         if not cut.prunes:
             pruned.append(whole[-1])
-        elif cut.unrecorded(loaded.trace) is None:
+        elif not any(cut.findings(Facts(trace=loaded.trace))):
             pruned.append(_point(loaded.replace(strategy=cut), cut, baseline))
-    chains = (strategy.model_copy(update={"streams": count, "branching": 1}) for count in range(1, strategy.streams + 1))
+    shapes = (shape._replace(streams=count, branching=1) for count in range(1, shape.streams + 1))
+    chains = (strategy.with_shape(chain) for chain in shapes)
     emitted = (_replayed(loaded.replace(strategy=chain)).tokens_per_step for chain in chains)
     return StreamStudy(tuple(whole), tuple(pruned), tuple(emitted), _two_models(loaded, strategy))
 
@@ -104,13 +107,13 @@ def fall(points: Sequence[StreamPoint]) -> StreamPoint | None:
     return next((one for one in points if one.branching > top.branching and one.speedup < points[0].speedup), None)
 
 
-def _point(loaded: Loaded, strategy: SpeculativeStreaming, baseline: float) -> StreamPoint:
+def _point(loaded: Loaded, strategy: StreamTree, baseline: float) -> StreamPoint:
     outcome = _replayed(loaded)
     speedup = baseline / outcome.tpot_s
     return StreamPoint(
-        branching=strategy.branching,
+        branching=strategy.shape.branching,
         nodes=strategy.nodes,
-        kept=strategy.kept,
+        kept=strategy.shape.kept,
         tokens_per_step=outcome.tokens_per_step,
         step_ms=outcome.step_s * 1e3,
         tpot_ms=outcome.tpot_s * 1e3,
@@ -123,9 +126,9 @@ def _replayed(loaded: Loaded) -> Outcome:
     return run.replay(loaded.scenario, loaded.acceptance())
 
 
-def _two_models(loaded: Loaded, strategy: SpeculativeStreaming) -> TwoModels | None:
+def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
     """Serial decoding with a window as long as the streams."""
-    scenario, gamma = loaded.scenario, strategy.streams
+    scenario, gamma = loaded.scenario, strategy.shape.streams
     if scenario.draft is None:
         return None
     serial = loaded.replace(strategy=VanillaSD(gamma=gamma))

@@ -27,7 +27,7 @@ from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded, Scenario
 from simulator.strategies.common.pipeline_laws import unequal_stages
-from simulator.strategies.specpipe import SpecPipe
+from simulator.strategies.common.studied import LevelTree
 from simulator.strategies.specpipe.replay import StepTables, token_seconds
 
 WITHIN = 2.0
@@ -124,9 +124,10 @@ def tree_study(loaded: Loaded) -> TreeStudy:
 
 
 def _levels(scenario: Scenario, widest: int) -> LevelTimes:
-    strategy = scenario.schedule.model_copy(update={"width": widest})
-    if not isinstance(strategy, SpecPipe):
+    strategy = scenario.schedule
+    if not isinstance(strategy, LevelTree):
         raise TypeError(f"{strategy.name} has no levels")
+    strategy = strategy.with_tree(widest, strategy.beam.branching)
     tables, rows = StepTables.of(strategy, scenario.cost, scenario.mean_context), np.arange(1, widest + 1)
     loads = np.array([rows] * (scenario.stages - 1) + [np.ones_like(rows)])
     step = tables.step(loads, np.ones(widest, dtype=bool))
@@ -147,18 +148,17 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
     scenario, trace = loaded.scenario, loaded.trace
     strategy = scenario.schedule
     beams = [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages] if trace else []
-    if type(strategy) is not SpecPipe or trace is None or not beams:  # in tandem, steps are no common clock
+    if not isinstance(strategy, LevelTree) or not strategy.steps_together or trace is None or not beams:
         held = f"trees over its {scenario.stages} stages" if scenario.stages else "trees, and with stages"
         message = f"expected a scenario of specpipe, with a trace that holds {held}; this one is of {strategy.name}"
         raise BadInput([Fault((scenario.name, 0, 0), "acceptance.trace", message)])
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)
-    found = {beam: _replayed(scenario, _with(strategy, beam), trace, beam, replay) for beam in beams}
+    found = {beam: _replayed(scenario, strategy.with_tree(beam.width, beam.branching), trace, beam, replay) for beam in beams}
     best = min(beams, key=lambda beam: float(found[beam].seconds.sum()))
-    return [_point(scenario, _with(strategy, beam), found[beam], found[best].seconds) for beam in sorted(beams)]
-
-
-def _with(strategy: SpecPipe, beam: Beam) -> SpecPipe:
-    return strategy.model_copy(update={"width": beam.width, "branching": beam.branching})
+    return [
+        _point(scenario, strategy.with_tree(beam.width, beam.branching), found[beam], found[best].seconds)
+        for beam in sorted(beams)
+    ]
 
 
 class _Replayed(NamedTuple):
@@ -170,42 +170,40 @@ class _Replayed(NamedTuple):
     steps: int
 
 
-def _replayed(scenario: Scenario, strategy: SpecPipe, trace: Trace, beam: Beam, replay: Replay) -> _Replayed:
+def _replayed(scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam, replay: Replay) -> _Replayed:
     index, tables = recorded_beams(trace).index(beam), StepTables.of(strategy, scenario.cost, scenario.mean_context)
     seconds, tokens, hits, passed = [], [], 0, 0
     for recording in replay.order:
         one = Recording(trace, recording)
         steps, hit, rows = (one.array(f"beam.{name}")[index].astype(np.int64) for name in ("steps", "hit", "rows"))
-        waits = token_seconds(tables, steps, rows, hit.astype(bool), strategy.late)
+        waits = token_seconds(tables, steps, rows, hit.astype(bool), strategy.notices_late)
         seconds.append(float(waits.sum()))
         tokens.append(len(waits))
         hits += int(hit.sum())
-        passed += int(steps.sum()) + strategy.late * int((1 - hit[:-1]).sum())
+        passed += int(steps.sum()) + strategy.notices_late * int((1 - hit[:-1]).sum())
     return _Replayed(np.array(seconds), np.array(tokens), hits, passed)
 
 
-def _point(scenario: Scenario, strategy: SpecPipe, found: _Replayed, best: NDArray[np.float64]) -> TreePoint:
-    level = Rows.decode(strategy.width, scenario.mean_context)
+def _point(scenario: Scenario, strategy: LevelTree, found: _Replayed, best: NDArray[np.float64]) -> TreePoint:
+    level = Rows.decode(strategy.beam.width, scenario.mean_context)
     stages = [scenario.cost.stage(index, level).wall_s for index in range(scenario.stages)]
-    kind = strategy.kind_of(1, 0, scenario.stages, 1)
-    step = strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context)), kind)
     seconds, tokens = found.seconds, found.tokens
     behind, error = _mean(seconds - best, tokens)
     mean, own_error = _mean(seconds, tokens)
     hit = found.hits / int(tokens.sum())
     return TreePoint(
-        width=strategy.width,
-        branching=strategy.branching,
+        width=strategy.beam.width,
+        branching=strategy.beam.branching,
         hit=hit,
         tpot_ms=mean * 1e3,
         error_ms=own_error * 1e3,
         printed_ms=float(unequal_stages(stages, hit)) * 1e3,
-        step_ms=step * 1e3,
+        step_ms=strategy.full_step_s(scenario.cost, scenario.mean_context) * 1e3,
         steps=found.steps / int(tokens.sum()),
         behind_ms=behind * 1e3,
         behind_error_ms=error * 1e3,
         ties=behind <= WITHIN * error,
-        tile_edge=_tile_edge(scenario, strategy.width),
+        tile_edge=_tile_edge(scenario, strategy.beam.width),
     )
 
 

@@ -17,7 +17,10 @@ from typing import Any
 from simulator.acceptance.sources import Acceptance
 from simulator.cost.stated import StatedDurations
 from simulator.scenario import Loaded, Scenario, run
+from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.step import Kind
+from simulator.strategies.common.studied import SharedBudget
+from simulator.strategies.common.traits import Facts
 from simulator.strategies.vanilla_sd import VanillaSD
 
 SWEEP_REQUESTS = 200
@@ -81,9 +84,10 @@ def window_sweep(
 def _windows(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
     """The same with each of the windows that the trace and the other settings can answer for."""
     for gamma in gammas:
-        if gamma >= loaded.scenario.schedule.least_window:
+        strategy = loaded.scenario.schedule
+        if gamma >= (strategy.least_window if isinstance(strategy, SharedBudget) else 1):
             one = at_window(loaded, gamma)
-            if not (one.trace and one.scenario.schedule.unrecorded(one.trace)):
+            if not (one.trace and any(one.scenario.schedule.findings(Facts(trace=one.trace)))):
                 yield gamma, one
 
 
@@ -109,7 +113,7 @@ def _telling(points: Sequence[SweepPoint], own: int) -> set[int]:
 
 def main_kind(kinds: Iterable[Kind]) -> Kind:
     """The step that the paper's equation is about: every request has its window at hand."""
-    return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.resampled))
+    return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.extra_work))
 
 
 def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
@@ -123,11 +127,12 @@ def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
         law_tpot_ms=law.tpot_s * 1e3,
         main_step_ms=float(strategy.step_seconds(durations, kind)) * 1e3,
         draft_ms=named.get("draft", 0.0) * 1e3,
-        overlap_ms=named[strategy.hidden_behind] * 1e3 if strategy.hidden_behind else None,
+        overlap_ms=named[strategy.traits.hidden_behind] * 1e3 if strategy.traits.hidden_behind else None,
         baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
     )
-    if strategy.name != "vanilla_sd" and hasattr(strategy, "drafter"):
-        serial = VanillaSD(gamma=strategy.window, drafter=strategy.drafter, bonus_on_full_accept=strategy.bonus_on_full_accept)
+    if isinstance(strategy, DraftsChain) and not strategy.serial:
+        chain, bonus = strategy.chain_drafter, strategy.bonus_on_full_accept
+        serial = VanillaSD(gamma=strategy.window, drafter=chain, bonus_on_full_accept=bonus)
         vanilla = run.law(scenario.replace(strategy=serial), acceptance)
         point = replace(point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3)
     return point
@@ -155,7 +160,7 @@ def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -
     changed = loaded.change(gamma=gamma)
     updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:
-        scale = changed.scenario.schedule.window_steps / scenario.schedule.window_steps
+        scale = changed.scenario.schedule.needs.draft_steps / scenario.schedule.needs.draft_steps
         updates["durations"] = StatedDurations(**dict(_scaled(scenario.durations, scale)))
     return changed.replace(**updates)
 

@@ -1,32 +1,27 @@
-"""What a strategy is: who works when in one step of a batch, as a law and as a timeline.
+"""A strategy says who works when in one step of a batch, as a law and as a timeline.
 
 A strategy is a frozen set of parameters. It composes a step from the state of each request, says how
 long the parts of the step take, lets the time pass on the lanes, and settles what was verified. Its law
 is the closed form over the same named durations. It knows no YAML, no tables and no plots.
+
+What only some strategies can say is a capability of theirs (:mod:`simulator.strategies.common.capabilities`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial, reduce
-from itertools import count, takewhile
-from operator import add
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-from pydantic import Field
 
-from simulator.acceptance.sources import Acceptance, Cursor, Exit, Odds
+from simulator.acceptance.sources import Acceptance, Cursor, Exit
 from simulator.acceptance.trace import Trace
-from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import Frozen
-from simulator.strategies.common.adaptive import Adaptive, FixedWindow, GoodputWindow, WindowTable
-from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter
-from simulator.strategies.common.stage_pipeline import StagePipeline
+from simulator.strategies.common.law import Law, OddsOf, Part, means
 from simulator.strategies.common.step import (
     ABSENT,
     BARE,
@@ -40,211 +35,90 @@ from simulator.strategies.common.step import (
     intern_chain,
     intern_progress,
 )
+from simulator.strategies.common.traits import Facts, Finding, Needs, Traits
 
 LONGEST_WINDOW = 1_024
 """Draft tokens; far beyond any use, short enough for every formula."""
-OddsOf = Callable[[int], Odds]
-"""Odds of a verification by window length."""
+if TYPE_CHECKING:
+    import typing_extensions
+
+    D = typing_extensions.TypeVar("D", default=Any)
+
+    class _Timed(Generic[D]):
+        """A type checker reads ``Strategy[D]`` as generic over its durations; ``Strategy`` alone has any."""
+else:
+    D = TypeVar("D")
+
+    class _Timed:
+        """At run time ``Strategy[D]`` is ``Strategy``, as a generic model of pydantic is a class, found as a strategy."""
+
+        def __class_getitem__(cls, durations: object) -> type:
+            return cls
 
 
-@dataclass(frozen=True)
-class Law:
-    """A closed form evaluated: mean step, tokens per step and request, and its share of step kinds.
-
-    Numbers, or arrays over a grid (:mod:`simulator.studies.sweep.grid`).
-    """
-
-    step_s: Any
-    tokens_per_step: Any
-    relation: str
-    source: str
-    kinds: Mapping[Kind, float] = field(default_factory=dict)
-    request_step_s: Any = None
-    """Mean step as a request meets it, large batches counting more; None: the mean step."""
-
-    @property
-    def tpot_s(self) -> Any:
-        """Seconds per output token of one request (X-1)."""
-        return (self.step_s if self.request_step_s is None else self.request_step_s) / self.tokens_per_step
-
-
-class Strategy(Frozen, ABC):
-    """Base of all strategies; a subclass in its own file is found by its ``name``."""
+class Strategy(_Timed[D], Frozen, ABC):
+    """A strategy has named durations ``D`` in seconds; a subclass in a file of its own is found by its ``name``."""
 
     name: str
-    named: ClassVar[type[Any]]
-    """A named tuple of seconds, in the paper's symbols."""
-    equation: ClassVar[str]
-    """Paper and equation of the law."""
-    alone: ClassVar[bool] = False
-    """Takes one request at a time."""
-    staged: ClassVar[bool] = False
-    """Runs on the stages of a pipeline and nowhere else."""
-    draft_parts: ClassVar[tuple[str, ...]] = ("draft",)
-    """Names of the durations in which a window is drafted."""
-    single_model: ClassVar[bool] = False
-    """What drafts sits beside the target on its device; there is no draft model to place."""
-    hidden_behind: ClassVar[str | None] = None
-    """The duration that drafting hides behind; None where nothing overlaps."""
-    splits_passes: ClassVar[bool] = False
-    """Stops within every pass of the target, behind a layer counted from its ends."""
-    prompts_apart: ClassVar[bool] = False
-    """Prompts take passes of their own; a step carries none."""
-    takes_rates: ClassVar[bool] = True
-    """The law takes arrays of acceptance rates; False where it solves equations for each."""
+    traits: ClassVar[Traits]
+    """What holds whatever the settings."""
     bonus_on_full_accept: bool = True
-    """A window that is kept whole brings one more token, from the same pass."""
+    """Whether a window that is kept whole brings one more token, from the same pass."""
+
+    # ---- what it is
 
     @property
     def window(self) -> int:
-        """Draft tokens proposed for one verification, at most; 0 without speculation."""
-        return 0
-
-    @property
-    def needs_draft(self) -> bool:
-        """Windows are written by a draft model of the scenario's."""
-        return self.window > 0 and not self.single_model
-
-    @property
-    def dynamic_draft(self) -> bool:
-        """What the draft says decides how many tokens, or which tree of them, it proposes."""
-        return False
-
-    @property
-    def least_window(self) -> int:
-        """The shortest window that these settings allow."""
-        return 1
-
-    @property
-    def window_steps(self) -> int:
-        """Internal draft steps of one window; at least 1, or 0 where nothing computes it."""
-        return 1
-
-    def rows_for(self, requests: int) -> int:
-        """Rows of the target's pass that each of ``requests`` decoding together takes."""
-        return 1 + self.window_for(requests)
-
-    @property
-    def lookahead(self) -> int:
-        """Tokens that one step may put into a request's cache: the longest window and one more."""
-        return self.window + 1
-
-    @property
-    def in_flight(self) -> int:
-        """Steps that run at once over disjoint requests: the stages of a pipeline, else 1."""
-        return 1
-
-    def extra_weights(self, target: ModelSpec) -> int:
-        """Weights that the method adds to the target's device (exit heads, adapters)."""
-        return 0
-
-    def table_bytes(self, target: ModelSpec) -> int:
-        """Bytes on each of the target's devices that are no weights (look-up tables)."""
+        """Return the draft tokens proposed for one verification, at most; 0 without speculation."""
         return 0
 
     def window_for(self, requests: int) -> int:
-        """Draft tokens that each of ``requests`` decoding together gets."""
+        """Return the draft tokens that each of ``requests`` decoding together gets."""
         return self.window
 
-    def window_of(self, kind: Kind) -> int:
-        """Length of the windows that a step of this kind verifies."""
-        return self.window if kind.window is None else kind.window
+    @property
+    def needs(self) -> Needs:
+        """Return what these settings need of models, caches and acceptance."""
+        return Needs(draft_model=self.window > 0, cache_tokens=self.window + 1)
 
-    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
-        """With everything worked out that depends on cost and acceptance, for batches of up to ``requests``."""
+    def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
+        """Return the strategy as it is set for a batch of ``requests`` on a pipeline of ``stages``; None leaves a setting."""
         return self
 
-    def exit(self, layers: int | None) -> Exit | None:
-        """The early exit that acceptance must know about, for a target of ``layers``."""
-        return None
-
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """The source whose cursors this strategy asks: ``verdicts`` of chains, or what it reads from the same recording."""
+        """Return the source whose cursors this strategy asks: ``verdicts`` of chains, or another reading of them."""
         return verdicts
 
-    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
-        """A field of the strategy and what it asks for that the trace cannot answer."""
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        """Yield the fields whose values the facts do not allow, with a message: of a trace if it is given, else of the rest."""
+        if facts.trace is None:
+            yield from self._contradictions(facts)
+        elif missing := self._unrecorded(facts.trace):
+            yield missing
+
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield what these settings contradict: each other, the target, or acceptance that is stated."""
+        yield from ()
+
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return the field that asks for something the trace cannot answer, with a message that goes on from a file's name."""
         if trace.window is None or self.window <= trace.window:
             return None
         message = f"knows windows of up to {trace.window} draft tokens, got {self.window}; set strategy.gamma={trace.window}"
         return "gamma", message
 
-    @property
-    def unstated(self) -> tuple[str, str] | None:
-        """A field of the strategy and what it asks for that stated acceptance cannot answer."""
-        return None
-
-    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
-        """A field of the strategy and why no such target can do what it says."""
-        return None
-
-    def line(self, cost: Cost, lanes: Lanes) -> StagePipeline | None:
-        """The line of stages and links that block on their own; None where a step books its lanes itself."""
-        return None
-
-    def on_stages(self, stages: int) -> Strategy:
-        """The strategy for a pipeline of so many stages; 0: there is none."""
-        return self
-
-    def for_batch(self, requests: int) -> Strategy:
-        """The strategy as it is set for a batch of ``requests``."""
-        return self
+    # ---- the batch
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
-        """A request whose prompt is in the cache; ``drafted``: its first window has been written too."""
+        """Return a request with ``context`` tokens in the cache; ``drafted``: its first window has been written too."""
         return State(cursor, context)
 
     @abstractmethod
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """What the next step of this batch is, with chunks of other requests' prompts in the same pass."""
-
-    @abstractmethod
-    def phases(self, cost: Cost, step: Step) -> Mapping[str, Phase]:
-        """The parts of a step, by the names of the durations; parts that do not occur may be left out."""
-
-    def durations(self, cost: Cost, step: Step) -> Any:
-        """Named durations of a step, in seconds."""
-        return self.named(**{name: phase.wall_s for name, phase in self.phases(cost, step).items()})
-
-    def derived(self, cost: Cost, step: Step) -> Mapping[str, float]:
-        """What the paper computes from the durations of a step, by name with unit; nothing by default."""
-        return {}
-
-    @abstractmethod
-    def timeline(self, lanes: Lanes, durations: Any, kind: Kind) -> Timeline:
-        """Book the step; when the last of what it gives has come, the step is over."""
-
-    @abstractmethod
-    def step_seconds(self, durations: Any, kind: Kind) -> Any:
-        """The law of one step; durations may be arrays."""
-
-    def relation(self, contention: float, one_lane: bool) -> str:
-        """How the law relates to the process: exact, a bound, an idealisation (and of what)."""
-        return "exact"
-
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """The same of one law, where it depends on more: on the batch, or on how long the steps of this hardware are."""
-        return self.relation(cost.contention, one_lane)
-
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
-        """Long-run share of each kind of step for a batch of independent requests."""
-        return {Kind("step", requests): 1.0}
-
-    def batch(self, kind: Kind) -> int:
-        """Requests in the batch of a step of this kind."""
-        return kind.verifying + kind.bare
-
-    def committed(self, kind: Kind, odds: OddsOf) -> Any:
-        """Expected tokens that a step of this kind commits, over all its requests."""
-        return kind.verifying * odds(self.window_of(kind)).committed(self.bonus_on_full_accept) + kind.bare
-
-    def step(self, kind: Kind, context: Any) -> Step:
-        """A step of this kind with all requests at ``context``, or at each of many; prompts beside it are left out."""
-        rows = Rows.decode(self.window_of(kind) + 1, kind.verifying * context, kind.verifying)
-        return Step(kind, rows + Rows.decode(1, kind.bare * context, kind.bare), kind.redrafts * context)
+        """Return what the next step of this batch is, with chunks of other requests' prompts in the same pass."""
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Verify what was proposed; the order is that of ``states``."""
+        """Verify what was proposed and return the progress of each request, in the order of ``states``."""
         bonus, proposal, judged, settled = self.bonus_on_full_accept, BARE, 0, []
         for state in states:
             tokens = state.proposed
@@ -258,13 +132,52 @@ class Strategy(Frozen, ABC):
             settled.append(intern_progress(committed, committed, accepted, tokens))
         return settled
 
+    # ---- the time
+
+    @abstractmethod
+    def phases(self, cost: Cost, step: Step) -> Mapping[str, Phase]:
+        """Return the parts of a step by the names of the durations; parts that do not occur may be left out."""
+
+    def durations(self, cost: Cost, step: Step) -> D:
+        """Return the named durations of a step, in seconds."""
+        durations: D = self.traits.durations(**{name: phase.wall_s for name, phase in self.phases(cost, step).items()})
+        return durations
+
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """A pass over nothing but prompts, through target and draft.
+        """Return the seconds of a pass over nothing but prompts, through target and draft.
 
         ``ending`` of the prompts are complete with it, with ``context`` tokens in their caches together.
         """
-        target, draft = cost.prefill("target", prompts), cost.prefill("draft", prompts) if self.needs_draft else Phase(0.0, {})
+        target = cost.prefill("target", prompts)
+        draft = cost.prefill("draft", prompts) if self.needs.draft_model else Phase(0.0, {})
         return Admission(target.wall_s, draft.wall_s, 0.0)
+
+    @abstractmethod
+    def timeline(self, lanes: Lanes, durations: D, kind: Kind) -> Timeline:
+        """Book the step and return the events to wait for; when the last of them has come, the step is over."""
+
+    # ---- the law
+
+    @abstractmethod
+    def step_seconds(self, durations: D, kind: Kind) -> Any:
+        """Return the seconds of one step by the law; durations may be arrays."""
+
+    def relation(self, contention: float, one_lane: bool) -> str:
+        """Return how the law relates to the process: exact, a bound, an idealisation (and of what)."""
+        return "exact"
+
+    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
+        """Return the relation of one law, where it depends on the batch, or on how long the steps of this hardware are."""
+        return self.relation(cost.contention, one_lane)
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+        """Return the long-run share of each kind of step for a batch of independent requests."""
+        return {Kind("step", requests): 1.0}
+
+    def step(self, kind: Kind, context: Any) -> Step:
+        """Return a step of this kind without prompts, with all requests at ``context`` tokens, or at each of an array."""
+        rows = Rows.decode(self._window_of(kind) + 1, kind.verifying * context, kind.verifying)
+        return Step(kind, rows + Rows.decode(1, kind.bare * context, kind.bare), kind.redrafts * context)
 
     def law(
         self,
@@ -275,133 +188,54 @@ class Strategy(Frozen, ABC):
         kinds: Mapping[Kind, float] | None = None,
         one_lane: bool = False,
     ) -> Law:
-        """Renewal-reward over step kinds: a request's time per token is ``sum pi_k B_k T_k / sum pi_k n_k``.
+        """Return the law of ``requests`` at ``context`` cached tokens each: renewal-reward over step kinds.
 
-        B_k requests are in the batch of kind k, and its step commits n_k tokens. ``kinds`` replaces the
-        shares of independent requests where the real ones are known.
+        ``kinds`` replaces the shares of independent requests where the real ones are known.
         """
-        parts = self.parts(cost, odds, requests, context, kinds)
+        parts = law_parts(self, cost, odds, requests, context, kinds)
         step_s, tokens_per_step, request_step_s = means(parts)
-        source = f"{self.equation}; {odds(self.window_for(requests)).source}"
+        source = f"{self.traits.equation}; {odds(self.window_for(requests)).source}"
         shares = {part.kind: part.share for part in parts}
         relation = self.law_relation(cost, requests, context, shares, one_lane)
         return Law(_plain(step_s), _plain(tokens_per_step), relation, source, shares, _plain(request_step_s))
 
-    def parts(
-        self, cost: Cost, odds: OddsOf, requests: int, context: int, kinds: Mapping[Kind, Any] | None = None
-    ) -> list[Part]:
-        """What a law is made of, for each kind of step, where nothing has met yet but what belongs together."""
-        return [
-            Part(
-                kind,
-                share,
-                partial(self.step_seconds, kind=kind),
-                self.durations(cost, self.step(kind, context)),
-                self.committed(kind, odds),
-                self.batch(kind),
-            )
-            for kind, share in (kinds or self.kinds(odds, requests)).items()
-        ]
+    def _committed(self, kind: Kind, odds: OddsOf) -> Any:
+        """Return the expected tokens that a step of this kind commits, over all its requests."""
+        return kind.verifying * odds(self._window_of(kind)).committed(self.bonus_on_full_accept) + kind.bare
+
+    def _window_of(self, kind: Kind) -> int:
+        """Return the draft tokens of the windows that a step of this kind verifies."""
+        return self.window if kind.window is None else kind.window
 
 
-class Part(NamedTuple):
-    """One kind of step in a law; share, durations and tokens may be arrays that fit each other."""
-
-    kind: Kind
-    share: Any
-    seconds: Callable[[Any], Any]
-    """Of a step, from its durations."""
-    durations: Any
-    committed: Any
-    """Tokens, over all requests."""
-    batch: int
+def early_exit(strategy: Strategy, layers: int | None) -> Exit | None:
+    """Return the early exit that acceptance must know about, for a target of ``layers``; None without one."""
+    exit = strategy.needs.exit
+    return exit.within(layers) if exit else None
 
 
-def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
-    """Mean step, tokens per step and request, and mean step as a request meets it: in seconds, weighted by share."""
-    seconds = [part.seconds(part.durations) for part in parts]
-    step_s = _mean([(part.share, each) for part, each in zip(parts, seconds, strict=True)])
-    tokens = _mean([(part.share, part.committed) for part in parts])
-    if len({part.batch for part in parts}) == 1:
-        return step_s, tokens / parts[0].batch, step_s
-    present = _mean([(part.share, part.batch) for part in parts])
-    met = _mean([(part.share, part.batch * each) for part, each in zip(parts, seconds, strict=True)])
-    return step_s, tokens / present, met / present
-
-
-def _mean(weighted: Sequence[tuple[Any, Any]]) -> Any:
-    """Of values by their shares, which add up to 1; of one value, itself."""
-    if len(weighted) == 1:
-        return weighted[0][1]
-    return reduce(add, (share * value for share, value in weighted))
+def law_parts(
+    strategy: Strategy,
+    cost: Cost,
+    odds: OddsOf,
+    requests: int,
+    context: int,
+    kinds: Mapping[Kind, Any] | None = None,
+) -> list[Part]:
+    """Return what a law of ``requests`` at ``context`` cached tokens each is made of, by kind of step."""
+    return [
+        Part(
+            kind,
+            share,
+            partial(strategy.step_seconds, kind=kind),
+            strategy.durations(cost, strategy.step(kind, context)),
+            strategy._committed(kind, odds),
+            kind.batch,
+        )
+        for kind, share in (kinds or strategy.kinds(odds, requests)).items()
+    ]
 
 
 def _plain(value: Any) -> Any:
-    """A number as Python's own; an array as it is."""
+    """Return a number as Python's float, and an array as it is."""
     return value if np.ndim(value) else float(value)
-
-
-class ChainStrategy(Strategy, ABC):
-    """Base of strategies whose draft proposes one chain: ``gamma`` tokens at most, fewer where ``adaptive`` says so.
-
-    What the draft has not seen while its window was off goes into its cache at no cost.
-    """
-
-    gamma: int = Field(default=4, ge=1, le=LONGEST_WINDOW)
-    """Draft tokens of a window, at most."""
-    drafter: Drafter = AutoregressiveDrafter()
-    """How the draft writes a window."""
-    adaptive: Adaptive = FixedWindow()
-    """How the window follows the batch."""
-
-    @property
-    def window(self) -> int:
-        """Gamma."""
-        return self.gamma
-
-    @property
-    def window_steps(self) -> int:
-        """Internal draft steps J of one window (MSD-4)."""
-        return self.drafter.steps(self.gamma)
-
-    def window_for(self, requests: int) -> int:
-        """Gamma, or what ``adaptive`` makes of it."""
-        return self.adaptive.window(self.gamma, requests)
-
-    def kind_window(self, window: int) -> int | None:
-        """``window`` as a kind notes it: only where it is not gamma."""
-        return None if window == self.gamma else window
-
-    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
-        """With the windows of most goodput by law filled in, for batches of up to ``requests``.
-
-        Every size up to 16 is looked at, then four sizes a doubling.
-        """
-        if not isinstance(self.adaptive, GoodputWindow) or self.adaptive.windows:
-            return self
-        windows: dict[int, int] = {}
-        for size in takewhile(lambda size: size <= requests, _sizes()):
-            best = min(range(self.gamma + 1), key=lambda window: self._with(window).law(cost, odds, size, context).tpot_s)
-            if best != windows.get(max(windows, default=0)):
-                windows[size] = best
-        return self.model_copy(update={"adaptive": self.adaptive.model_copy(update={"windows": windows})})
-
-    def _with(self, window: int) -> Self:
-        """The same with one window for every batch."""
-        return self.model_copy(update={"adaptive": WindowTable(name="table", windows={1: window})})
-
-
-def _sizes() -> Iterator[int]:
-    """1 to 16, then four for each doubling."""
-    yield from range(1, 17)
-    yield from (round(16 * 2 ** (quarter / 4)) for quarter in count(1))
-
-
-def cut_to_grants(states: Sequence[State]) -> Rows:
-    """Rows where a window is longer than what its request is granted; what is cut off was drafted in vain."""
-    contexts: dict[int, list[int]] = {}
-    for state in states:
-        if state.proposed is not None:
-            state.proposed = min(state.proposed, state.most_rows - 1)
-            contexts.setdefault(state.proposed, []).append(state.context)
-    return reduce(add, (Rows.decode(window + 1, sum(held), len(held)) for window, held in contexts.items()), NO_ROWS)

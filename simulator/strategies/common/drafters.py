@@ -1,4 +1,4 @@
-"""Drafters: how a window is written, as a number of internal draft steps and the rows of each."""
+"""A drafter says how a window is written: in how many internal draft steps, and with how many rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 
 def internal_steps(emitted: tuple[float, ...], gamma: int) -> int:
-    """Smallest J whose steps emit ``gamma`` tokens; the last entry of ``emitted`` repeats (MSD-4).
+    """Return the smallest J whose steps emit ``gamma`` tokens; the last entry of ``emitted`` repeats (MSD-4).
 
     Mirror-SD prints ``J <= ceil(gamma / mean)``; by this definition it is ``J >=`` that (K10).
     """
@@ -29,22 +29,22 @@ def internal_steps(emitted: tuple[float, ...], gamma: int) -> int:
 
 
 class AutoregressiveDrafter(Frozen):
-    """One token per internal step."""
+    """The draft writes one token per internal step."""
 
     name: Literal["autoregressive"] = "autoregressive"
 
     @property
     def tokens_per_branch(self) -> int:
-        """Rows that one branch adds to an internal step."""
+        """Return the rows that one branch adds to an internal step."""
         return 1
 
     def steps(self, gamma: int) -> int:
-        """Internal steps for a window of ``gamma``."""
+        """Return the internal steps for a window of ``gamma`` tokens."""
         return gamma
 
 
 class StreamingDrafter(Frozen):
-    """Speculative streaming: a main stream and ``streams`` look-ahead streams in one pass.
+    """Speculative streaming runs a main stream and ``streams`` look-ahead streams in one pass.
 
     A pass verifies the draft's own previous proposal and extends it, so the window is the one that the
     plain draft would write, in fewer passes. ``emitted`` tokens per internal step (the last repeats) are
@@ -53,17 +53,17 @@ class StreamingDrafter(Frozen):
 
     name: Literal["streaming"] = "streaming"
     streams: int = Field(default=2, gt=0)
-    """Look-ahead streams beside the main one."""
+    """Number of look-ahead streams besides the main one."""
     emitted: tuple[Annotated[float, Field(ge=1)], ...] = ()
-    """Tokens of each internal step, the last repeats; by default as many as streams."""
+    """Tokens of the internal steps, the last repeats; by default as many as streams."""
 
     @property
     def tokens_per_branch(self) -> int:
-        """Rows that one branch adds to an internal step: the main stream and its look-ahead."""
+        """Return the rows that one branch adds to an internal step: the main stream and its look-ahead."""
         return 1 + self.streams
 
     def steps(self, gamma: int) -> int:
-        """Internal steps for a window of ``gamma``."""
+        """Return the internal steps for a window of ``gamma`` tokens."""
         return internal_steps(self.emitted or (float(self.streams),), gamma)
 
 
@@ -71,7 +71,7 @@ Drafter = Annotated[AutoregressiveDrafter | StreamingDrafter, Field(discriminato
 
 
 def branch_rows(drafter: AutoregressiveDrafter | StreamingDrafter, branches: int, sequences: int, kv_tokens: int) -> Rows:
-    """Rows of one internal step that extends ``branches`` branches of ``sequences`` requests.
+    """Return the rows of one internal step that extends ``branches`` branches of ``sequences`` requests.
 
     Branches of a request share its cache: it is read once, and every row attends to all of it.
     """
@@ -81,7 +81,7 @@ def branch_rows(drafter: AutoregressiveDrafter | StreamingDrafter, branches: int
 
 
 class DraftPass(Frozen):
-    """Passes with one set of weights, one after another, over ``rows`` of each request.
+    """An entry is passes with one set of weights, in series, over ``rows`` of each request.
 
     ``head`` computes beside the target, on its device; without one it is the draft model of the scenario. ``logits``:
     the LM head runs. ``reused``: the weights are those of an entry before. A first pass over what was accepted is
@@ -89,20 +89,20 @@ class DraftPass(Frozen):
     """
 
     rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
-    """Rows of a request in each pass of this entry."""
+    """Rows of a request in the passes of this entry."""
     head: DraftHead | None = None
-    """Computes beside the target; without one it is the draft model."""
+    """Head that computes on the target's device; without it the pass is one of the draft model."""
     logits: bool = True
     """Whether the LM head runs."""
     reused: bool = False
-    """The weights are those of an entry before."""
+    """Whether the weights are those of an earlier entry."""
     source: str = "not stated"
-    """Where this comes from."""
+    """Paper or program that this comes from."""
     confidence: Confidence = "assumed"
-    """How well it is known."""
+    """Confidence in the source."""
 
     def batch(self, rows: int, requests: int, kv_tokens: int) -> Rows:
-        """One pass over ``rows`` of each of ``requests``, whose caches hold ``kv_tokens`` together.
+        """Return one pass over ``rows`` of each of ``requests``, whose caches hold ``kv_tokens`` together.
 
         Branches of a request share its cache: it is read once, and every row attends to all of it.
         """

@@ -1,4 +1,4 @@
-"""A method: a published system as data, beside the strategy that runs it."""
+"""A method is a published system as data, next to the strategy that runs it."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ from simulator.files.schema import Confidence, Frozen
 
 
 class PublishedMean(Frozen):
-    """Tokens that a step committed on average, correction or bonus included, and the speed-up beside it."""
+    """A published mean is the tokens that a step committed, correction or bonus included, and the speed-up printed with it."""
 
     target: str
-    """For which target."""
+    """Name of the target."""
     tokens_per_step: float = Field(gt=1)
-    """Tokens of a step on average, correction or bonus included."""
+    """Mean tokens of a step, correction or bonus included."""
     speedup: float | None = Field(default=None, gt=0)
-    """The speed-up reported beside it."""
+    """Speed-up over plain decoding that is reported with it."""
     source: str
-    """Where it is printed."""
+    """Paper and place where it is printed."""
     confidence: Confidence = "published"
-    """How well it is known."""
+    """Confidence in the source."""
 
 
 class Method(Frozen):
-    """What is known of a method beside what its strategy computes.
+    """A method holds what is known of it besides what its strategy computes.
 
     ``tunes_target``: the target itself is trained. ``batched_by``: programs that run it for several requests at once,
     with their source.
     """
 
     name: str = ""
-    """The file's name."""
+    """Name of the file."""
     about: str
-    """What it is, in a sentence."""
+    """A sentence that says what it is."""
     source: str
-    """Paper or program."""
+    """Paper or program that it comes from."""
     tunes_target: bool = False
-    """The target itself is trained."""
+    """Whether the target itself is trained."""
     batched_by: str = ""
     """Programs that run it for several requests at once."""
     published: tuple[PublishedMean, ...] = ()
-    """Means that were published for it."""
+    """Means that were published for it, by target."""
 
     def mean_for(self, target: str) -> PublishedMean | None:
-        """The published mean for a target, or for the nearest of its size: same parameters in its name (7b)."""
+        """Return the published mean for a target, or for another with the same size in its name (7b); None without either."""
         size = target.rsplit("_", 1)[-1]
-        same = [one for one in self.published if one.target == target]
-        return next(iter(same or [one for one in self.published if one.target.endswith(f"_{size}")]), None)
+        same_target = [mean for mean in self.published if mean.target == target]
+        same_size = [mean for mean in self.published if mean.target.endswith(f"_{size}")]
+        return next(iter(same_target or same_size), None)

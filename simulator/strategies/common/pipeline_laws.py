@@ -1,4 +1,4 @@
-"""How long a pipeline takes to bring a token: SpecPipe's equations as printed, and the two processes behind them.
+"""Pipeline laws say how long a pipeline takes to bring a token: SpecPipe's equations, and the two processes behind them.
 
 A step moves one level of the tree into each of m stages (SP-12). While the next token is in the tree, one
 token leaves a step. A token comes ``steps`` pipeline steps after the one before it: 1 with every level in
@@ -40,22 +40,25 @@ Clock = Literal["barrier", "tandem"]
 
 
 def unequal_stages(stages: Any, hit: Any) -> Any:
-    """Eq. (1): ``max t_i + (1 - P) sum t_i`` (SP-1); stages along the first axis."""
+    """Return the mean time of a token by Eq. (1): ``max t_i + (1 - P) sum t_i`` (SP-1); stages along the first axis."""
     return np.max(stages, axis=0) + (1.0 - hit) * np.sum(stages, axis=0)
 
 
 def equal_stages(stage: Any, hit: Any, refill_steps: int) -> Any:
-    """Eq. (2): ``t (1 + (1 - P) m)`` with ``refill_steps`` = m; m - 1 is what a row that enters at once needs (SP-2)."""
+    """Return the mean time of a token by Eq. (2): ``t (1 + (1 - P) m)`` with ``refill_steps`` = m (SP-2).
+
+    A row that enters at once needs m - 1.
+    """
     return stage * (1.0 + (1.0 - hit) * refill_steps)
 
 
 def break_even(stage_one_s: float, stage_w_s: float, stages: int) -> float:
-    """P(w) above which Eq. (2) beats plain pipeline decoding, ``m t(1)`` a token (SP-2 f)."""
+    """Return the P(w) above which Eq. (2) beats plain pipeline decoding, ``m t(1)`` a token (SP-2 f)."""
     return 1.0 - (stages * stage_one_s / stage_w_s - 1.0) / stages
 
 
 def arrivals(stage: float, stages: int, tokens: int, missed: Iterable[int], refill_steps: int) -> list[float]:
-    """When tokens 1, 2, ... leave with equal stages; ``missed``: tokens that were not in the tree (SP-3)."""
+    """Return when tokens 1, 2, ... leave with equal stages; ``missed``: tokens that were not in the tree (SP-3)."""
     behind = set(missed)
     waits = [stages, *(1 + refill_steps * (token in behind) for token in range(1, tokens))]
     return (stage * np.cumsum(waits)).tolist()  # type: ignore[no-any-return]
@@ -63,7 +66,7 @@ def arrivals(stage: float, stages: int, tokens: int, missed: Iterable[int], refi
 
 @dataclass(frozen=True)
 class PipelineTimes:
-    """What the parts of a pipeline take: m stages, m - 1 links, pruning, the way of a verified token, a drafted level.
+    """The times of a pipeline are those of m stages, m - 1 links, pruning, a verified token on its way, and a drafted level.
 
     ``asynchronous``: a link carries while its stages prune and compute; else both ends wait for it.
     """
@@ -72,7 +75,7 @@ class PipelineTimes:
     links: tuple[float, ...] = ()
     prune: float = 0.0
     token: float = 0.0
-    """From the last stage to all the others."""
+    """Time of a token from the last stage to all the others."""
     draft: float = 0.0
     asynchronous: bool = True
 
@@ -87,7 +90,7 @@ class PipelineTimes:
     # ---- barrier
 
     def step(self, active: int, verified: bool = True) -> Any:
-        """One step of all stages together, of which the first ``active`` have work.
+        """Return the time of a step of all stages together, of which the first ``active`` have work.
 
         It begins with pruning, where a token has just been ``verified``, and the levels moving on; the draft grows a
         level meanwhile.
@@ -97,7 +100,7 @@ class PipelineTimes:
         return elementwise_max(exchange + elementwise_max(*self.stages[:active]), self.draft)
 
     def passage(self, steps: int) -> Any:
-        """``steps`` barrier steps to the next token; m + 1: a miss that was noticed a step late."""
+        """Return the time of ``steps`` barrier steps to the next token; m + 1: a miss that was noticed a step late."""
         m = len(self.stages)
         if steps > m:
             return self.step(m) + self.passage(m)
@@ -108,23 +111,23 @@ class PipelineTimes:
 
     @property
     def pace(self) -> Any:
-        """M: what the slowest stage, link or the draft takes for a level."""
+        """Return M: the time that the slowest stage, link or the draft takes for a level."""
         sending = (*(0.0 if self.asynchronous else link for link in self.links), 0.0)
         visits = [stage + self.prune + sent for stage, sent in zip(self.stages, sending, strict=True)]
         return elementwise_max(*visits, *self.links, self.draft)
 
     @property
     def latency(self) -> Any:
-        """L: from a verified token through pruning and everything to the next one."""
+        """Return L: the time from a verified token through pruning and everything to the next one."""
         return self.token + self.prune + ordered_sum(self.stages) + ordered_sum(self.links)
 
     @property
     def keeps_pace(self) -> bool:
-        """Whether m levels in flight are enough to keep the slowest part busy; if not, tandem is slower than its law."""
+        """Return whether m levels in flight are enough to keep the slowest part busy; if not, tandem is slower than its law."""
         return bool(np.all(self.latency <= len(self.stages) * self.pace * (1 + 1e-12)))
 
     def at_most(self, steps: int) -> Any:
-        """Tandem time of a passage: exact for 1 and for m and more, an upper bound in between."""
+        """Return the tandem time of a passage: exact for 1 and for m and more, an upper bound in between."""
         m = len(self.stages)
         if steps > m:
             return self.pace + self.latency
@@ -133,12 +136,12 @@ class PipelineTimes:
     # ---- both
 
     def per_token(self, clock: Clock, shares: Mapping[int, float]) -> Any:
-        """Mean time of a token; ``shares`` of passages by their steps add up to 1."""
+        """Return the mean time of a token; ``shares`` of passages by their steps add up to 1."""
         of = self.passage if clock == "barrier" else self.at_most
         return ordered_sum(share * of(steps) for steps, share in shares.items())
 
     def relation(self, clock: Clock, shares: Mapping[int, float]) -> str:
-        """How :meth:`per_token` relates to the process."""
+        """Return how :meth:`per_token` relates to the process."""
         if clock == "barrier":
             return "exact"
         if not self.keeps_pace:
@@ -148,5 +151,5 @@ class PipelineTimes:
 
 
 def hit_shares(hit: Any, stages: int, late: bool = False) -> dict[int, Any]:
-    """Shares of passages when a token is in the tree with chance ``hit`` and no refill is partial."""
+    """Return the shares of passages when a token is in the tree with chance ``hit`` and no refill is partial."""
     return {1: hit, stages + late: 1.0 - hit}

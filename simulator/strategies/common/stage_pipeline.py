@@ -1,15 +1,15 @@
-"""FlowLine: levels of one request on their way through stages and links, each of which can block on its own.
+"""In a stage pipeline, levels of one request pass stages and links, which block independently of each other.
 
 A level is computed as soon as it is there and its stage has pruned behind the level before; it is carried as soon as the
-link is free. Nobody overtakes, so that the whole way of a level is known when it enters, and is booked at once; a token
-is the only event. A drop changes the way: what has not begun is taken back, what a dropped level is at is cut short,
+link is free. No level overtakes another, so that its whole way is known when it enters, and is booked at once; a token is
+the only event. A drop changes the way: what has not begun is taken back, what a dropped level is at is cut short,
 and what is left is booked anew, so that it moves up::
 
     stage 1  |=a=|p|=b=|p|              begin = max{arrival, when the level before was let go + prune}
     link 1       |a|   |b|              end   = begin + seconds = arrival at the next one
     stage 2        |==a==|p|==b==|p|
 
-The line knows lanes and seconds, no models.
+It knows lanes and seconds, no models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from simulator.world import Lane, at
 
 
 class Level:
-    """A level of a tree: seconds at each stage, on each link, and of the draft to grow the next level from it."""
+    """A level of a tree takes seconds at each stage, on each link, and of the draft to grow the next level from it."""
 
     __slots__ = ("begin", "draft", "grown", "let_go", "ready", "seconds")
 
@@ -34,17 +34,17 @@ class Level:
         self.seconds[::2], self.seconds[1::2] = compute, carry
         self.draft = draft
         self.ready = 0.0
-        """When it is pruned; it cannot enter before."""
+        """Time at which it is pruned, in seconds; it cannot enter before."""
         self.begin: list[float] = []
-        """At stage 1, on link 1, at stage 2, ..."""
+        """Times at which it begins at stage 1, on link 1, at stage 2, ..."""
         self.let_go: list[float] = []
-        """When each of them is done with it; a stage prunes from then on."""
+        """Times at which they are done with it; a stage prunes from then on."""
         self.grown = 0.0
-        """When the draft has the next level."""
+        """Time at which the draft has the next level."""
 
 
 class StagePipeline:
-    """Stages with links between them, booked by nobody else, and fed with levels by :meth:`advance`.
+    """Stages with links between them are fed with levels by :meth:`advance` and booked by this pipeline alone.
 
     ``prune_s``: behind every level, and before one enters; ``token_s``: from the last stage to all who must know the
     token. ``asynchronous``: a stage lets go of a level once it is computed; else once it is carried.
@@ -74,12 +74,12 @@ class StagePipeline:
         ]
         """Spans of a stage or link, their label, what it prunes, and the spans of the stage that prunes once it is done."""
         self.flying: deque[Level] = deque()
-        """The level whose token is due, and those behind it."""
+        """Levels in flight: the level whose token is due, and those behind it."""
         self.let_go = [-inf] * len(self.lanes)
-        """By stage and link: when it was done with those that are no longer in flight."""
+        """Times by stage and link at which it was done with levels that are no longer in flight."""
 
     def advance(self, dropped: int, entering: Sequence[Level]) -> Event:
-        """Drop so many levels behind the one that was due and let others enter; the event: the next token is known."""
+        """Drop levels behind the one that was due, let others enter, and return the event at which the next token is known."""
         now, flying = self.environment.now, self.flying
         if dropped:
             self._drop(dropped, now)
@@ -102,7 +102,7 @@ class StagePipeline:
         return at(self.environment, max(flying[0].let_go[-1] + self.token_s, now))
 
     def _book(self, level: Level, let_go: Sequence[float], grown: float, now: float) -> None:
-        """The whole way behind a level that is ``let_go`` and a draft that has ``grown``; what has begun stands written."""
+        """Book the whole way behind a level that is ``let_go`` and a draft that has ``grown``; what has begun stays written."""
         prune_s = self.prune_s
         begins: list[float] = []
         ends: list[float] = []
@@ -124,7 +124,7 @@ class StagePipeline:
             self.draft.book(begins[0], level.grown, "draft level")
 
     def _drop(self, count: int, now: float) -> None:
-        """Take the level that was due and ``count`` more out, wherever they are; the others move up."""
+        """Take out the level that was due and ``count`` more, wherever they are; the others move up."""
         for lane in (*self.lanes, self.draft):
             lane.retract()
         gone = [self.flying.popleft() for _ in range(min(count + 1, len(self.flying)))]
@@ -141,7 +141,7 @@ class StagePipeline:
             let_go, grown = level.let_go, level.grown
 
     def _cut(self, level: Level, index: int, now: float) -> float:
-        """When a stage or link is done with a level that is dropped ``now``."""
+        """Return when a stage or link is done with a level that is dropped ``now``."""
         lane, planned = self.lanes[index], level.let_go[index]
         if level.begin[index] + level.seconds[index] > now:
             lane.cancel()

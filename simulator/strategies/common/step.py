@@ -1,11 +1,11 @@
-"""What a step of a batch is made of: lanes, a kind, rows, the requests it finds, and what it did for each of them."""
+"""A step of a batch is made of lanes, a kind and rows, and makes progress for the requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from simpy import Event
 
@@ -17,30 +17,49 @@ from simulator.world import Lane
 UNLIMITED = 1 << 30
 """More rows, tokens or requests than there ever are."""
 Timeline = Iterable[Event]
-"""What to wait for, one after the other: the end of a step that is booked at once, or more where it is decided on the way."""
+"""Events to wait for in this order: the end of a step that is booked at once, or several where it is decided on the way."""
 
 
 class Lanes(NamedTuple):
-    """The lanes of the roles; two roles on one device have the same lane."""
+    """These are the lanes of the roles; two roles on one device have the same lane."""
 
     target: Lane
     draft: Lane
     rendezvous: Lane
-    """Early exit and verification between the two: sampling and transfer."""
+    """Lane of the exchanges between the two, at the early exit and at the verification: sampling and transfer."""
     stages: tuple[Lane, ...] = ()
-    """The stages of a pipeline, in the order in which a step passes them; empty without one."""
+    """Stages of a pipeline in the order in which a step passes them; empty without a pipeline."""
     links: tuple[Lane, ...] = ()
-    """The links between them."""
+    """Links between the stages."""
     line: StagePipeline | None = None
-    """Stages and links as one line, where each blocks on its own."""
+    """Stages and links as one pipeline where each blocks independently; None where a step books its lanes itself."""
+
+
+class Detail(Protocol):
+    """What the kinds of step of one strategy differ by besides what all strategies share: a named tuple of counts."""
+
+    @property
+    def words(self) -> str:
+        """Return the detail in words for a report; empty where there is nothing to say."""
+        ...
+
+    @property
+    def extra_work(self) -> int:
+        """Return how many requests do more in this step than the paper's equation is about."""
+        ...
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the counts."""
+        ...
+
+    def _asdict(self) -> dict[str, int]: ...
 
 
 class Kind(NamedTuple):
     """What sort of step this is: how many requests of the batch do what in it.
 
-    ``verifying`` requests have a window verified, ``bare`` ones a single token, and ``redrafts``
-    windows are written serially because none was at hand. ``window`` is the length of the verified
-    windows where it is not the strategy's gamma; ``prompts`` are chunks of prompts in the target's pass.
+    ``verifying`` requests have a window verified and ``bare`` ones a single token. ``redrafts`` windows are written
+    serially because none was at hand. ``waiting`` requests belong to the batch and get nothing from this step.
     """
 
     name: str
@@ -48,15 +67,30 @@ class Kind(NamedTuple):
     bare: int = 0
     redrafts: int = 0
     window: int | None = None
+    """Length of the verified windows in draft tokens where it is not the strategy's gamma."""
     prompts: int = 0
-    active: int = 0
-    """Stages of a pipeline that have work."""
-    begun: int = 0
-    """Requests for which a token was verified just before."""
-    resampled: int = 0
-    """Requests with a tree left from the step before that is verified along."""
-    sequences: int = 0
-    """Sequences drafted beside the target's pass, where their number is chosen step by step."""
+    """Chunks of prompts in the target's pass."""
+    waiting: int = 0
+    detail: Detail | None = None
+    """What this strategy's kinds of step differ by besides."""
+
+    @property
+    def batch(self) -> int:
+        """Return the number of requests in the batch of this step."""
+        return self.verifying + self.bare + self.waiting
+
+    @property
+    def extra_work(self) -> int:
+        """Return how many requests do more in this step than the paper's equation is about."""
+        return self.detail.extra_work if self.detail else 0
+
+    def data(self) -> dict[str, object]:
+        """Return the kind as plain data for ``law --json``, where every strategy has the same keys."""
+        shared = {"name": self.name, "verifying": self.verifying, "bare": self.bare, "redrafts": self.redrafts or self.waiting}
+        details = dict.fromkeys(("active", "begun", "resampled", "sequences"), 0)
+        if self.detail:
+            details |= self.detail._asdict()
+        return {**shared, "window": self.window, "prompts": self.prompts, **details}
 
 
 intern_kind = lru_cache(4_096)(Kind)
@@ -64,64 +98,64 @@ intern_kind = lru_cache(4_096)(Kind)
 
 
 class Step(NamedTuple):
-    """A composed step: its kind, the rows of the requests that decode, and those of prompts beside them."""
+    """A composed step consists of its kind, the rows of the requests that decode, and those of prompts in the same pass."""
 
     kind: Kind
     rows: Rows
     redraft_kv_tokens: int = 0
-    """Cached tokens of the requests whose window is written anew."""
+    """Cached tokens of the requests whose window is written again."""
     prompts: Rows = NO_ROWS
-    """Chunks of prompts; they travel in the target's pass, and in a pass of their own through the draft."""
+    """Rows of prompt chunks; they travel in the target's pass, and in a separate pass through the draft."""
     loads: tuple[Rows, ...] = ()
-    """Rows at each stage of a pipeline, of one level after the other where they enter in tandem; or of each pass of the
-    target where a step has several."""
+    """Rows at each stage of a pipeline, level after level where they enter in tandem; or rows of each pass of the target
+    where a step has several."""
 
 
 @dataclass(slots=True)
 class State:
-    """One request as its strategy sees it."""
+    """A state holds what a strategy knows of one request."""
 
     cursor: Cursor
     context: int
-    """Tokens in the KV cache."""
+    """Tokens in the KV cache of the request."""
     ready: bool = True
-    """A window waits for verification."""
+    """Whether a window waits for verification."""
     proposed: int | None = 0
-    """Length of the window verified in the step now composed; None: not in this step."""
+    """Draft tokens verified in the step that is composed; None where the request takes no part in it."""
     pending: int = UNLIMITED
-    """Longest window that is at hand: as many tokens as the draft has written for it."""
+    """Draft tokens at hand: as many as the draft has written for this request."""
     most_rows: int = UNLIMITED
     """Rows that the scheduler grants this request in the step; a longer window is cut."""
 
 
 class Progress(NamedTuple):
-    """What one step did for one request."""
+    """A progress says what one step did for one request."""
 
     verified: int
     """Tokens that are final: accepted ones and the correction or bonus."""
     shown: int
-    """Tokens a reader has seen; equal to ``verified`` unless a method shows unverified ones, and takes them back."""
+    """Tokens a reader has seen; equal to ``verified`` unless a method shows unverified tokens and takes them back."""
     accepted: int
-    """Draft tokens kept."""
+    """Draft tokens that were kept."""
     proposed: int
-    """Draft tokens judged."""
+    """Draft tokens that were verified."""
     choice: str = ""
-    """What a strategy decided about its next step, where it has a choice."""
+    """Words for what the strategy decided about its next step; empty where it has no choice."""
     missed: bool = False
-    """The window that follows was lost and has to be written anew."""
+    """Whether the next window was lost and has to be written again."""
 
 
 intern_chain = lru_cache(4_096)(Chain)
 BARE = intern_chain(0)
-"""Nothing proposed: the target adds a token of its own."""
+"""A proposal of nothing: the target adds one token."""
 ABSENT = Progress(0, 0, 0, 0)
-"""A request that has no part in a step of its batch."""
+"""Progress of a request that takes no part in a step of its batch."""
 intern_progress = lru_cache(4_096)(Progress)
-"""The same as ``Progress``: one object for each outcome, as there are few."""
+"""The same as ``Progress``: one object per outcome, as there are few of them."""
 
 
 class Admission(NamedTuple):
-    """Time from admission to the first step: prompts through both models, then a first window."""
+    """An admission holds the seconds before the first step: prompts through target and draft, then a first window."""
 
     target: float
     draft: float

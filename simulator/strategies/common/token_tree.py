@@ -1,4 +1,4 @@
-"""The tree of draft tokens that one pass of the target verifies, and what a recording says it keeps."""
+"""A token tree is what one pass of the target verifies; a recording says what it keeps."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _not_endless(branching: tuple[int, ...]) -> tuple[int, ...]:
 
 
 Branching = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_not_endless)]
-"""Children of every node, by level."""
+"""Children of a node, by level."""
 
 
 class TokenTree(Frozen):
-    """A static tree, by ``branching`` of every node of a level or by ``paths``, or a dynamic one.
+    """A tree is static, by ``branching`` of every node of a level or by ``paths``, or a dynamic one.
 
     A path is written as one digit a level, "021": of the drafter's choices at each level the one of that rank, from 0.
     A dynamic tree is the likeliest ``budget`` tokens within ``levels``, chosen anew in every step from ``choices`` of
@@ -37,9 +37,9 @@ class TokenTree(Frozen):
     """
 
     branching: Branching = ()
-    """Children of every node, level by level."""
+    """Children of a node, level by level."""
     paths: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
-    """Nodes one by one, as digits."""
+    """Nodes as words of digits, separated by spaces."""
     budget: int | None = Field(default=None, ge=1, le=LARGEST_TREE)
     """Nodes of a dynamic tree."""
     levels: int | None = Field(default=None, ge=1)
@@ -47,9 +47,9 @@ class TokenTree(Frozen):
     choices: int | None = Field(default=None, ge=1)
     """Children considered for each node of a dynamic tree."""
     source: str = "not stated"
-    """Where the tree comes from."""
+    """Paper or program that the tree comes from."""
     confidence: Confidence = "assumed"
-    """How well it is known."""
+    """Confidence in the source."""
 
     @model_validator(mode="after")
     def _one_form(self) -> TokenTree:
@@ -69,30 +69,30 @@ class TokenTree(Frozen):
 
     @property
     def dynamic(self) -> bool:
-        """Chosen in every step by what the draft says."""
+        """Return whether it is chosen in every step by the draft's answers."""
         return self.budget is not None
 
     @cached_property
     def nodes(self) -> tuple[RankPath, ...]:
-        """A static tree's draft tokens; empty for a dynamic one."""
+        """Return the draft tokens of a static tree as rank paths; empty for a dynamic tree."""
         if self.paths:
             return tuple(tuple(map(int, word)) for word in self.paths.split())
         return tuple(tree_of(self.branching))
 
     @property
     def size(self) -> int:
-        """Draft tokens."""
+        """Return the number of draft tokens."""
         return self.budget or len(self.nodes)
 
     @property
     def depth(self) -> int:
-        """Levels; the most that one step can keep."""
+        """Return the levels: the most draft tokens that one step can keep."""
         return self.levels or max(map(len, self.nodes))
 
     def unrecorded(self, trace: Trace, drafter: str, borrowed: bool = False) -> str | None:
-        """What is missing for :meth:`kept`, in words that go on from a file's name; ``borrowed``: any tree will do."""
+        """Return what is missing for :meth:`kept`, in words that go on from a file's name; ``borrowed``: any tree will do."""
         if trace.run is not None:
-            known = trace.window
+            recorded_levels = trace.window
         elif f"{drafter}.run" in trace.extra:
             return None if borrowed else self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
         elif drafter != "draft" and f"{drafter}.rank" not in trace.extra:
@@ -101,11 +101,13 @@ class TokenTree(Frozen):
             return f"holds no tree of '{drafter}'; only a recording says what a dynamic tree keeps"
         else:
             rank = trace.draft_rank if drafter == "draft" else trace.extra[f"{drafter}.rank"]
-            known = len(rank) if rank.ndim == 2 else None
-        return None if known is None or self.depth <= known else f"knows {known} levels, got {self.depth}"
+            recorded_levels = len(rank) if rank.ndim == 2 else None
+        if recorded_levels is None or self.depth <= recorded_levels:
+            return None
+        return f"knows {recorded_levels} levels, got {self.depth}"
 
     def _not_as_recorded(self, recorded: Mapping[str, int] | None, drafter: str) -> str | None:
-        """Recorded by start: only this very tree, or a chain no longer than the text allows."""
+        """Return what is missing in a recording by start: it holds one tree, or chains."""
         if recorded is None:
             return None if self.size == self.depth else f"holds chains of '{drafter}', and no trees"
         mine = {"budget": self.budget, "levels": self.levels, "branching": self.choices}
@@ -115,7 +117,7 @@ class TokenTree(Frozen):
         return f"holds the tree {_words(recorded)} of '{drafter}', and none {asked}"
 
     def kept(self, trace: Trace, drafter: str) -> Ints:
-        """(positions,) draft tokens kept of the tree that starts at each position; see :meth:`unrecorded`."""
+        """Return the draft tokens kept of the tree that starts at each position (positions,); see :meth:`unrecorded`."""
         run: NDArray[np.generic] | None = trace.run
         if run is None:
             run = trace.extra.get(f"{drafter}.run")

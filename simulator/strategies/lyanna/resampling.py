@@ -1,4 +1,4 @@
-"""Acceptance of Lyanna: a drafted tree, and beside it what a rejection has left to sample again (LYA-6, LYA-8).
+"""Lyanna verifies a drafted tree together with what a rejection has left to sample again (LYA-6, LYA-8).
 
 The tokens that a step keeps depend on the step before through one thing, the levels that it left. Both
 sources answer a law with the Markov chain over accepted tokens that follows from it.
@@ -20,33 +20,33 @@ Floats = NDArray[np.float64]
 
 
 def stationary(transitions: Floats) -> Floats:
-    """(states,) long-run shares of a chain whose row ``i`` holds the chances of what follows ``i``."""
+    """Return the long-run shares (states,) of a chain whose row ``i`` holds the chances of what follows ``i``."""
     count = len(transitions)
     equations = np.vstack((transitions.T - np.eye(count), np.ones(count)))
     return np.asarray(np.linalg.lstsq(equations, np.eye(count + 1)[-1])[0].clip(min=0.0), dtype=np.float64)
 
 
 def better_of(first: Floats, second: Floats) -> Floats:
-    """Distribution of the larger of two independent counts, each (most + 1,)."""
+    """Return the distribution of the larger of two independent counts; all three are (most + 1,)."""
     at_most: Floats = np.cumsum(first) * np.cumsum(second)
-    found: Floats = np.diff(at_most, prepend=0.0)
-    return found
+    chances: Floats = np.diff(at_most, prepend=0.0)
+    return chances
 
 
 @dataclass(frozen=True)
 class RecordedTrees:
-    """Trees of a hidden-state chain as recorded; a tree is sampled again where ``least`` levels are left."""
+    """Trees of a hidden-state chain are taken as recorded; a tree is sampled again where ``least`` levels are left."""
 
     replay: Replay
     least: int
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
-        """A cursor over the recording dealt to this request."""
+        """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
         return _RecordedCursor(ResampledReplay(self.replay.trace, order[request % len(order)], least=self.least))
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """The chain whose transitions are counted over all recorded starts."""
+        """Return the odds of the chain whose transitions are counted over all recorded starts."""
         return self._odds
 
     @cached_property
@@ -60,7 +60,7 @@ class RecordedTrees:
         return Odds(shares, np.zeros(depth + 1), 0.0, "steps that follow each other, over all recorded starts")
 
     def _pairs(self, depth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Tokens kept of the tree of every start, and by the step behind it."""
+        """Yield the tokens kept of the tree of every start, and by the step behind it."""
         for recording in self.replay.order:
             runs = Recording(self.replay.trace, recording).array("lyanna_tree.run").astype(np.int64)
             kept, here = runs[0], np.arange(runs.shape[1])
@@ -73,7 +73,7 @@ class _RecordedCursor:
         self.replay = replay
 
     def judge(self, proposal: Chain) -> Verdict:
-        """The trees of this step; a proposal of nothing moves one token on and leaves nothing."""
+        """Judge the trees of this step; a proposal of nothing moves one token on and leaves nothing."""
         if not proposal.tokens:
             self.replay.left = None
             self.replay.recording.move(1)
@@ -84,7 +84,7 @@ class _RecordedCursor:
 
 @dataclass(frozen=True)
 class RatedTrees:
-    """Trees from stated rates by level, each given the level above it (LYA-8).
+    """Trees are drawn from stated rates by level, each given the level above it (LYA-8).
 
     A level that is sampled again keeps its rate, now behind the corrected token, and the two trees of a step
     are independent. Both are assumptions: the paper prints no rates of its re-sampled trees.
@@ -95,12 +95,12 @@ class RatedTrees:
     least: int
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
-        """A cursor with its own random numbers for each level at which a tree may begin."""
+        """Return a cursor with separate random numbers for each level at which a tree may begin."""
         trees = [self._from(level) for level in range(self.depth)]
         return _RatedCursor([tree.cursor(request, None) for tree in trees], self.least)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Exact long-run odds of this source."""
+        """Return the exact long-run odds of this source."""
         drafted = self._kept(0)
         again = [self._kept(level) if self.depth - level >= self.least else self._kept(self.depth) for level in self._begins]
         shares = stationary(np.array([better_of(drafted, left) for left in again]))
@@ -108,15 +108,16 @@ class RatedTrees:
 
     @property
     def _begins(self) -> range:
-        """Level at which what is left begins, by tokens accepted."""
+        """Return the level at which what is left begins, by tokens accepted."""
         return range(1, self.depth + 2)
 
     def _from(self, level: int) -> Rates:
+        """Return the rates of the levels from ``level`` on."""
         rates = tuple(self.rates.rate(position) for position in range(level, self.depth))
         return Rates(rates, seed=self.rates.seed * self.depth + level)
 
     def _kept(self, level: int) -> Floats:
-        """(depth + 1,) distribution of tokens kept of a tree that begins at ``level``; none of it from depth on."""
+        """Return the distribution (depth + 1,) of tokens kept of a tree that begins at ``level``; 0 tokens from depth on."""
         kept: Floats = np.zeros(self.depth + 1)
         kept[0] = 1.0
         if level < self.depth:
@@ -131,7 +132,7 @@ class _RatedCursor:
         """Level at which the tree left from the step before begins; 0: none was left."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        """The better of the two trees; a proposal of nothing leaves nothing."""
+        """Judge the better of the two trees; a proposal of nothing leaves nothing."""
         depth, begins, self.begins = len(self.trees), self.begins, 0
         if not proposal.tokens:
             return Verdict(0, 1, False, False)

@@ -1,4 +1,4 @@
-"""Lyanna: a draft layer rolled forward on hidden states; tokens enter late, and a rejection leaves levels to sample again.
+"""Lyanna rolls a draft layer forward on hidden states; tokens enter late, and a rejection leaves levels to sample again.
 
     draft     |==k x layer==|head|sample k levels|re-sample|                                       |
     target    |                                            |==verify tree and re-sampled trees====|
@@ -24,7 +24,7 @@ have committed, as a captured graph is padded; the re-sampled levels are sampled
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -37,8 +37,11 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.files.schema import NonNegative
 from simulator.numeric import binomial, ordered_sum
-from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.capabilities import AddsMemory, ExtraMemory
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.studied import ResampledTrees
+from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
 from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees
 
 FUSING, LAYER, HEAD = DraftHead(layers=1, squares=2), DraftHead(layers=1), DraftHead()
@@ -48,43 +51,59 @@ DENSE_UP_TO, HOT_TOKENS = 40_000, 32_000
 
 
 class LyannaDurations(NamedTuple):
-    """Seconds."""
+    """These are the seconds of the parts of a step, for all its requests."""
 
     layers: float
-    """k t_layer."""
+    """Seconds of the chain, k t_layer."""
     head: float
-    """t_head(k)."""
+    """Seconds of the LM head on all levels, t_head(k)."""
     sample: float
-    """k t_sample."""
+    """Seconds of sampling all levels, k t_sample."""
     verify: float
     resample: float = 0.0
     verify_resampled: float = 0.0
-    """A pass of their own for re-sampled trees; 0 where they are fused into ``verify``."""
+    """Seconds of a separate pass for re-sampled trees; 0 where they are fused into ``verify``."""
     host: float = 0.0
 
 
 @dataclass(slots=True)
 class Drafted(State):
-    """A request and what its last rejection has left."""
+    """A request remembers what its last rejection has left."""
 
     left: int = 0
     """Levels of its chain that are sampled again in this step."""
 
 
-class Lyanna(Strategy):
-    """A chain of ``depth`` hidden states (k, the paper's N), ``branching`` children a node, ``budget`` nodes verified.
+class ResampledDetail(NamedTuple):
+    """Steps differ by the requests that verify a re-sampled tree."""
+
+    resampled: int
+
+    @property
+    def words(self) -> str:
+        """Return the number of re-sampled trees in words."""
+        return f"{self.resampled} with a re-sampled tree"
+
+    @property
+    def extra_work(self) -> int:
+        """Return the requests with a re-sampled tree."""
+        return self.resampled
+
+
+class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
+    """A chain of ``depth`` hidden states (k, the paper's N) gives ``branching`` children a node; ``budget`` nodes are verified.
 
     ``level_us`` is what one level takes to sample beside the choice of a token that the engine counts with an LM
     head: look-up, softmax, top children, frontier. ``host_ms`` is the program's own time in a step.
     """
 
     name: Literal["lyanna"] = "lyanna"
-    named: ClassVar[type[LyannaDurations]] = LyannaDurations
-    equation: ClassVar[str] = "T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify (Lyanna; LYA-1, LYA-7)"
-    single_model: ClassVar[bool] = True
-    prompts_apart: ClassVar[bool] = True
-    takes_rates: ClassVar[bool] = False
-    draft_parts: ClassVar[tuple[str, ...]] = ("layers", "head", "sample", "resample")
+    traits: ClassVar[Traits] = Traits(
+        LyannaDurations,
+        "T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify (Lyanna; LYA-1, LYA-7)",
+        drafted_in=("layers", "head", "sample", "resample"),
+        separate_prompts=True,
+    )
 
     depth: int = Field(default=3, ge=1, le=64)
     """Hidden states of the chain: levels of the tree."""
@@ -99,24 +118,24 @@ class Lyanna(Strategy):
     chain: Literal["hidden_states", "tokens"] = "hidden_states"
     """Whether a level reads hidden states alone, or the tokens before."""
     token_info: bool = True
-    """A table tells a level about the parent token."""
+    """Whether a table tells a level about the parent token."""
     first_token: bool = True
-    """The first layer reads the last token beside the state."""
+    """Whether the first layer reads the last token together with the state."""
     resample: bool = True
-    """Sample left levels again after a rejection."""
+    """Whether left levels are sampled again after a rejection."""
     fusion: bool = True
-    """Verify re-sampled trees in the same pass as the next tree."""
+    """Whether re-sampled trees are verified in the same pass as the next tree."""
     level_us: NonNegative = NonNegative(
         value=50.0, source="assumed: ten small kernels of a captured graph; Figure 13a prints no value", confidence="assumed"
     )
-    """Sampling one level, beside the choice of a token."""
+    """Microseconds of sampling one level, besides the choice of a token."""
     host_ms: NonNegative = NonNegative(
         value=1.5,
         source="calibrated-on: Lyanna sec. 7.2, LLaMA-2-7B on H800 at B = 2 and 16 (442.12 and 2498.64 tokens/s: +3.6 and "
         "-2.8 %), with the rates of its Table 1",
         confidence="calibrated",
     )
-    """The program's own time in a step."""
+    """Milliseconds that the program itself takes in a step."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -130,86 +149,84 @@ class Lyanna(Strategy):
         return self
 
     @property
-    def dynamic_draft(self) -> bool:
-        """The nodes verified are the likeliest of the tree."""
-        return True
-
-    @property
     def window(self) -> int:
-        """Tokens that a step may keep: a path of the tree."""
-        return self.depth
-
-    @property
-    def window_steps(self) -> int:
-        """Passes of the layer."""
+        """Return the draft tokens that a step may keep: a path of the tree."""
         return self.depth
 
     @property
     def built(self) -> int:
-        """Nodes of the whole tree without its root: k children, then k for each of k parents a level (LYA-4)."""
+        """Return the nodes of the whole tree without its root: k children, then k for each of k parents a level (LYA-4)."""
         return self.branching + (self.depth - 1) * self.branching**2
 
     @property
-    def lookahead(self) -> int:
-        """The root and all nodes of both trees have their keys and values in the cache while they are verified."""
-        return 1 + self.budget + self.resampled_budget * self.resample
+    def needs(self) -> Needs:
+        """Return the needs of a chain of ``depth`` passes of the layer.
+
+        The root and all nodes of both trees have their keys and values in the cache while they are verified.
+        """
+        return Needs(
+            draft_model=False,
+            draft_steps=self.depth,
+            cache_tokens=1 + self.budget + self.resampled_budget * self.resample,
+            dynamic_draft=True,
+            single_rates=True,
+        )
 
     def left(self, accepted: int) -> int:
-        """Levels sampled again behind ``accepted`` tokens and the corrected one; 0 where the root stays alone (LYA-6)."""
+        """Return the levels sampled again behind ``accepted`` tokens and the correction; 0: the root stays alone (LYA-6)."""
         remaining = self.depth - accepted - 1
         return remaining if self.resample and remaining > self.threshold else 0
 
     @property
     def least(self) -> int:
-        """Levels that must be left for another sampling; more than there can be where nothing is sampled again."""
+        """Return the levels that must be left for another sampling; more than there can be where nothing is sampled again."""
         return self.threshold + 1 if self.resample else self.depth
 
-    def extra_weights(self, target: ModelSpec) -> int:
-        """One layer and the matrices that fuse state and token."""
-        return FUSING.weights(target)
-
-    def table_bytes(self, target: ModelSpec) -> int:
-        """The token-information table, FP8."""
-        return table_bytes(target.vocab_size) if self.token_info else 0
+    def extra_memory(self, target: ModelSpec) -> ExtraMemory:
+        """Return one layer with the matrices that fuse state and token, and the bytes of the token-information table."""
+        return ExtraMemory(FUSING.weights(target), table_bytes(target.vocab_size) if self.token_info else 0)
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Drafted and re-sampled trees: recorded, or from stated rates by level; else what is stated outright."""
+        """Return drafted and re-sampled trees: recorded, or from stated rates by level; else what is stated outright."""
         if isinstance(verdicts, Rates):
             return RatedTrees(verdicts, self.depth, self.least)
         if isinstance(verdicts, Replay) and self.chain == "hidden_states":
             return RecordedTrees(verdicts, self.least)
         return verdicts
 
-    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
-        """The ablations of Table 1 are recorded nowhere; every other tree must be the one that was."""
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return the field that asks for a tree which was not recorded; the ablations of Table 1 are recorded nowhere."""
         if self.chain == "tokens":
-            return super().unrecorded(trace)
-        for field in ("token_info", "first_token"):
-            if not getattr(self, field):
+            return super()._unrecorded(trace)
+        for field, present in (("token_info", self.token_info), ("first_token", self.first_token)):
+            if not present:
                 return field, "holds no trees without it; state the rates of Lyanna's Table 1 in acceptance.per_position"
         if "lyanna_tree.run" not in trace.extra:
             return "name", "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter asks for others"
         tree = trace.header["trees"]["lyanna_tree"]
-        held = {"depth": "levels", "branching": "branching", "budget": "budget", "resampled_budget": "resampled_budget"}
-        for field, recorded in held.items():
-            if getattr(self, field) != tree[recorded]:
-                return field, f"holds trees of {field} {tree[recorded]}, got {getattr(self, field)}"
+        asked = {
+            "depth": ("levels", self.depth),
+            "branching": ("branching", self.branching),
+            "budget": ("budget", self.budget),
+            "resampled_budget": ("resampled_budget", self.resampled_budget),
+        }
+        for field, (recorded, value) in asked.items():
+            if value != tree[recorded]:
+                return field, f"holds trees of {field} {tree[recorded]}, got {value}"
         return None
 
-    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
-        """A node has no more children than there are tokens."""
-        if self.branching <= target.vocab_size:
-            return None
-        return "branching", f"a node has {target.vocab_size:,} children at most, one for each token; got {self.branching:,}"
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield more children of a node than there are tokens."""
+        yield from too_many_children(self.branching, facts.target)
 
     # ---- the batch
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
-        """Nothing has been rejected yet."""
+        """Return a request of which nothing has been rejected yet."""
         return Drafted(cursor, context)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Every request drafts and verifies a tree; those that had a rejection verify what it left as well."""
+        """Return a step in which all requests verify a tree, and those that had a rejection also what it left."""
         whole = again = count = 0
         for state in states:
             state.proposed = self.depth
@@ -221,16 +238,16 @@ class Lyanna(Strategy):
         return self._step(kind, whole, again)._replace(prompts=prompts)
 
     def kind_of(self, requests: int, resampled: int) -> Kind:
-        """The step of a batch in which so many requests verify a re-sampled tree."""
-        return Kind("resampled" if resampled else "step", requests, resampled=resampled)
+        """Return the kind of a batch in which ``resampled`` requests verify a re-sampled tree."""
+        return Kind("resampled", requests, detail=ResampledDetail(resampled)) if resampled else Kind("step", requests)
 
     def step(self, kind: Kind, context: int) -> Step:
-        """A step of this kind with all requests at ``context``."""
-        return self._step(kind, kind.verifying * context, kind.resampled * context)
+        """Return a step of this kind with all requests at ``context`` tokens."""
+        return self._step(kind, kind.verifying * context, kind.extra_work * context)
 
     def _step(self, kind: Kind, context: int, resampled_context: int) -> Step:
-        """Rows of the pass, or of the two passes, behind so many cached tokens of all requests and of those."""
-        count, tree, left = kind.resampled, 1 + self.budget, self.resampled_budget
+        """Return the rows of the one or two passes; contexts are cached tokens of all requests and of re-sampling ones."""
+        count, tree, left = kind.extra_work, 1 + self.budget, self.resampled_budget
         passes: tuple[Rows, ...]
         if self.fusion:
             alone = Rows.decode(tree, context - resampled_context, kind.verifying - count)
@@ -240,10 +257,11 @@ class Lyanna(Strategy):
         return Step(kind, sum(passes, start=NO_ROWS), loads=passes)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Verify, and see what is left of each chain."""
+        """Verify, note what is left of each chain, and return the progress of each request."""
         return [self._settle(state) for state in states]
 
     def _settle(self, state: State) -> Progress:
+        """Verify the trees of one request."""
         verdict = state.cursor.judge(Chain(self.depth))
         state.context += verdict.committed
         left = self.left(verdict.accepted)
@@ -254,7 +272,7 @@ class Lyanna(Strategy):
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Draft, sample, verify; prompts travel through the target and the layer."""
+        """Return drafting, sampling and verification; prompts travel through the target and the layer."""
         kind, drafted = step.kind, step.loads[0]
         level = self.level_us.value * 1e-6
         layers, head = self._chain(cost, kind.verifying, drafted.kv_tokens - drafted.tokens)
@@ -267,30 +285,30 @@ class Lyanna(Strategy):
             "host": Phase(host, {"target host": host}),
             "verify": cost.target(drafted + step.prompts),
         }
-        if kind.resampled:
+        if kind.detail:
             phases["resample"] = _sampling(level * (self.depth - 1))
             if not self.fusion:
                 phases["verify_resampled"] = cost.target(step.loads[1])
         return phases
 
     def _chain(self, cost: Cost, requests: int, context: int) -> tuple[Phase, Phase]:
-        """Passes of the layer and of the LM head behind ``context`` cached tokens of all requests."""
+        """Return the passes of the layer and of the LM head behind ``context`` cached tokens of all requests."""
         hidden, later = self.chain == "hidden_states", self.depth - 1
-        each = 1 if hidden else self.branching
-        width = each * requests
+        branches = 1 if hidden else self.branching
+        width = branches * requests
         first = Rows.decode(self.depth + 1, context, requests)._replace(logit_rows=0)
-        rows = Rows(width, 0, requests, context + width, each * context + width)
+        rows = Rows(width, 0, requests, context + width, branches * context + width)
         passes = cost.head(FUSING, first), together(cost.head(LAYER if hidden else FUSING, rows), times=later)
         logits = [self.depth * requests] if hidden else [requests, *[width] * later]
         return together(*passes), together(*(cost.head(HEAD, Rows(count, count)) for count in logits))
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """Prompts through the target and then, on the same device, through the layer."""
+        """Return the seconds of prompts through the target and then, on the same device, through the layer."""
         layer = cost.head(FUSING, prompts._replace(logit_rows=0))
         return Admission(cost.prefill("target", prompts).wall_s + layer.wall_s, 0.0, 0.0)
 
     def timeline(self, lanes: Lanes, durations: LyannaDurations, kind: Kind) -> Timeline:
-        """One after the other on one device; the levels of a token chain stand together."""
+        """Book the parts in series on one device; the levels of a token chain are booked together."""
         t, device = durations, lanes.target
         device.occupy(t.layers, "draft layers")
         device.occupy(t.head, "LM head")
@@ -302,24 +320,36 @@ class Lyanna(Strategy):
         device.occupy(t.verify, "verify", lanes.rendezvous)
         return (device.start(t.verify_resampled, "verify re-sampled trees"),)
 
+    def tree_passes_s(self, cost: Cost, requests: int, context: int) -> dict[str, float]:
+        """Return the seconds of verifying drafted trees, and of re-sampled trees fused with them or apart."""
+        if not self.resample:
+            return {}
+        passes = {}
+        for name, fusion, resampled in (("drafted", True, 0), ("fused", True, requests), ("apart", False, requests)):
+            strategy = self.model_copy(update={"fusion": fusion})
+            t = strategy.durations(cost, strategy.step(strategy.kind_of(requests, resampled), context))
+            passes[name] = t.verify + t.verify_resampled
+        return passes
+
     # ---- the law
 
     def step_seconds(self, durations: LyannaDurations, kind: Kind) -> Any:
-        """Everything in a row."""
+        """Return the seconds of all parts in series."""
         t = durations
         return t.layers + t.head + t.sample + t.resample + t.host + t.verify + t.verify_resampled
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """Requests are rejected independently: how many have levels left is binomial."""
+        """Return binomial shares, as requests are rejected independently of each other."""
         accepted = odds(self.depth).accepted
         share = min(1.0, ordered_sum(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
         return {self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()}
 
 
 def table_bytes(vocabulary: int) -> int:
-    """Bytes of the token-information table: one FP8 value for each pair of tokens, or of hot tokens (LYA-3)."""
+    """Return the bytes of the token-information table: one FP8 value for each pair of tokens, or of hot tokens (LYA-3)."""
     return (vocabulary if vocabulary <= DENSE_UP_TO else HOT_TOKENS) ** 2
 
 
 def _sampling(seconds: float) -> Phase:
+    """Return the phase of sampling for so long."""
     return Phase(seconds, {"draft head compute": seconds})

@@ -1,4 +1,4 @@
-"""How often Mirror-SD loses its window, on a recorded trace: by width and by depth of the early exit.
+"""A recorded trace shows how often Mirror-SD loses its window, by width and depth of the early exit.
 
 The paper bounds the frequency by 1 - Omega (App. E.3). That holds per *position*: a rejected token that
 is off the exit is a token off the exit. A *step* has up to gamma + 1 chances, so it does not hold there
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.sources import Chain, Exit, Replay, verdict
+from simulator.acceptance.sources import Chain, Exit, Replay, Verdict, verdict
 from simulator.acceptance.trace import Bools
-from simulator.strategies.mirror_sd import MirrorSD
 
 Ints = NDArray[np.int64]
 
@@ -24,12 +23,32 @@ WIDTHS = (1, 2, 4, 8, 16)
 RESAMPLES = 1_000
 
 
+class Reuse(Protocol):
+    """What is asked of the strategy: its window, and when the next one is at hand."""
+
+    @property
+    def window(self) -> int:
+        """Return the draft tokens of a window."""
+        ...
+
+    @property
+    def bonus_on_full_accept(self) -> bool:
+        """Return whether a window that is kept whole brings one more token."""
+        ...
+
+    def reuses(self, verdict: Verdict, proposed: int) -> bool:
+        """Return whether what was committed of ``proposed`` draft tokens is a path of the tree."""
+        ...
+
+
 @dataclass(frozen=True)
 class FallbackRate:
-    """Shares at one exit depth and width; intervals are 95 % by resampling whole requests."""
+    """A rate holds the shares at one exit depth and width; intervals are 95 % by resampling whole requests."""
 
     exit_fraction: float
+    """Depth of the exit as a share of the layers."""
     kappa: int
+    """Candidate tokens that the exit sends."""
     off_exit: float
     """1 - Omega: share of all recorded positions whose token is outside the top kappa."""
     per_position: float
@@ -37,12 +56,15 @@ class FallbackRate:
     per_step: float
     """Share of verified windows whose successor is off the tree."""
     per_step_low: float
+    """Lower end of its interval."""
     per_step_high: float
+    """Upper end of its interval."""
     windows: int
+    """Verified windows of the whole recording."""
 
 
 class _Windows(NamedTuple):
-    """Every window that is verified on the way through all requests; which ones does not depend on the exit."""
+    """All windows that are verified on the way through all requests; which they are does not depend on the exit."""
 
     first: Ints
     """(windows,) position in the trace of its first token."""
@@ -56,30 +78,32 @@ class _Windows(NamedTuple):
     """(requests,) number of its first window."""
 
 
-def fallback_rates(replay: Replay, strategy: MirrorSD, widths: Sequence[int] = WIDTHS) -> list[FallbackRate]:
-    """Every recorded exit at every width, for the strategy's window and reading of the message."""
+def fallback_rates(replay: Replay, strategy: Reuse, widths: Sequence[int] = WIDTHS) -> list[FallbackRate]:
+    """Return the rates of every recorded exit at every width, for the strategy's window and reading of the message."""
     windows, reuses, draws = _walked(replay, strategy), _reuses(strategy), _draws(len(replay.order))
     exits = (Exit(fraction, kappa) for fraction in replay.trace.exit_fractions for kappa in widths)
     return [_rate(replay, windows, reuses, draws, exit) for exit in exits]
 
 
-def _walked(replay: Replay, strategy: MirrorSD) -> _Windows:
-    proposal = Chain(strategy.gamma, strategy.bonus_on_full_accept)
+def _walked(replay: Replay, strategy: Reuse) -> _Windows:
+    """Walk through all requests of the recording and return the windows that are verified."""
+    proposal = Chain(strategy.window, strategy.bonus_on_full_accept)
     begins: list[int] = []
-    found: list[tuple[int, int, int, bool]] = []
+    windows: list[tuple[int, int, int, bool]] = []
     for request, recording in enumerate(replay.order):
-        begins.append(len(found))
+        begins.append(len(windows))
         cursor, length, runs = replay.cursor(request, None), replay.length(request), replay.runs(recording)
         start, left = int(replay.trace.offsets[recording]) + 1, length
         while left > 0:
             here, seen = length - left, cursor.judge(proposal)
-            found.append((start + here, start + (here + seen.accepted) % length, seen.accepted, runs[here] == seen.accepted))
+            windows.append((start + here, start + (here + seen.accepted) % length, seen.accepted, runs[here] == seen.accepted))
             left -= seen.committed
-    first, successor, kept, ended = np.array(found).T
+    first, successor, kept, ended = np.array(windows).T
     return _Windows(first, successor, kept, ended.astype(bool), np.array(begins))
 
 
 def _rate(replay: Replay, windows: _Windows, reuses: Bools, draws: Ints, exit: Exit) -> FallbackRate:
+    """Return the rate at one exit; ``draws`` resample whole requests."""
     off = ~replay.trace.on_exit(exit.fraction, exit.kappa)
     full = windows.kept == len(reuses) - 1
     off_path = full & (off[windows.first] | windows.ended)
@@ -100,20 +124,20 @@ def _rate(replay: Replay, windows: _Windows, reuses: Bools, draws: Ints, exit: E
     )
 
 
-def _reuses(strategy: MirrorSD) -> Bools:
-    """(gamma + 1, 2, 2): the strategy's answer by tokens kept, successor off the exit, path off the exit."""
-    shape = (strategy.gamma + 1, 2, 2)
+def _reuses(strategy: Reuse) -> Bools:
+    """Return the strategy's answer by tokens kept, successor off the exit, path off the exit: (gamma + 1, 2, 2)."""
+    shape = (strategy.window + 1, 2, 2)
     asked = (verdict(kept, kept + 1, bool(off), bool(path)) for kept, off, path in np.ndindex(*shape))
-    return np.array([strategy.reuses(one, strategy.gamma) for one in asked], dtype=bool).reshape(shape)
+    return np.array([strategy.reuses(outcome, strategy.window) for outcome in asked], dtype=bool).reshape(shape)
 
 
 def _draws(requests: int) -> Ints:
-    """(resamples, requests): how often each request is drawn."""
+    """Return how often each request is drawn: (resamples, requests)."""
     chosen = np.random.default_rng(0).integers(requests, size=(RESAMPLES, requests))
-    return np.stack([np.bincount(one, minlength=requests) for one in chosen])
+    return np.stack([np.bincount(draw, minlength=requests) for draw in chosen])
 
 
 def _interval(sums: Ints) -> tuple[float, float]:
-    """95 % interval of a ratio of sums, whole requests drawn again: windows of one request are not independent."""
+    """Return the 95 % interval of a ratio of sums, whole requests resampled: windows of one request are not independent."""
     low, high = np.quantile(sums[:, 0] / sums[:, 1], (0.025, 0.975))
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Mirror speculative decoding: the draft works on the next window while the target ends this one.
+"""In Mirror speculative decoding the draft works on the next window while the target ends this one.
 
     target    |==layers 1..l_e==|  |==layers l_e+1..N (Delta)==|  |
     rendezvous|                 |ee|                           |fv|
@@ -26,19 +26,23 @@ A request's first window is drafted serially after its prefill; its time lies ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from simulator.acceptance.sources import Cursor, Exit, Odds, Verdict
+from simulator.acceptance.sources import Cursor, Odds, Replay, Verdict
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost, Depth
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.numeric import binomial, ordered_sum
-from simulator.strategies.common.base import LONGEST_WINDOW, ChainStrategy, OddsOf, cut_to_grants
+from simulator.strategies.common.adaptive import FixedWindow
+from simulator.strategies.common.base import LONGEST_WINDOW
+from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory, LosesWindows, ProvenSteps
+from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.drafters import StreamingDrafter, branch_rows
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import (
     ABSENT,
     Admission,
@@ -52,12 +56,14 @@ from simulator.strategies.common.step import (
     intern_kind,
     intern_progress,
 )
+from simulator.strategies.common.traits import EarlyExit, Facts, Finding, Needs, Traits
+from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates
 
 NOTHING = Phase(0.0, {})
 
 
 class MirrorDurations(NamedTuple):
-    """Seconds, in the paper's symbols."""
+    """These are seconds, in the paper's symbols."""
 
     prefix: float = 0.0
     rv_ee: float = 0.0
@@ -69,24 +75,24 @@ class MirrorDurations(NamedTuple):
     """Not a duration: how much slower target and draft are while both use one memory."""
 
 
-class MirrorSD(ChainStrategy):
-    """Early exit at ``exit_layer`` (a layer number, or a share of the depth), top ``kappa``, window ``gamma``.
+class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, LosesWindows, ProvenSteps):
+    """An early exit at ``exit_layer`` (a layer number, or a share of the depth) sends the top ``kappa`` tokens.
 
     ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7 as
     printed). ``batching_rule`` takes kappa and streams from the size of the batch (App. D.1).
     """
 
     name: Literal["mirror_sd"] = "mirror_sd"
-    named: ClassVar[type[MirrorDurations]] = MirrorDurations
-    hidden_behind: ClassVar[str | None] = "suffix"
-    equation: ClassVar[str] = "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)"
+    traits: ClassVar[Traits] = Traits(
+        MirrorDurations, "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)", hidden_behind="suffix"
+    )
 
     gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)
     """Draft tokens of a window, at most."""
     kappa: int = Field(default=8, ge=1)
     """Candidates behind each position of the early exit."""
     exit_layer: int | float = 0.5
-    """Where the early exit stands: a layer number, or a share of the depth."""
+    """Layer number of the early exit, or its share of the depth."""
     message: Literal["per_position", "first_position"] = "per_position"
     """Candidates for every position of a window, or for the first alone."""
     fallback: Literal["redraft", "undrafted"] = "redraft"
@@ -108,21 +114,48 @@ class MirrorSD(ChainStrategy):
         return depth
 
     def positions(self, window: int) -> int:
-        """Positions of a verified window for which the early exit sends candidates."""
+        """Return the positions of a verified window for which the early exit sends candidates."""
         return window + 1 if self.message == "per_position" else 1
 
-    def extra_weights(self, target: ModelSpec) -> int:
-        """The exit adapter H -> H/2 -> H; it shares the target's LM head."""
-        return target.hidden_size**2
+    def extra_memory(self, target: ModelSpec) -> ExtraMemory:
+        """Return the weights of the exit adapter H -> H/2 -> H; it shares the target's LM head."""
+        return ExtraMemory(weights=target.hidden_size**2)
 
-    def exit(self, layers: int | None) -> Exit:
-        """The early exit as a share of the depth."""
-        share = self.exit_layer / layers if isinstance(self.exit_layer, int) and layers else float(self.exit_layer)
-        return Exit(share, self.kappa)
+    @property
+    def needs(self) -> Needs:
+        """Return the needs of a chain and the early exit."""
+        return super().needs._replace(exit=EarlyExit(self.exit_layer, self.kappa))
 
-    def for_batch(self, requests: int) -> MirrorSD:
-        """With the kappa and the streams of App. D.1, if it is asked for."""
-        if not self.batching_rule:
+    @property
+    def batch_settings(self) -> str:
+        """Return kappa, and the number of streams where there are any, in words."""
+        return ", ".join(filter(None, (f"kappa {self.kappa}", super().batch_settings)))
+
+    @property
+    def independent_steps(self) -> bool:
+        """Return whether nothing follows the batch, and one request's fallback leaves the windows of the others alone."""
+        follows_batch = self.batching_rule or not isinstance(self.adaptive, FixedWindow)
+        return not follows_batch and (self.fallback, self.others) == ("redraft", "wait")
+
+    def fallback_rates(self, replay: Replay) -> list[FallbackRate]:
+        """Return how often a window is lost on a recording, for every recorded exit and several widths."""
+        return fallback_rates(replay, self)
+
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield an early exit that stands at no layer of the target."""
+        depth, layers = self.exit_layer, facts.layers
+        if isinstance(depth, int):
+            if layers is None:
+                yield "exit_layer", "expected a share of the depth, as the number of layers is not known"
+            elif depth > layers:
+                yield "exit_layer", f"the target has {layers} layers, got {depth}"
+        elif layers and round(depth * layers) < 1:
+            yield "exit_layer", f"{depth:g} of {layers} layers is less than one layer"
+        yield from super()._contradictions(facts)
+
+    def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
+        """Return the strategy with the kappa and the streams of App. D.1, if it is asked for."""
+        if not self.batching_rule or requests is None:
             return self
         kappa, streams = batching_rule(requests)
         drafter = self.drafter
@@ -131,24 +164,25 @@ class MirrorSD(ChainStrategy):
         return self.model_copy(update={"kappa": kappa, "drafter": drafter})
 
     def branches(self, kind: Kind) -> int:
-        """Branches that one internal draft step extends: kappa behind every position."""
+        """Return the branches that one internal draft step extends: kappa behind every position."""
         return self.kappa * self._candidates(kind)
 
     def payload_bytes(self, kind: Kind) -> int:
-        """Token ids and log-probabilities of one early-exit message (MSD-12)."""
+        """Return the bytes of one early-exit message: token ids and log-probabilities (MSD-12)."""
         return self.kappa * self._candidates(kind) * (self.id_bytes + self.logprob_bytes)
 
     def _candidates(self, kind: Kind) -> int:
-        return kind.verifying * self.positions(self.window_of(kind)) + kind.bare
+        """Return the positions for which the early exit sends candidates, over all requests."""
+        return kind.verifying * self.positions(self._window_of(kind)) + kind.bare
 
     # ---- the batch
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
-        """Without a first window a request begins as one that has lost it."""
+        """Return a request; without a first window it begins as if it had lost its window."""
         return State(cursor, context, ready=drafted)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Ready requests verify a window; what those in fallback do is set by ``fallback`` and ``others``.
+        """Return a step in which ready requests verify a window; ``fallback`` and ``others`` say what the others do.
 
         All windows of a step have one length: that of this batch, or less where the draft wrote shorter ones.
         Where the window of this batch is 0, every request takes a bare token and loses the window it had.
@@ -185,17 +219,18 @@ class MirrorSD(ChainStrategy):
         return Step(kind, rows, redraft_context, prompts)
 
     def kind_of(self, ready: int, missing: int, drafting: int = 1) -> Kind:
-        """The step of a batch with so many windows at hand and so many missing."""
+        """Return the kind of a batch with ``ready`` windows at hand, ``missing`` ones, and a window of ``drafting`` tokens."""
         if not drafting:
             return Kind("bare", 0, bare=ready + missing, window=0)
         name = "fallback" if missing else "reuse"
         if self.fallback == "undrafted":
             return intern_kind(name, ready, bare=missing)
-        verifying = ready if self.others == "proceed" else ready + missing
-        return intern_kind(name, verifying, redrafts=missing)
+        if self.others == "proceed":
+            return intern_kind(name, ready, redrafts=missing, waiting=missing)
+        return intern_kind(name, ready + missing, redrafts=missing)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Verify; who has lost its window, and who has written a new one, is known now."""
+        """Verify, and note which requests have lost their window and which have written a new one."""
         bonus, settled = self.bonus_on_full_accept, []
         for state in states:
             proposed = state.proposed
@@ -212,7 +247,7 @@ class MirrorSD(ChainStrategy):
         return settled
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
-        """Whether what was committed is a path of the tree (MSD-7)."""
+        """Return whether what was committed is a path of the tree (MSD-7)."""
         full = verdict.accepted == proposed
         if full and proposed and not self.bonus_on_full_accept:
             return True
@@ -221,7 +256,7 @@ class MirrorSD(ChainStrategy):
         return full and not verdict.off_path
 
     def choice(self, reuse: bool, verdict: Verdict) -> str:
-        """The three-way selection of the next window (MSD-7)."""
+        """Return the three-way selection of the next window in words (MSD-7)."""
         if not reuse:
             return "fresh rollout"
         return "stored continuation" if verdict.accepted else "branch rooted at the correction"
@@ -229,12 +264,12 @@ class MirrorSD(ChainStrategy):
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """The draft grows kappa branches per position and request; a redraft is one chain per request."""
+        """Return the parts of Eq. 10; the draft grows kappa branches per position and request, a redraft one per request."""
         kind, rows = step.kind, step.rows
         phases, requests = {}, kind.verifying + kind.bare
-        drafting = self.window_for(self.batch(kind))
+        drafting = self.window_for(kind.batch)
         if kind.redrafts:
-            window = self.window_of(kind) if kind.verifying and self.others == "wait" else drafting
+            window = self._window_of(kind) if kind.verifying and self.others == "wait" else drafting
             phases["redraft"] = self._chain(cost, kind.redrafts, step.redraft_kv_tokens // kind.redrafts, window)
         if requests or kind.prompts:
             passed = rows + step.prompts
@@ -251,17 +286,17 @@ class MirrorSD(ChainStrategy):
         return phases
 
     def durations(self, cost: Cost, step: Step) -> MirrorDurations:
-        """Named durations, with the contention under which they overlap."""
+        """Return the named durations, with the contention under which they overlap."""
         durations: MirrorDurations = super().durations(cost, step)
         return durations._replace(contention=cost.contention)
 
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
-        """Exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
+        """Return exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
         kind, requests = step.kind, step.kind.verifying + step.kind.bare
-        if not requests or not self.window_for(self.batch(kind)):
+        if not requests or not self.window_for(kind.batch):
             return {}
         t = self.durations(cost, step)
-        serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self.window_of(kind) or 1).wall_s
+        serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self._window_of(kind) or 1).wall_s
         return {
             "exposed_draft_ms": float(exposed_draft(t)) * 1e3,
             "relative_draft_overhead": float(relative_overhead(t, serial)) if serial else 0.0,
@@ -270,18 +305,18 @@ class MirrorSD(ChainStrategy):
         }
 
     def _chain(self, cost: Cost, requests: int, context: int, window: int) -> Phase:
-        """A serial window, one branch per request."""
+        """Return the internal steps of a serial window with one branch per request, at ``context`` cached tokens each."""
         rows = branch_rows(self.drafter, requests, requests, requests * context)
         return together(cost.draft(rows, "redraft"), times=self.drafter.steps(window))
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """Prompts through both models, then the first window of those that end here."""
+        """Return prompts through both models, then the first window of those that end here; in seconds."""
         admission = super().admission(cost, prompts, ending, context)
         window = self._chain(cost, ending, context // ending, self.gamma).wall_s if ending else 0.0
         return admission._replace(window=window)
 
     def timeline(self, lanes: Lanes, durations: MirrorDurations, kind: Kind) -> Timeline:
-        """The overlap is nobody's formula: two lanes are booked behind the early exit, and the verification behind both."""
+        """Book two lanes behind the early exit, and the verification behind both; the overlap follows from the lanes."""
         t, awaited = durations, None
         if kind.redrafts:
             if not (kind.verifying or kind.prompts):
@@ -297,7 +332,7 @@ class MirrorSD(ChainStrategy):
     # ---- the law
 
     def relation(self, contention: float, one_lane: bool) -> str:
-        """Eq. 10 takes target and draft to be two machines."""
+        """Return how Eq. 10, for which target and draft are two machines, relates to the process."""
         if one_lane:
             return "lower bound: target and draft share one lane and cannot overlap"
         if contention > 1.0 and self.others == "proceed":
@@ -305,40 +340,35 @@ class MirrorSD(ChainStrategy):
         return "exact"
 
     def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Any:
-        """Eq. 10 with the fallback it leaves out and the contention of one memory."""
+        """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one memory."""
         t = durations
         if not (kind.verifying or kind.bare or kind.prompts):
             return t.redraft
         waits = self.others == "wait"
         late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
-        together = t.suffix, t.draft + late
-        overlap = np.maximum(*together) + (t.contention - 1.0) * np.minimum(*together)
+        sides = t.suffix, t.draft + late
+        overlap = np.maximum(*sides) + (t.contention - 1.0) * np.minimum(*sides)
         return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
-        """Requests fall back independently: the number of them in a step is binomial."""
+        """Return binomial shares, as requests fall back independently of each other."""
         gamma = self.window_for(requests)
         if not gamma:
             return {self.kind_of(requests, 0, gamma): 1.0}
         share = self.fallback_share(odds, gamma)
         kinds = {self.kind_of(requests - k, k): chance for k, chance in binomial(requests, share).items()}
-        window = self.kind_window(gamma)
+        window = self._noted(gamma)
         return {kind._replace(window=window if kind.verifying else None): chance for kind, chance in kinds.items()}
 
     def fallback_share(self, odds: OddsOf, gamma: int) -> Any:
-        """Long-run share of steps that a request begins without a window of ``gamma``."""
+        """Return the long-run share of steps that a request begins without a window of ``gamma``."""
         miss = self.miss(odds(gamma))
         if self.fallback == "undrafted":
             return miss / np.where(miss > 0.0, 1.0 + miss - odds(0).off_exit[0], 1.0)
         return miss / (1.0 + miss) if self.others == "proceed" else miss
 
-    def batch(self, kind: Kind) -> int:
-        """Requests of the batch; one that redrafts while the others step on verifies nothing."""
-        absent = kind.redrafts if self.others == "proceed" else 0
-        return super().batch(kind) + absent
-
     def miss(self, odds: Odds) -> Any:
-        """Chance that a verified window leaves its successor off the tree (MSD-8)."""
+        """Return the chance that the draft tree does not cover what follows a verified window (MSD-8)."""
         last = len(odds.accepted) if self.bonus_on_full_accept else -1
         if self.message == "per_position":
             return ordered_sum(odds.off_exit[:last])
@@ -346,7 +376,7 @@ class MirrorSD(ChainStrategy):
 
 
 def batching_rule(requests: int) -> tuple[int, int]:
-    """(kappa, streams) by batch size, read as a step function between the sizes of App. D.1 (MSD-10)."""
+    """Return (kappa, streams) for a batch, read as a step function between the sizes of App. D.1 (MSD-10)."""
     for size, kappa, streams in ((64, 1, 1), (32, 2, 1), (16, 4, 1)):
         if requests >= size:
             return kappa, streams
@@ -354,10 +384,10 @@ def batching_rule(requests: int) -> tuple[int, int]:
 
 
 def exposed_draft(durations: MirrorDurations) -> Any:
-    """Draft time that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
+    """Return the seconds of drafting that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
     return np.maximum(0.0, durations.draft - durations.suffix)
 
 
 def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Any:
-    """Exposed draft time over the draft time of serial decoding (MSD-11; the paper gives words only)."""
+    """Return the exposed draft time over ``serial_draft`` seconds of serial drafting (MSD-11; the paper gives words only)."""
     return exposed_draft(durations) / serial_draft

@@ -1,5 +1,5 @@
-"""SpecPipe: a pipeline kept full with the levels of a draft tree."""
+"""SpecPipe keeps a pipeline full with the levels of a draft tree."""
 
-from simulator.strategies.specpipe.strategy import InPipeline, SpecPipe
+from simulator.strategies.specpipe.strategy import FillDetail, InPipeline, SpecPipe, filled
 
-__all__ = ["InPipeline", "SpecPipe"]
+__all__ = ["FillDetail", "InPipeline", "SpecPipe", "filled"]

@@ -1,6 +1,6 @@
-"""Vectorised replay of a recorded pipeline tree: what every token takes when all stages step together.
+"""A recorded pipeline tree is replayed in arrays: what a token takes when all stages step together.
 
-The same process as the strategy ``specpipe`` with one request, at one context length, without events and without a
+It is the same process as the strategy ``specpipe`` with one request, at one context length, without events and without a
 Python loop: a table of times by rows for every stage, looked up for all steps at once.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import Rows
-from simulator.strategies.specpipe import SpecPipe
+from simulator.strategies.common.studied import LevelTree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class StepTables:
-    """Seconds by rows from 0 to the tree's width, where 0 rows take no time.
+    """The tables hold seconds by rows from 0 to the tree's width, where 0 rows take no time.
 
     ``stages``: (stages, width + 1), ``links``: (stages - 1, width + 1), ``draft``: (width + 1,).
     """
@@ -33,17 +33,17 @@ class StepTables:
     asynchronous: bool = True
 
     @staticmethod
-    def of(strategy: SpecPipe, cost: Cost, context: int) -> StepTables:
-        """As the strategy prices a level of one request behind ``context`` cached tokens."""
-        rows = [Rows.decode(count, context) for count in range(1, strategy.width + 1)]
-        stages = [[0.0, *(cost.stage(index, one).wall_s for one in rows)] for index in range(cost.stages)]
-        links = [[0.0, *(cost.carry(index, one.tokens) for one in rows)] for index in range(cost.stages - 1)]
-        draft = [0.0, *(cost.draft(one).wall_s for one in rows)]
-        verdict = cost.token() + strategy.prune_ms.value * 1e-3
-        return StepTables(np.array(stages), np.array(links), np.array(draft), verdict, strategy.asynchronous)
+    def of(strategy: LevelTree, cost: Cost, context: int) -> StepTables:
+        """Return the tables of a level of one request behind ``context`` cached tokens, as the strategy prices it."""
+        rows = [Rows.decode(count, context) for count in range(1, strategy.beam.width + 1)]
+        stages = [[0.0, *(cost.stage(index, level).wall_s for level in rows)] for index in range(cost.stages)]
+        links = [[0.0, *(cost.carry(index, level.tokens) for level in rows)] for index in range(cost.stages - 1)]
+        draft = [0.0, *(cost.draft(level).wall_s for level in rows)]
+        verdict = cost.token() + strategy.prune_s
+        return StepTables(np.array(stages), np.array(links), np.array(draft), verdict, strategy.overlaps_sending)
 
     def step(self, loads: Ints, begun: NDArray[np.bool_]) -> Floats:
-        """(steps,) durations for loads (stages, steps): rows at each stage."""
+        """Return the durations (steps,) for loads (stages, steps), which are rows at each stage."""
         compute = np.max([table[rows] for table, rows in zip(self.stages, loads, strict=True)], axis=0)
         carried = np.max([table[rows] for table, rows in zip(self.links, loads[1:], strict=True)], axis=0)
         verdict = begun * self.verdict
@@ -53,20 +53,20 @@ class StepTables:
 
 
 def token_seconds(tables: StepTables, steps: Ints, rows: Ints, hit: NDArray[np.bool_], late: bool = False) -> Floats:
-    """(tokens,) time from each token to the next, for passages in a row.
+    """Return the seconds (tokens,) from each token to the next, for passages in a row.
 
     ``steps``: (tokens,), ``rows``: (stages or more, tokens), ``hit``: (tokens,), as a trace records them for one tree.
     """
     stages = len(tables.stages)
-    held = rows[:stages]
+    entered = rows[:stages]
     token = np.repeat(np.arange(len(steps)), steps)
     first = np.cumsum(steps) - steps
     turn = np.arange(len(token)) - first[token]
-    moved = np.concatenate((held, np.zeros_like(held)))
+    moved = np.concatenate((entered, np.zeros_like(entered)))
     loads = moved[np.arange(stages)[:, None] + (steps[token] - 1 - turn), token]
     waits: Floats = np.add.reduceat(tables.step(loads, turn == 0), first)
     if late:
         missed = np.flatnonzero(~hit[:-1])
-        vain = np.concatenate((held[:1, missed], held[:-1, missed]))
+        vain = np.concatenate((entered[:1, missed], entered[:-1, missed]))
         waits[missed + 1] += tables.step(vain, np.ones(len(missed), dtype=bool))
     return waits

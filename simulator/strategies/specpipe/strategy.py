@@ -1,4 +1,4 @@
-"""SpecPipe: a pipeline kept full with the levels of a draft tree that is pruned as tokens leave it.
+"""SpecPipe keeps a pipeline full with the levels of a draft tree that is pruned as tokens leave it.
 
     draft     |== grow the next level (w nodes) ==|
     target    |                                   |
@@ -27,9 +27,9 @@ tree. It is lossy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
@@ -38,76 +38,98 @@ from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.sources import Acceptance, Cursor, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
-from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import NonNegative, Positive
 from simulator.numeric import elementwise_max, ordered_sum
-from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.studied import LevelTree
+from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, stated_stages, too_many_children
 from simulator.world import at
 
 
 class SpecPipeDurations(NamedTuple):
-    """Seconds; by stage, and by link from the first on, of those that have work."""
+    """These are seconds, by stage, and by link from the first on, of those that have work."""
 
     stages: tuple[float, ...]
     links: tuple[float, ...]
     verdict: float
-    """The verified token on its way, and pruning; 0 where none was verified."""
+    """Seconds of the verified token on its way, and of pruning; 0 where none was verified."""
     draft: float
     asynchronous: bool = True
     """Not a duration: links carry while stages prune."""
 
     @property
     def exchange(self) -> Any:
-        """From the verdict to the next compute."""
+        """Return the seconds from the verdict to the next compute."""
         carried = elementwise_max(0.0, *self.links)
         return elementwise_max(self.verdict, carried) if self.asynchronous else self.verdict + carried
 
 
 @dataclass(slots=True)
 class InPipeline(State):
-    """A request whose levels are on their way."""
+    """A request remembers its levels that are on their way."""
 
     passage: Passage | None = None
-    """How the next token comes, or the last one came; None while the pipeline holds nothing of it."""
+    """How the next token comes, or the last one came; None while the pipeline holds no level of the request."""
     left: int = 0
-    """Steps until it is out, this one not counted."""
+    """Steps until the token is out, this step not counted."""
     levels: list[int] = field(default_factory=list)
-    """Rows at each stage in this step, 0 where there is nothing."""
+    """Rows at each stage in this step, 0 at an empty stage."""
     begun: bool = False
-    """This step is the first since a token was verified."""
+    """Whether this step is the first since a token was verified."""
     stale: bool = False
-    """This step is in vain: the miss before it has not been noticed."""
+    """Whether this step is in vain, as the miss before it has not been noticed."""
 
     @property
     def due(self) -> bool:
-        """A token leaves the last stage in this step."""
+        """Return whether a token leaves the last stage in this step."""
         return not (self.left or self.stale)
 
 
-class SpecPipe(Strategy):
-    """A tree of ``width`` nodes a level, ``branching`` children considered for each, over the stages of the target."""
+class FillDetail(NamedTuple):
+    """Pipeline steps differ by how full the pipeline is."""
+
+    active: int = 0
+    """Stages that have work; in tandem, levels that enter."""
+    begun: int = 0
+    """Requests for which a token was verified just before."""
+
+    @property
+    def words(self) -> str:
+        """Return nothing: a report shows the stages themselves."""
+        return ""
+
+    @property
+    def extra_work(self) -> int:
+        """Return 0: the equation is about all of these steps."""
+        return 0
+
+
+class SpecPipe(LevelTree[SpecPipeDurations]):
+    """A tree of ``width`` nodes a level, ``branching`` children considered for each, lies over the stages of the target."""
 
     name: Literal["specpipe"] = "specpipe"
-    named: ClassVar[type[SpecPipeDurations]] = SpecPipeDurations
-    equation: ClassVar[str] = "T_step (1 + (1 - P)(m - 1)) (SpecPipe Eq. 2 with immediate re-entry)"
-    staged: ClassVar[bool] = True
-    prompts_apart: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        SpecPipeDurations,
+        "T_step (1 + (1 - P)(m - 1)) (SpecPipe Eq. 2 with immediate re-entry)",
+        staged=True,
+        separate_prompts=True,
+    )
 
     width: int = Field(default=64, ge=1)
     """Nodes of a level."""
     branching: int = Field(default=16, ge=1)
     """Children considered for each node."""
     late: bool = False
-    """A miss is noticed one step later."""
+    """Whether a miss is noticed one step later."""
     relaxed: bool = False
-    """Take what the target ranks highest among the candidates; lossy."""
+    """Whether the candidate that the target ranks highest is taken; lossy."""
     asynchronous: bool = True
-    """Links carry while stages prune."""
+    """Whether links carry while stages prune."""
     prune_ms: NonNegative = NonNegative(value=5.0, source="SpecPipe sec. 4.2: about 5 ms", confidence="published")
-    """Pruning all levels of a step."""
+    """Milliseconds of pruning all levels of a step."""
     packing_ratio: Positive = Positive(
         value=2.0,
         source="calibrated-on: SpecPipe sec. 4.4, batching costs about as much as the computation (SP-13)",
@@ -119,67 +141,86 @@ class SpecPipe(Strategy):
 
     @property
     def window(self) -> int:
-        """One token is judged at a time, by whether it is in the tree."""
+        """Return 1: one token is judged at a time, by whether it is in the tree."""
         return 1
 
     @property
-    def lookahead(self) -> int:
-        """A full level in every stage, and the token itself."""
-        return self.width * self.stages + 1
+    def needs(self) -> Needs:
+        """Return the needs of a tree of the likeliest nodes: the cache takes a full level in every stage, and the token."""
+        return Needs(draft_model=True, cache_tokens=self.width * self.stages + 1, dynamic_draft=True)
 
-    def on_stages(self, stages: int) -> Strategy:
-        """For a pipeline of so many stages."""
-        return self.model_copy(update={"stages": stages})
+    def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
+        """Return the strategy for a pipeline of ``stages``."""
+        return self if stages is None else self.model_copy(update={"stages": stages})
 
-    @property
-    def dynamic_draft(self) -> bool:
-        """The tree keeps the likeliest nodes of each level."""
-        return True
+    # ---- the tree
 
     @property
     def beam(self) -> Beam:
-        """The tree whose passages acceptance must know."""
+        """Return the tree whose passages acceptance must know."""
         return Beam(self.width, self.branching, self.stages)
 
+    @property
+    def notices_late(self) -> bool:
+        """Return whether a miss is noticed one step later."""
+        return self.late
+
+    @property
+    def overlaps_sending(self) -> bool:
+        """Return whether links carry while stages prune."""
+        return self.asynchronous
+
+    @property
+    def prune_s(self) -> float:
+        """Return the seconds in which all levels of a step are pruned."""
+        return self.prune_ms.value * 1e-3
+
+    def with_tree(self, width: int, branching: int) -> Self:
+        """Return the strategy with a tree of ``width`` nodes a level and ``branching`` children considered for each."""
+        return self.model_copy(update={"width": width, "branching": branching})
+
+    def full_step_s(self, cost: Cost, context: int) -> float:
+        """Return the seconds of a step with full levels of one request, at ``context`` cached tokens."""
+        kind = self.kind_of(1, 0, self.stages, 1)
+        return float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind))
+
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Passages through the pipeline: recorded, or drawn from stated verdicts."""
+        """Return passages through the pipeline: recorded, or drawn from stated verdicts."""
         return RecordedPassages(verdicts, self.beam) if isinstance(verdicts, Replay) else DrawnPassages(verdicts, self.beam)
 
-    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
-        """The tree, if the trace does not hold it."""
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return the width of a tree that the trace does not hold."""
         recorded = recorded_beams(trace)
         if self.beam in recorded:
             return None
-        here = [f"{one.width} x {one.branching}" for one in recorded if one.stages == self.stages]
-        known = ", ".join(map(str, sorted({one.stages for one in recorded}))) or "no number of"
+        here = [f"{beam.width} x {beam.branching}" for beam in recorded if beam.stages == self.stages]
+        depths = ", ".join(map(str, sorted({beam.stages for beam in recorded}))) or "no number of"
         if not here:
-            return "width", f"holds no tree over {self.stages} stages, only over {known}; cut the target so, or state a rate"
+            return "width", f"holds no tree over {self.stages} stages, only over {depths}; cut the target so, or state a rate"
         wanted = f"width {self.width} and branching {self.branching} over {self.stages} stages"
         return "width", f"holds no tree of {wanted}; it holds: {', '.join(here)}"
 
-    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
-        """A node has no more children than there are tokens."""
-        size = target.vocab_size
-        if self.branching <= size:
-            return None
-        return "branching", f"a node has {size:,} children at most, one for each token; got {self.branching:,}"
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield stages that are stated, and more children of a node than there are tokens."""
+        yield from stated_stages(self.stages, facts)
+        yield from too_many_children(self.branching, facts.target)
 
     # ---- the batch
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
-        """The pipeline holds nothing of it yet."""
+        """Return a request of which the pipeline holds no level yet."""
         return InPipeline(cursor, context)
 
     def level(self, rows: int) -> list[int]:
-        """Rows at each stage where nothing is pruned but the level whose token is due."""
+        """Return the rows at each stage where nothing is pruned but the level whose token is due."""
         return [rows] * (self.stages - 1) + [1]
 
     def grown(self, levels: int) -> list[int]:
-        """Rows of so many levels that follow each other into an empty pipeline: a tree grown from one row."""
+        """Return the rows of ``levels`` that follow each other into an empty pipeline: a tree grown from one row."""
         return [min(self.width, self.branching**depth) for depth in range(levels)]
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Every level moves one stage on; how the next token comes is known as soon as the last one is."""
+        """Move every level one stage on and return the step; how the next token comes is known as soon as the last one is."""
         loads = [NO_ROWS] * self.stages
         due = begun = 0
         for state in states:
@@ -197,11 +238,11 @@ class SpecPipe(Strategy):
         return Step(kind, sum(loads, start=NO_ROWS), 0, prompts, tuple(loads))
 
     def kind_of(self, due: int, others: int, active: int, begun: int) -> Kind:
-        """A step in which so many requests get a token, of which ``active`` stages have work."""
-        return Kind("token" if due else "refill", due, redrafts=others, active=active, begun=begun)
+        """Return the kind of a step in which ``due`` requests get a token, ``others`` wait, and ``active`` stages have work."""
+        return Kind("token" if due else "refill", due, waiting=others, detail=FillDetail(active, begun))
 
     def _move(self, state: InPipeline) -> None:
-        """One pipeline step of one request."""
+        """Take one pipeline step of one request."""
         passage = state.passage
         state.begun = not state.left
         if passage is None or state.begun:
@@ -215,17 +256,18 @@ class SpecPipe(Strategy):
         state.levels = passage.at(passage.steps - 1 - state.left)
 
     def next_passage(self, cursor: Cursor, empty: bool = False) -> Passage:
-        """How the next token comes; through an empty pipeline, after as many steps as there are stages."""
+        """Return how the next token comes; through an empty pipeline, after as many steps as there are stages."""
         passage = Passage(1, self.level(self.width), True) if self.relaxed else cursor.passage()  # type: ignore[attr-defined]
         if empty and passage.steps < self.stages:
             return Passage(self.stages, [*reversed(self.grown(self.stages))], passage.hit)
         return passage
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """A token for each request whose row has left the last stage."""
+        """Return a token for each request whose row has left the last stage."""
         return [self._settle(state) for state in states]
 
     def _settle(self, state: State) -> Progress:
+        """Return the progress of one request."""
         if not isinstance(state, InPipeline) or not state.due:
             return ABSENT
         state.context += 1
@@ -235,17 +277,17 @@ class SpecPipe(Strategy):
     # ---- the time
 
     def durations(self, cost: Cost, step: Step) -> SpecPipeDurations:
-        """What each stage and link with work takes; the draft reads the level that enters."""
-        ratio = self.packing_ratio.value if self.batch(step.kind) > 1 else 1.0
+        """Return the seconds of each stage and link with work; the draft reads the level that enters."""
+        ratio = self.packing_ratio.value if step.kind.batch > 1 else 1.0
         loads = step.loads
         stages = tuple(cost.stage(index, rows).wall_s * ratio if rows.tokens else 0.0 for index, rows in enumerate(loads))
         links = tuple(cost.carry(index, rows.tokens) if rows.tokens else 0.0 for index, rows in enumerate(loads[1:]))
-        verdict = cost.token() + self.prune_ms.value * 1e-3 if step.kind.begun else 0.0
+        verdict = cost.token() + self.prune_s if filled(step.kind).begun else 0.0
         draft = cost.draft(loads[0]).wall_s if loads[0].tokens else 0.0
         return SpecPipeDurations(stages, links, verdict, draft, self.asynchronous)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """The slowest stage, what lies before it, and a level of the draft beside both."""
+        """Return the slowest stage, the exchange before it, and a level of the draft at the same time as both."""
         t = self.durations(cost, step)
         return {
             "exchange": Phase(t.exchange, {}),
@@ -254,7 +296,7 @@ class SpecPipe(Strategy):
         }
 
     def timeline(self, lanes: Lanes, durations: SpecPipeDurations, kind: Kind) -> Timeline:
-        """Stages prune, links carry, stages compute, the draft beside them; one wait for the last of them."""
+        """Book pruning, links and stages, and the draft at the same time; wait for the last of them."""
         t, now = durations, lanes.draft.environment.now
         begin = now + t.exchange
         for stage, seconds in zip(lanes.stages, t.stages, strict=True):
@@ -271,21 +313,17 @@ class SpecPipe(Strategy):
         return (at(lanes.draft.environment, max(begin + max(t.stages), now + t.draft)),)
 
     def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
-        """``max{T_exchange + max t_i, T_draft}``."""
+        """Return ``max{T_exchange + max t_i, T_draft}`` in seconds."""
         return elementwise_max(durations.exchange + elementwise_max(*durations.stages), durations.draft)
 
     # ---- the law
 
-    def batch(self, kind: Kind) -> int:
-        """Those that get a token and those that wait for theirs."""
-        return kind.verifying + kind.redrafts
-
-    def committed(self, kind: Kind, odds: OddsOf) -> float:
-        """One token for each that is due."""
+    def _committed(self, kind: Kind, odds: OddsOf) -> float:
+        """Return one token for each request that is due."""
         return kind.verifying
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
-        """Renewal over tokens: one step after a hit, m steps with 1, 2, ..., m stages at work after a miss.
+        """Return the shares by renewal over tokens: one step after a hit, m steps with 1, 2, ..., m busy stages after a miss.
 
         Several requests are out of step with each other, so that some level is at every stage in nearly every step.
         """
@@ -294,7 +332,7 @@ class SpecPipe(Strategy):
         if requests > 1:
             steps = hit + (1.0 - hit) * (m + self.late)
             due = self.kind_of(requests, 0, m, requests)
-            return {due: 1.0 / steps, due._replace(name="refill", verifying=0, redrafts=requests): 1.0 - 1.0 / steps}
+            return {due: 1.0 / steps, due._replace(name="refill", verifying=0, waiting=requests): 1.0 - 1.0 / steps}
         weights = {self.kind_of(1, 0, m, 1): hit}
         if np.any(hit < 1.0):
             weights |= {self.kind_of(int(a == m), int(a < m), a, int(a == 1)): 1.0 - hit for a in range(1, m + 1)}
@@ -304,14 +342,19 @@ class SpecPipe(Strategy):
         return {kind: weight / total for kind, weight in weights.items() if np.any(weight)}
 
     def step(self, kind: Kind, context: int) -> Step:
-        """All requests alike: full levels behind a hit, levels of a growing tree in a refill."""
-        requests, active = self.batch(kind), kind.active
-        full = kind.begun and active == self.stages
+        """Return a step of equal requests: full levels behind a hit, levels of a growing tree in a refill."""
+        requests, (active, begun) = kind.batch, filled(kind)
+        full = begun and active == self.stages
         behind = [self.width] * active if full else self.grown(active)
         rows = [*reversed(behind[1:]), 1] + [0] * (self.stages - active)
         loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
         return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
 
     def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """For several requests a bound, as it takes their levels to be full in every step."""
+        """Return a bound for several requests, as the law takes their levels to be full in every step."""
         return "exact" if requests == 1 else "upper bound: full levels of all requests in every step, also of those that refill"
+
+
+def filled(kind: Kind) -> FillDetail:
+    """Return how full the pipeline is in a step of this kind."""
+    return kind.detail if isinstance(kind.detail, FillDetail) else FillDetail()

@@ -1,4 +1,4 @@
-"""Closed forms of Speculative Streaming: trees, the work they make, and where one model beats two.
+"""These closed forms of Speculative Streaming give trees, the work they make, and where one model beats two.
 
 Source: Speculative Streaming (specstream), sections and appendices as noted; SS-1 to SS-11. Counts are tokens or rows,
 costs are in one unit of time; every argument may be an array.
@@ -12,42 +12,42 @@ import numpy as np
 
 
 def tree_nodes(streams: int, branching: int) -> int:
-    """Nodes of a full tree, the root included: ``1 + sum k^g`` for g from 1 to gamma (sec. 2.3, SS-1)."""
+    """Return the nodes of a full tree, the root included: ``1 + sum k^g`` for g from 1 to gamma (sec. 2.3, SS-1)."""
     return sum(branching**level for level in range(streams + 1))
 
 
 def stream_rows(nodes: Any, streams: Any) -> Any:
-    """Rows of the top layers: every node with its streams, ``(1 + gamma) nodes`` (sec. 2.3, SS-1)."""
+    """Return the rows of the top layers, every node with its streams: ``(1 + gamma) nodes`` (sec. 2.3, SS-1)."""
     return (1 + streams) * nodes
 
 
 def token_layers(layers: Any, stream_layers: Any, nodes: Any, kept: Any, streams: Any) -> Any:
-    """Rows times layers of one pass; plain decoding has ``layers`` (SS-2)."""
+    """Return rows times layers of one pass; plain decoding has ``layers`` (SS-2)."""
     return (layers - stream_layers) * nodes + stream_layers * stream_rows(kept, streams)
 
 
 def late_saving(layers: Any, stream_layers: Any) -> Any:
-    """Share of the streams' work that is saved as they begin behind layer N - N_s (Eq. 4, SS-5)."""
+    """Return the share of the streams' work that is saved as they begin behind layer N - N_s (Eq. 4, SS-5)."""
     return (layers - stream_layers) / layers
 
 
 def query_products(nodes: Any, streams: Any, context: Any, attended: Any) -> Any:
-    """Query-key products with the context where streams see its ``attended`` weightiest tokens only (app. H.1, SS-6)."""
+    """Return the query-key products with the context where streams see its ``attended`` weightiest tokens (app. H.1, SS-6)."""
     return nodes * context + nodes * streams * np.minimum(attended, context)
 
 
 def mlp_reduction(hidden: Any, rank: Any) -> Any:
-    """How many times less a stream's adapter computes than an h x h product, h / R_s (app. H.2, SS-7)."""
+    """Return how many times less a stream's adapter computes than an h x h product, h / R_s (app. H.2, SS-7)."""
     return hidden / rank
 
 
 def accept_threshold(target: Any, draft: Any) -> Any:
-    """A drawn number below ``min(1, q_target / q_virtual)`` keeps a token of the streams (app. F, Eq. 9; SS-4)."""
+    """Return ``min(1, q_target / q_virtual)``, below which a drawn number keeps a streams' token (app. F, Eq. 9; SS-4)."""
     return np.minimum(1.0, target / draft)
 
 
 def parity(gamma: Any, latency_ratio: Any, target_over_single: Any = 1.0) -> Any:
-    """Zeta over beta at which two models are as fast as one (app. N, Eq. 10; SS-8).
+    """Return zeta over beta at which two models are as fast as one (app. N, Eq. 10; SS-8).
 
     ``zeta``, ``beta``: tokens per verification of two models and of streaming; ``latency_ratio``: R = C_target / C_draft;
     ``target_over_single``: C_target / C_ss.
@@ -56,10 +56,10 @@ def parity(gamma: Any, latency_ratio: Any, target_over_single: Any = 1.0) -> Any
 
 
 def speedup_over_two_models(gamma: Any, latency_ratio: Any, token_ratio: Any, target_over_single: Any = 1.0) -> Any:
-    """Streaming over serial decoding with a draft model; ``token_ratio`` = zeta / beta (Figure 20, SS-9)."""
+    """Return the speed-up of streaming over serial drafting with a model; ``token_ratio`` = zeta / beta (Figure 20, SS-9)."""
     return parity(gamma, latency_ratio, target_over_single) / token_ratio
 
 
 def relative_step_cost(tokens_per_step: Any, speedup: Any) -> Any:
-    """A step in units of a plain one, from tokens per pass and speed-up over plain decoding (SS-11)."""
+    """Return a step in units of a plain one, from tokens per pass and speed-up over plain decoding (SS-11)."""
     return tokens_per_step / speedup

@@ -1,4 +1,4 @@
-"""Speculative Streaming: one model verifies the last draft and writes the next one in the same pass.
+"""In Speculative Streaming one model verifies the last draft and writes the next one in the same pass.
 
     target |==1..N-N_s: whole tree==|=prune=|==N-N_s+1..N: kept nodes and their streams==|=head=|
 
@@ -25,7 +25,7 @@ token of a prompt, and the host's work on the next tree and its mask, which the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -38,13 +38,15 @@ from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, pruned_trees, r
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_progress
+from simulator.strategies.common.studied import StreamShape, StreamTree
+from simulator.strategies.common.traits import Facts, Finding, Needs, Traits
 from simulator.strategies.speculative_streaming.laws import query_products, tree_nodes
 
 
 class StreamingDurations(NamedTuple):
-    """Seconds: layers below the streams, the exit that prunes (0 without), layers with streams, LM head."""
+    """These are the seconds of layers below the streams, the exit that prunes (0 without), layers with streams, LM head."""
 
     lower: float
     prune: float
@@ -52,17 +54,16 @@ class StreamingDurations(NamedTuple):
     head: float
 
 
-class SpeculativeStreaming(Strategy):
-    """``streams`` (gamma) of ``branching`` (k) tokens each, in the top ``stream_layers`` (N_s) layers."""
+class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNumbers):
+    """``streams`` (gamma) of ``branching`` (k) tokens run in the top ``stream_layers`` (N_s) layers."""
 
     name: Literal["speculative_streaming"] = "speculative_streaming"
-    named: ClassVar[type[StreamingDurations]] = StreamingDurations
-    equation: ClassVar[str] = "T_lower + T_prune + T_upper + T_head (Speculative Streaming, sec. 2)"
-    single_model: ClassVar[bool] = True
-    splits_passes: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        StreamingDurations, "T_lower + T_prune + T_upper + T_head (Speculative Streaming, sec. 2)", splits_passes=True
+    )
 
     streams: int = Field(default=4, ge=1, le=16)
-    """Tokens ahead (gamma)."""
+    """Number of streams, which is the number of tokens ahead (gamma)."""
     branching: int = Field(default=3, ge=1)
     """Tokens of each stream (k)."""
     stream_layers: int = Field(default=4, ge=1)
@@ -70,11 +71,11 @@ class SpeculativeStreaming(Strategy):
     kept: int | None = Field(default=32, ge=1)
     """Nodes left by pruning, the root among them; null prunes nothing."""
     attended_tokens: int | None = Field(default=64, ge=1)
-    """Context tokens that a stream attends to; null: all."""
+    """Context tokens that a stream attends to; null: all of them."""
     rank: int | None = Field(default=8, ge=1)
-    """Of the adapter that a stream passes instead of the MLP; null: the MLP."""
+    """Rank of the adapter that a stream passes instead of the MLP; null: the MLP."""
     pruning_rank: int = Field(default=8, ge=1)
-    """Of the transform before the exit that prunes."""
+    """Rank of the transform before the exit that prunes."""
     mode: Literal["lossless", "shared"] = "lossless"
     """Whether streams leave the model as it is, or are trained with it."""
 
@@ -86,67 +87,69 @@ class SpeculativeStreaming(Strategy):
 
     @property
     def window(self) -> int:
-        """Gamma: the longest path below the root."""
+        """Return gamma: the draft tokens of the longest path below the root."""
         return self.streams
 
     @property
-    def window_steps(self) -> int:
-        """Drafting takes no step of its own."""
-        return 0
+    def needs(self) -> Needs:
+        """Return the needs of a tree that takes no steps of drafting and lies whole in the cache until the step is over.
+
+        Where it is pruned, the scores of an early exit decide what is left of it.
+        """
+        return Needs(draft_model=False, draft_steps=0, rows=self.nodes, cache_tokens=self.nodes, dynamic_draft=self.prunes)
+
+    @property
+    def shape(self) -> StreamShape:
+        """Return the shape of the tree."""
+        return StreamShape(self.streams, self.branching, self.kept)
+
+    def with_shape(self, shape: StreamShape) -> Self:
+        """Return the strategy with a tree of another shape."""
+        return self.model_copy(update=shape._asdict())
 
     @property
     def nodes(self) -> int:
-        """Nodes of the whole tree, root included (SS-1)."""
+        """Return the nodes of the whole tree, root included (SS-1)."""
         return tree_nodes(self.streams, self.branching)
 
     @property
     def prunes(self) -> bool:
-        """Whether the tree has nodes to cut."""
+        """Return whether the tree has nodes to cut."""
         return self.kept is not None and self.kept < self.nodes
 
-    def rows_for(self, requests: int) -> int:
-        """The whole tree."""
-        return self.nodes
+    def extra_memory(self, target: ModelSpec) -> ExtraMemory:
+        """Return the weights of stream embeddings and pruning transform, as printed (8.2E4 at h = 4096; SS-10).
 
-    @property
-    def lookahead(self) -> int:
-        """The whole tree lies in the cache of the lower layers until the step is over."""
-        return self.nodes
-
-    def extra_weights(self, target: ModelSpec) -> int:
-        """Stream embeddings and the pruning transform, as printed (8.2E4 at h = 4096; SS-10); in lossless mode adapters too.
+        In lossless mode there are adapters too.
 
         Shared adapters are those that the model was fine-tuned with.
         """
         printed = self.streams * target.hidden_size + DraftHead(rank=self.pruning_rank).weights(target)
         adapters = self.stream_layers * DraftHead(rank=self.rank or 0).weights(target)
-        return printed + (adapters if self.mode == "lossless" else 0)
+        return ExtraMemory(printed + (adapters if self.mode == "lossless" else 0))
 
-    def impossible(self, target: ModelSpec) -> tuple[str, str] | None:
-        """Streams run in layers that there are, over tokens that there are."""
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield more layers with streams, or more children of a node, than the target can have."""
+        target = facts.target
+        if target is None:
+            return
         if self.stream_layers >= target.num_hidden_layers:
             layers = target.num_hidden_layers
-            return "stream_layers", f"{target.name} has {layers} layers, and one at least lies below; got {self.stream_layers}"
-        if self.branching > target.vocab_size:
-            return "branching", f"a node has {target.vocab_size:,} children at most; got {self.branching:,}"
-        return None
+            yield "stream_layers", f"{target.name} has {layers} layers, and one at least lies below; got {self.stream_layers}"
+        elif self.branching > target.vocab_size:
+            yield "branching", f"a node has {target.vocab_size:,} children at most; got {self.branching:,}"
 
     # ---- acceptance
 
-    @property
-    def dynamic_draft(self) -> bool:
-        """Where it is pruned, the scores of an early exit decide what is left of the tree."""
-        return self.prunes
-
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """What the recorded tree keeps; stated rates are taken by level."""
+        """Return what the recorded tree keeps; stated rates are taken by level."""
         if not isinstance(verdicts, Replay):
             return verdicts
         run = self.runs(verdicts.trace).astype("uint16")
         return verdicts.over(replace(verdicts.trace.drafted_by("streams"), run=run))
 
     def runs(self, trace: Trace) -> Ints:
-        """(positions,) tokens kept of the tree that starts at each position: exact from ranks, as recorded if pruned."""
+        """Return the tokens kept of the tree from each position (positions,): exact from ranks, as recorded if pruned."""
         if self.prunes:
             run: Ints = trace.extra["streams_pruned.run"][pruned_trees(trace).index(self.pruned_tree)]
             return run
@@ -154,36 +157,36 @@ class SpeculativeStreaming(Strategy):
 
     @property
     def pruned_tree(self) -> PrunedTree:
-        """The tree as recordings name it, the root not counted."""
+        """Return the tree as recordings name it, the root not counted."""
         return PrunedTree(self.streams, self.branching, (self.kept or self.nodes) - 1)
 
-    def unrecorded(self, trace: Trace) -> tuple[str, str] | None:
-        """Streams, their number, their mode, a pruned tree: whatever the trace does not hold."""
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return what the trace does not hold: streams, their number, their mode, or a pruned tree."""
         if "streams.rank" not in trace.extra:
             return "name", "holds no look-ahead streams; choose a trace that does, without acceptance.drafter, or state rates"
-        held = len(trace.extra["streams.rank"])
-        if self.streams > held:
-            return "streams", f"holds {held} streams, got {self.streams}; set strategy.streams={held}"
+        most = len(trace.extra["streams.rank"])
+        if self.streams > most:
+            return "streams", f"holds {most} streams, got {self.streams}; set strategy.streams={most}"
         if self.mode == "shared":
             return "mode", "was recorded from lossless streams, and shared ones keep other tokens; state rates instead"
         recorded = pruned_trees(trace)
         if not self.prunes or self.pruned_tree in recorded:
             return None
-        known = "; ".join(f"{one.levels} x {one.branching} to {one.budget + 1} nodes" for one in recorded) or "none"
+        shapes = "; ".join(f"{tree.levels} x {tree.branching} to {tree.budget + 1} nodes" for tree in recorded) or "none"
         wanted = f"{self.streams} streams of {self.branching} tokens pruned to {self.kept} nodes"
         return (
             "kept",
-            f"does not say what is left of {wanted}; it says so of {known}; set strategy.kept=null for the whole tree",
+            f"does not say what is left of {wanted}; it says so of {shapes}; set strategy.kept=null for the whole tree",
         )
 
     # ---- the batch
 
     def levels_within(self, rows: int) -> int:
-        """Levels of the tree that so many rows hold, the root's not counted."""
+        """Return the levels of the tree that ``rows`` hold, the root's not counted."""
         return max(levels for levels in range(self.streams + 1) if tree_nodes(levels, self.branching) <= max(1, rows))
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Every request has its tree verified, or as many levels of it as the scheduler grants rows for."""
+        """Return a step that verifies each request's tree, or as many of its levels as the scheduler grants rows for."""
         for state in states:
             granted = self.nodes
             if state.most_rows < granted:
@@ -194,12 +197,12 @@ class SpeculativeStreaming(Strategy):
         return self._step(kind, ((1 + (state.proposed or 0), state.context) for state in states), prompts)
 
     def step(self, kind: Kind, context: int) -> Step:
-        """A step of this kind with all requests at ``context``."""
+        """Return a step of this kind with all requests at ``context`` tokens."""
         trees = [(self.nodes, context)] * kind.verifying + [(1, context)] * kind.bare
         return self._step(kind, trees, NO_ROWS)
 
     def _step(self, kind: Kind, trees: Iterable[tuple[int, int]], prompts: Rows) -> Step:
-        """``trees``: nodes and context of each request."""
+        """Return the step over ``trees``, which are nodes and context of each request."""
         lower = upper = NO_ROWS
         for nodes, context in trees:
             kept = nodes if self.kept is None else min(nodes, self.kept)
@@ -208,16 +211,17 @@ class SpeculativeStreaming(Strategy):
         return Step(kind, lower, 0, prompts, (upper,))
 
     def _with_streams(self, kept: int, context: int) -> Rows:
-        """Rows of the top layers: nodes see the context and each other, streams a part of the context."""
+        """Return the rows of the top layers: nodes see the context and each other, streams a part of the context."""
         streams, seen = kept * self.streams, context if self.attended_tokens is None else self.attended_tokens
         products = int(query_products(kept, self.streams, context, seen)) + kept * (kept + 1) // 2
         return Rows(kept + streams, 0, 1, context + kept, products, adapted=streams if self.rank else 0)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """The longest path that is kept, and the correction below it."""
+        """Verify each tree: the longest path is kept, and the correction below it."""
         return [self._settle(state) for state in states]
 
     def _settle(self, state: State) -> Progress:
+        """Verify the tree of one request."""
         drafted = state.proposed or 0
         verdict = state.cursor.judge(Chain(self.levels_within(drafted + 1)))
         state.context += verdict.committed
@@ -226,7 +230,7 @@ class SpeculativeStreaming(Strategy):
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Two parts of one pass, with an LM head behind each; prompts travel along and are not pruned."""
+        """Return two parts of one pass, with an LM head behind each; prompts travel along and are not pruned."""
         prompts, (upper,) = step.prompts._replace(logit_rows=0), step.loads
         read, rated = upper.tokens + step.prompts.logit_rows, step.rows.tokens
         pruning = cost.head(DraftHead(rank=self.pruning_rank), Rows(rated, rated)) if self.prunes else Phase(0.0, {})
@@ -238,7 +242,7 @@ class SpeculativeStreaming(Strategy):
         }
 
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
-        """Rows below and above (SS-1) and query-key pairs of a top layer (SS-6)."""
+        """Return the rows below and above (SS-1) and the query-key pairs of a top layer (SS-6)."""
         (upper,) = step.loads
         return {
             "tree_rows": float(step.rows.tokens),
@@ -247,7 +251,7 @@ class SpeculativeStreaming(Strategy):
         }
 
     def timeline(self, lanes: Lanes, durations: StreamingDurations, kind: Kind) -> Timeline:
-        """One model, one lane, one part after the other."""
+        """Book the parts in series on the lane of the only model."""
         t = durations
         lanes.target.occupy(t.lower, "layers 1..N-N_s, whole tree")
         if t.prune:
@@ -256,5 +260,5 @@ class SpeculativeStreaming(Strategy):
         return (lanes.target.start(t.head, "LM head, next tree"),)
 
     def step_seconds(self, durations: StreamingDurations, kind: Kind) -> Any:
-        """T_lower + T_prune + T_upper + T_head."""
+        """Return T_lower + T_prune + T_upper + T_head in seconds."""
         return durations.lower + durations.prune + durations.upper + durations.head

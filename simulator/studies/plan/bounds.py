@@ -47,17 +47,11 @@ from simulator.files.schema import replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.adaptive import FixedWindow
-from simulator.strategies.common.base import ChainStrategy, Strategy
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.pipeline import Pipelined
-from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import ProvenSteps
 
 MARGIN = 1.0 + 1e-6
 """Limits are taken this much longer, so that the last bits of a sum decide nothing."""
-PROVEN = (Autoregressive, VanillaSD, MirrorSD, Pipelined)
-"""Strategies whose step never gets shorter for another request in it; any other one is simulated without bounds."""
 PROMPT_GRID = 64
 """Prompt tokens between two sizes at which a pass is priced."""
 INSTANTS = 500
@@ -114,18 +108,13 @@ def holds_for(loaded: Loaded) -> bool:
 
 def _own_steps(strategy: Strategy) -> bool:
     """What a request does in its steps depends on nobody else."""
-    if isinstance(strategy, MirrorSD) and (
-        strategy.batching_rule or (strategy.fallback, strategy.others) != ("redraft", "wait")
-    ):
-        return False
-    fixed = not isinstance(strategy, ChainStrategy) or isinstance(strategy.adaptive, FixedWindow)
-    return isinstance(strategy, PROVEN) and fixed
+    return isinstance(strategy, ProvenSteps) and strategy.independent_steps
 
 
 def _room_for_all(scenario: Scenario) -> bool:
     """Nobody can be preempted: room is held for life, or there is memory for the longest request at every place."""
     memory = scenario.memory()
-    needed = scenario.batch * memory.needed(scenario.lengths[2] + scenario.schedule.lookahead)
+    needed = scenario.batch * memory.needed(scenario.lengths[2] + scenario.schedule.needs.cache_tokens)
     return scenario.serving.policy.reserves or needed <= memory.total
 
 
@@ -229,7 +218,7 @@ class FleetBounds:
     @property
     def _apart(self) -> bool:
         """Prompts do not hold up the stages on which tokens are decoded."""
-        return self._scenario.schedule.staged
+        return self._scenario.schedule.traits.staged
 
     @cached_property
     def _requests(self) -> list[Request]:
@@ -316,7 +305,7 @@ def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
 
 def _step(scenario: Scenario, requests: int, context: int) -> float:
     """Seconds of the quickest step of so many requests that have ``context`` tokens each in the cache."""
-    strategy = scenario.strategy.for_batch(requests).on_stages(scenario.stages)
+    strategy = scenario.strategy.fitted_to(requests, scenario.stages)
     perfect = Cycle((strategy.window,))
     kind = next(iter(strategy.kinds(lambda gamma: perfect.odds(gamma, scenario.exit), requests)))
     return float(strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, context)), kind))
@@ -324,7 +313,7 @@ def _step(scenario: Scenario, requests: int, context: int) -> float:
 
 def _busy(scenario: Scenario, requests: int, context: int) -> float:
     """Seconds for which it keeps a replica from beginning another one: the whole step, or that of the slowest stage."""
-    if not scenario.schedule.staged:
+    if not scenario.schedule.traits.staged:
         return _step(scenario, requests, context)
     rows = Rows.decode(1, requests * context, requests)
     return max(float(scenario.cost.stage(index, rows).wall_s) for index in range(scenario.cost.stages))

@@ -19,10 +19,10 @@ import yaml
 
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import tuned
-from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, WindowTable
-from simulator.strategies.common.base import ChainStrategy
-from simulator.strategies.specpipe import SpecPipe
-from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, WindowTable, stated_windows
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import DraftsChain
+from simulator.strategies.common.studied import LevelTree
 from simulator.studies.plan.search import Finding, examine, replicated, with_loaded
 
 
@@ -48,12 +48,12 @@ def schedule(finding: Finding) -> WindowSchedule | None:
     """
     loaded = finding.candidate.loaded
     strategy = loaded.scenario.strategy
-    if not isinstance(strategy, ChainStrategy) or not isinstance(strategy.adaptive, FixedWindow):
+    if not isinstance(strategy, DraftsChain) or not isinstance(strategy.chain_rule, FixedWindow):
         return None
-    found = tuned(loaded.replace(strategy=strategy.model_copy(update={"adaptive": GoodputWindow()}))).scenario.strategy
-    windows = found.adaptive.windows if isinstance(found, ChainStrategy) and isinstance(found.adaptive, GoodputWindow) else {}
+    found = tuned(loaded.replace(strategy=strategy.with_rule(GoodputWindow()))).scenario.strategy
+    windows = stated_windows(found.chain_rule) if isinstance(found, DraftsChain) else {}
     table = WindowTable(windows=windows)
-    other = with_loaded(finding.candidate, loaded.replace(strategy=strategy.model_copy(update={"adaptive": table})))
+    other = with_loaded(finding.candidate, loaded.replace(strategy=strategy.with_rule(table)))
     return WindowSchedule(windows, examine(other, finding.replicas, to_the_end=True))
 
 
@@ -65,14 +65,14 @@ def exports(finding: Finding, found: WindowSchedule | None) -> dict[str, str]:
 def _files(loaded: Loaded, found: WindowSchedule | None) -> Iterator[tuple[str, str]]:
     scenario, strategy = loaded.scenario, loaded.scenario.strategy
     yield "scenario.yaml", yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)
-    if isinstance(strategy, VanillaSD) and scenario.draft and scenario.target:
+    if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft and scenario.target:
         if "llama" in scenario.target.engine.name:
             yield "llama_cpp.sh", _llama_cpp(scenario, strategy)
         else:
             yield "vllm.sh", _vllm(scenario, strategy, found)
-    if isinstance(strategy, SpecPipe) and scenario.target and scenario.target.pipeline:
+    if isinstance(strategy, LevelTree) and scenario.target and scenario.target.pipeline:
         layers = [stage.layers for stage in scenario.target.pipeline.stages]
-        held = {"width": strategy.width, "branching": strategy.branching, "stage_layers": layers}
+        held = {"width": strategy.beam.width, "branching": strategy.beam.branching, "stage_layers": layers}
         yield "specpipe.yaml", yaml.safe_dump(held, sort_keys=False)
 
 
@@ -86,15 +86,15 @@ def _runnable(scenario: Scenario) -> dict[str, Any]:
     return held
 
 
-def _vllm(scenario: Scenario, strategy: VanillaSD, found: WindowSchedule | None) -> str:
+def _vllm(scenario: Scenario, strategy: Strategy, found: WindowSchedule | None) -> str:
     target, draft, places = scenario.target, scenario.draft, scenario.batch
     better = found is not None and found.finding.kept
-    ranges = found.ranges(places) if found and better else [[1, places, strategy.gamma]]
+    ranges = found.ranges(places) if found and better else [[1, places, strategy.window]]
     config = {
         "method": "draft_model",
         "model": draft.model.name if draft else "",
         "draft_tensor_parallel_size": draft.tensor_parallel if draft else 1,
-        "num_speculative_tokens": max(tokens for _, _, tokens in ranges) or strategy.gamma,
+        "num_speculative_tokens": max(tokens for _, _, tokens in ranges) or strategy.window,
         "num_speculative_tokens_per_batch_size": ranges,
     }
     name, ranks = (target.model.name, target.tensor_parallel) if target else ("", 1)
@@ -105,12 +105,12 @@ def _vllm(scenario: Scenario, strategy: VanillaSD, found: WindowSchedule | None)
     )
 
 
-def _llama_cpp(scenario: Scenario, strategy: VanillaSD) -> str:
+def _llama_cpp(scenario: Scenario, strategy: Strategy) -> str:
     target, draft = scenario.target, scenario.draft
     names = [place.model.name if place else "" for place in (target, draft)]
     words = f"-m {names[0]}.gguf -md {names[1]}.gguf -np {scenario.batch}"
     older = "    # before the options were renamed"
     return (
-        f"llama-server {words} --spec-draft-n-max {strategy.gamma} --spec-draft-n-min 0 --spec-draft-p-min 0\n"
-        f"llama-server {words} --draft-max {strategy.gamma} --draft-min 0 --draft-p-min 0{older}\n"
+        f"llama-server {words} --spec-draft-n-max {strategy.window} --spec-draft-n-min 0 --spec-draft-p-min 0\n"
+        f"llama-server {words} --draft-max {strategy.window} --draft-min 0 --draft-p-min 0{older}\n"
     )

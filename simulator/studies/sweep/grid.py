@@ -26,7 +26,8 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.loading import variant
 from simulator.scenario.run import tuned
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import means
+from simulator.strategies.common.base import law_parts
+from simulator.strategies.common.law import means
 from simulator.strategies.common.pipeline_laws import PipelineTimes
 
 Floats = NDArray[np.float64]
@@ -115,7 +116,7 @@ def _walked(base: Loaded, chosen: Chosen, numbers: Arrays) -> list[str]:
     one = variant(base, chosen | {key: float(each[0]) for key, each in numbers.items()})
     if tuned(one) is not one:
         return list(numbers)
-    return [key for key in numbers if key in RATES and not one.scenario.schedule.takes_rates]
+    return [key for key in numbers if key in RATES and one.scenario.schedule.needs.single_rates]
 
 
 def _variant(base: Loaded, chosen: Chosen, numbers: Arrays) -> Loaded:
@@ -195,10 +196,10 @@ class GridLaw:
     def __init__(self, one: Loaded, arrays: Arrays, quantities: Sequence[str]) -> None:
         scenario, cost, acceptance = one.scenario, _cost(one.scenario, arrays), _acceptance(one, arrays)
         requests, context = scenario.batch, scenario.mean_context
-        parts = scenario.schedule.parts(cost, odds_of(acceptance, scenario.exit), requests, context)
+        parts = law_parts(scenario.schedule, cost, odds_of(acceptance, scenario.exit), requests, context)
         self.parts = _cutter(tuple(parts))
         if "speedup" in quantities:
-            self.plain = _cutter(tuple(Autoregressive().parts(cost, lambda gamma: ONE_TOKEN, requests, context)))
+            self.plain = _cutter(tuple(law_parts(Autoregressive(), cost, lambda gamma: ONE_TOKEN, requests, context)))
 
     def fill(self, found: Mapping[str, Floats], block: tuple[slice, ...]) -> None:
         """Evaluate a block of the arrays into views of the results."""

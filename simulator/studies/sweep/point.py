@@ -101,8 +101,10 @@ def faulty(job: SweepJob, point: Point, fault: str, key: bytes = b"") -> Row:
 def replay(loaded: Loaded, fields: Fields) -> dict[str, float]:
     """The recorded acceptance walked, each step timed by the law; BadInput where several steps are in flight."""
     scenario = loaded.scenario
-    if scenario.schedule.in_flight > 1:
-        message = f"{scenario.strategy.name} has {scenario.schedule.in_flight} steps in flight, which only a simulation follows"
+    if scenario.schedule.needs.in_flight > 1:
+        message = (
+            f"{scenario.strategy.name} has {scenario.schedule.needs.in_flight} steps in flight, which only a simulation follows"
+        )
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
     return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
 

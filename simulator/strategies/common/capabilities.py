@@ -1,0 +1,134 @@
+"""Capabilities: questions that a study, a report or a run asks of some strategies, and that others cannot answer.
+
+A strategy has a capability by deriving from it. Whoever asks, asks for the capability and names no strategy, so that a
+strategy of another package can answer as well.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from simulator.acceptance.sources import Replay
+from simulator.cost.model import ModelSpec
+from simulator.cost.protocol import Cost
+from simulator.strategies.common.adaptive import Adaptive
+from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.drafters import Drafter
+from simulator.strategies.common.law import OddsOf
+from simulator.strategies.common.stage_pipeline import StagePipeline
+from simulator.strategies.common.step import Lanes, Step
+
+
+class ExtraMemory(NamedTuple):
+    """What a method places on the target's devices beside the target."""
+
+    weights: int = 0
+    """Weights, in numbers of parameters (exit heads, adapters)."""
+    table_bytes: int = 0
+    """Bytes on each device that are no weights (look-up tables)."""
+
+
+class AddsMemory(ABC):
+    """A strategy with this capability places weights or tables on the target's device."""
+
+    @abstractmethod
+    def extra_memory(self, target: ModelSpec) -> ExtraMemory:
+        """Return the parameters and the bytes that the method adds to the target's device."""
+
+
+def extra_memory(strategy: Strategy, target: ModelSpec) -> ExtraMemory:
+    """Return the parameters and the bytes that a strategy adds to the target's device; nothing by default."""
+    return strategy.extra_memory(target) if isinstance(strategy, AddsMemory) else ExtraMemory()
+
+
+class Tunable(ABC):
+    """A strategy with this capability works out some of its settings before a run."""
+
+    @abstractmethod
+    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
+        """Return the strategy with all that depends on cost and acceptance worked out, for batches of up to ``requests``."""
+
+
+class DerivesNumbers(ABC):
+    """A strategy with this capability has numbers that its paper computes from the durations of a step."""
+
+    @abstractmethod
+    def derived(self, cost: Cost, step: Step) -> Mapping[str, float]:
+        """Return what the paper computes from the durations of a step, by name with unit."""
+
+
+class BlocksByStage(ABC):
+    """A strategy with this capability feeds a pipeline whose stages and links block independently of each other."""
+
+    @abstractmethod
+    def line(self, cost: Cost, lanes: Lanes) -> StagePipeline:
+        """Return the empty pipeline over the stages and links of ``lanes``."""
+
+
+def line_of(strategy: Strategy, cost: Cost, lanes: Lanes) -> StagePipeline | None:
+    """Return the empty pipeline that a strategy feeds; None where its steps book the lanes themselves."""
+    return strategy.line(cost, lanes) if isinstance(strategy, BlocksByStage) else None
+
+
+class NamesRecording(ABC):
+    """A strategy with this capability says which drafter of a recording it asks for."""
+
+    @property
+    @abstractmethod
+    def recorded_drafter(self) -> str | None:
+        """Return the drafter's name in a recording; None where no recording holds it."""
+
+    @property
+    @abstractmethod
+    def borrows_recording(self) -> bool:
+        """Return whether the recording is of another way of drafting and lends its bursts only."""
+
+
+class LosesWindows(ABC):
+    """A strategy with this capability drafts the next window early and loses it where it guessed wrong."""
+
+    @abstractmethod
+    def fallback_rates(self, replay: Replay) -> Sequence[Any]:
+        """Return how often a window is lost on a recording, by depth and width of the early exit."""
+
+
+class DraftsChain(ABC):
+    """A strategy with this capability drafts one chain of tokens, which could be verified serially as well."""
+
+    @property
+    @abstractmethod
+    def chain_rule(self) -> Adaptive:
+        """Return the rule by which the window follows the batch."""
+
+    @property
+    @abstractmethod
+    def chain_drafter(self) -> Drafter:
+        """Return how the draft writes a window."""
+
+    @abstractmethod
+    def with_rule(self, rule: Adaptive) -> Self:
+        """Return the same strategy whose window follows the batch by another rule."""
+
+    @property
+    def serial(self) -> bool:
+        """Return whether it already verifies what it drafted serially, as serving programs do."""
+        return False
+
+    @property
+    def batch_settings(self) -> str:
+        """Return the settings besides the window that may follow the batch size, in words."""
+        return ""
+
+
+class ProvenSteps(ABC):
+    """A strategy with this capability may have steps in which a request does the same whoever else is in the batch.
+
+    The bounds of a plan are proven for such steps alone.
+    """
+
+    @property
+    @abstractmethod
+    def independent_steps(self) -> bool:
+        """Return whether, with these settings, what a request does in its steps depends on no other request."""

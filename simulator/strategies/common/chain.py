@@ -1,0 +1,116 @@
+"""Strategies whose draft proposes one chain of tokens."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import count, takewhile
+from operator import add
+from typing import Self
+
+from pydantic import Field
+
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import NO_ROWS, Rows
+from simulator.strategies.common.adaptive import Adaptive, FixedWindow, GoodputWindow, WindowTable, stated_windows
+from simulator.strategies.common.base import LONGEST_WINDOW, D, Strategy
+from simulator.strategies.common.capabilities import DraftsChain, Tunable
+from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter, StreamingDrafter
+from simulator.strategies.common.law import OddsOf
+from simulator.strategies.common.step import State
+from simulator.strategies.common.traits import Facts, Finding, Needs
+
+
+class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
+    """A chain strategy drafts ``gamma`` tokens at most, fewer where ``adaptive`` says so.
+
+    What the draft has not seen while its window was off goes into its cache at no cost.
+    """
+
+    gamma: int = Field(default=4, ge=1, le=LONGEST_WINDOW)
+    """Draft tokens of a window, at most."""
+    drafter: Drafter = AutoregressiveDrafter()
+    """How the draft writes a window."""
+    adaptive: Adaptive = FixedWindow()
+    """How the window follows the batch."""
+
+    @property
+    def window(self) -> int:
+        """Return gamma."""
+        return self.gamma
+
+    def window_for(self, requests: int) -> int:
+        """Return gamma, or what ``adaptive`` makes of it for ``requests``."""
+        return self.adaptive.window(self.gamma, requests)
+
+    @property
+    def needs(self) -> Needs:
+        """Return the needs of a chain, whose J internal draft steps depend on the drafter (MSD-4)."""
+        return super().needs._replace(draft_steps=self.drafter.steps(self.gamma))
+
+    @property
+    def chain_rule(self) -> Adaptive:
+        """Return the rule by which the window follows the batch."""
+        return self.adaptive
+
+    @property
+    def batch_settings(self) -> str:
+        """Return the number of streams in words, where the drafter has any."""
+        if not isinstance(self.drafter, StreamingDrafter):
+            return ""
+        return f"{self.drafter.streams} stream{'s' if self.drafter.streams > 1 else ''}"
+
+    @property
+    def chain_drafter(self) -> Drafter:
+        """Return how the draft writes a window."""
+        return self.drafter
+
+    def with_rule(self, rule: Adaptive) -> Self:
+        """Return the same strategy whose window follows the batch by another rule."""
+        return self.model_copy(update={"adaptive": rule})
+
+    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
+        """Return the strategy with the windows of most goodput by law filled in, for batches of up to ``requests``.
+
+        Every size up to 16 is looked at, then four sizes a doubling.
+        """
+        if not isinstance(self.adaptive, GoodputWindow) or self.adaptive.windows:
+            return self
+        windows: dict[int, int] = {}
+        for size in takewhile(lambda size: size <= requests, _sizes()):
+            best = min(range(self.gamma + 1), key=lambda window: self._with(window).law(cost, odds, size, context).tpot_s)
+            if best != windows.get(max(windows, default=0)):
+                windows[size] = best
+        return self.with_rule(self.adaptive.model_copy(update={"windows": windows}))
+
+    def _with(self, window: int) -> Self:
+        """Return the same strategy with one window for every batch."""
+        return self.with_rule(WindowTable(name="table", windows={1: window}))
+
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield a stated window that is longer than gamma."""
+        longest = max(stated_windows(self.adaptive).values(), default=0)
+        if longest > self.gamma:
+            yield "adaptive.windows", f"a window of {longest} is longer than gamma = {self.gamma}, which is the longest"
+        yield from super()._contradictions(facts)
+
+    def _noted(self, window: int) -> int | None:
+        """Return ``window`` as a kind of step notes it: only where it is not gamma."""
+        return None if window == self.gamma else window
+
+
+def _sizes() -> Iterator[int]:
+    """Yield the batch sizes 1 to 16, then four for each doubling."""
+    yield from range(1, 17)
+    yield from (round(16 * 2 ** (quarter / 4)) for quarter in count(1))
+
+
+def cut_to_grants(states: Sequence[State]) -> Rows:
+    """Cut windows to the rows that their requests are granted, and return the rows of the step; the cut was drafted in vain."""
+    contexts: dict[int, list[int]] = {}
+    for state in states:
+        if state.proposed is not None:
+            state.proposed = min(state.proposed, state.most_rows - 1)
+            contexts.setdefault(state.proposed, []).append(state.context)
+    return reduce(add, (Rows.decode(window + 1, sum(cached), len(cached)) for window, cached in contexts.items()), NO_ROWS)
