@@ -21,6 +21,7 @@ from simulator.cost.cost import Cost, Phase
 from simulator.cost.partition import message_bytes
 from simulator.files.schema import provenance
 from simulator.scenario import Loaded, Scenario, resolved
+from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import caveats
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of
@@ -31,6 +32,7 @@ from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Iteration, Scheduler
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.base import Law, OddsOf
+from simulator.strategies.common.claim import Claim
 from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates
@@ -67,6 +69,8 @@ class Result:
     replications: Mapping[str, Mean] = field(default_factory=dict)
     """Metrics over further seeds (:mod:`simulator.scenario.replications`), where these were simulated."""
     seeds: int = 1
+    explain_gap: bool = False
+    """Reports measure what explains the gap between law and simulation."""
 
     @property
     def speedup(self) -> float:
@@ -87,6 +91,18 @@ class Result:
     def expenses(self) -> Expenses | None:
         """What the simulated tokens cost; None without devices."""
         return expenses(self.scenario, self.simulated)
+
+    @property
+    def agreement(self) -> Agreement:
+        """What the law claims, and what this run shows of it."""
+        return agreement(self.scenario, self.law, self.replay, self.simulated)
+
+    @property
+    def gap_parts(self) -> tuple[GapPart, ...]:
+        """What the gap from the law with marginal rates to the simulation is made of; empty unless ``explain_gap``."""
+        if not self.explain_gap:
+            return ()
+        return explained_gap(self.scenario, self.law, self.law_replayed, self.replay, self.simulated)
 
     def provenance(self) -> list[dict[str, object]]:
         """Every number with a source that went in."""
@@ -220,10 +236,8 @@ def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None)
     found = _law(scenario, odds_of(acceptance, scenario.exit), None, requests)
     if not scenario.requests.arrivals:
         return found
-    relation = (
-        f"idealised: {requests:,} requests in every step, while arrivals vary the batch (for one batch: {found.relation})"
-    )
-    return replace(found, relation=relation)
+    words = f"{requests:,} requests in every step, while arrivals vary the batch (for one batch: {found.relation})"
+    return replace(found, claim=Claim("idealised", words))
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
@@ -247,7 +261,8 @@ def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, r
     found = scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
     if not scenario.cost.jitters:
         return found
-    return replace(found, relation=f"idealised: links take their mean, jitter included (without jitter: {found.relation})")
+    words = f"links take their mean, jitter included (without jitter: {found.relation})"
+    return replace(found, claim=Claim("idealised", words))
 
 
 def simulated_baseline(scenario: Scenario) -> Outcome:
@@ -307,6 +322,8 @@ def summary(result: Result) -> dict[str, Any]:
         "scenario": resolved(result.scenario),
         "law": law_data(result.law),
         "law_replayed": law_data(result.law_replayed),
+        "agreement": result.agreement.data(),
+        **({"gap_parts": gap_data(result.gap_parts)} if result.explain_gap else {}),
         "replay": outcome_data(result.replay),
         "simulated": outcome_data(simulated),
         "baseline": {

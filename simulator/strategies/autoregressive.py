@@ -7,11 +7,13 @@ T_step = T_target,  one token per step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.stated import StatedDurations
 from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
@@ -30,6 +32,11 @@ class Autoregressive(Strategy):
     named: ClassVar[type[AutoregressiveDurations]] = AutoregressiveDurations
     equation: ClassVar[str] = "T_step = T_target"
 
+    @classmethod
+    def example(cls) -> Example:
+        """Return passes of 36 ms."""
+        return Example(cls(), StatedDurations(target_ms=36.0))
+
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Every request takes part with one token."""
         requests = len(states)
@@ -47,6 +54,10 @@ class Autoregressive(Strategy):
     def step_seconds(self, durations: AutoregressiveDurations, kind: Kind) -> Any:
         """T_target."""
         return durations.target
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact: a step is a pass."""
+        return EXACT
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """All steps are alike."""

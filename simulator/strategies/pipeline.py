@@ -21,9 +21,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
+from simulator.cost.stated import StatedDurations
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.world import Lane, at
 
@@ -48,6 +50,12 @@ class Pipelined(Strategy):
     """Filled in from the placement."""
     requests: int = Field(default=1, ge=1)
     """Filled in: those that decode together."""
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return four stages of unequal length with links between them."""
+        durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5)
+        return Example(cls(), durations)
 
     def for_batch(self, requests: int) -> Strategy:
         """With as many batches in flight as requests allow."""
@@ -108,9 +116,9 @@ class Pipelined(Strategy):
         """Batches of one size, the larger one where they cannot be equal."""
         return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
 
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """Idealised where batches cannot be of one size."""
-        return "idealised: batches of unequal size" if requests % self.in_flight else "exact"
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact where all batches are of one size."""
+        return Claim("idealised", "batches of unequal size") if requests % self.in_flight else EXACT
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """One token each."""

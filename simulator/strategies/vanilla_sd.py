@@ -12,11 +12,13 @@ channel it is zero. On one device both roles book the same lane; nothing overlap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
+from simulator.cost.stated import StatedDurations
 from simulator.strategies.common.base import ChainStrategy, OddsOf, cut_to_grants
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import branch_rows
 from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, intern_kind
 
@@ -38,6 +40,11 @@ class VanillaSD(ChainStrategy):
     name: Literal["vanilla_sd"] = "vanilla_sd"
     named: ClassVar[type[VanillaDurations]] = VanillaDurations
     equation: ClassVar[str] = "T_SD = T_draft + T_target (Mirror-SD Eq. 5)"
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return windows of four tokens, 3 ms each, that cross a channel."""
+        return Example(cls(gamma=4), StatedDurations(target_ms=36.0, draft_step_ms=3.0, rv_fv_ms=0.5))
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Every request proposes a window, all of one length unless the scheduler grants one of them fewer rows."""
@@ -80,6 +87,10 @@ class VanillaSD(ChainStrategy):
         if durations.rv:
             lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact, on one device too: nothing overlaps."""
+        return EXACT
 
     def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Any:
         """T_draft + T_rv + T_target."""

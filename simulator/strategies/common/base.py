@@ -24,6 +24,7 @@ from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.cost.model import ModelSpec
 from simulator.files.schema import Frozen
 from simulator.strategies.common.adaptive import Adaptive, FixedWindow, GoodputWindow, WindowTable
+from simulator.strategies.common.claim import Claim, Example
 from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter
 from simulator.strategies.common.stage_pipeline import StagePipeline
 from simulator.strategies.common.step import (
@@ -55,11 +56,16 @@ class Law:
 
     step_s: Any
     tokens_per_step: Any
-    relation: str
+    claim: Claim
     source: str
     kinds: Mapping[Kind, float] = field(default_factory=dict)
     request_step_s: Any = None
     """Mean step as a request meets it, large batches counting more; None: the mean step."""
+
+    @property
+    def relation(self) -> str:
+        """The claim in words: how the law relates to the process."""
+        return str(self.claim)
 
     @property
     def tpot_s(self) -> Any:
@@ -217,13 +223,17 @@ class Strategy(Frozen, ABC):
     def step_seconds(self, durations: Any, kind: Kind) -> Any:
         """The law of one step; durations may be arrays."""
 
-    def relation(self, contention: float, one_lane: bool) -> str:
-        """How the law relates to the process: exact, a bound, an idealisation (and of what)."""
-        return "exact"
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Example:
+        """Return small settings and stated durations under which the law is held to the timeline."""
 
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """The same of one law, where it depends on more: on the batch, or on how long the steps of this hardware are."""
-        return self.relation(cost.contention, one_lane)
+    @abstractmethod
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return how the law of ``requests`` at ``context`` cached tokens relates to the process.
+
+        ``shares`` of the kinds of steps may be empty where they are not known; ``one_lane``: target and draft are one device.
+        """
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Long-run share of each kind of step for a batch of independent requests."""
@@ -283,8 +293,8 @@ class Strategy(Frozen, ABC):
         step_s, tokens_per_step, request_step_s = means(parts)
         source = f"{self.equation}; {odds(self.window_for(requests)).source}"
         shares = {part.kind: part.share for part in parts}
-        relation = self.law_relation(cost, requests, context, shares, one_lane)
-        return Law(_plain(step_s), _plain(tokens_per_step), relation, source, shares, _plain(request_step_s))
+        claim = self.claim(cost, requests, context, shares, one_lane)
+        return Law(_plain(step_s), _plain(tokens_per_step), claim, source, shares, _plain(request_step_s))
 
     def parts(
         self, cost: Cost, odds: OddsOf, requests: int, context: int, kinds: Mapping[Kind, Any] | None = None

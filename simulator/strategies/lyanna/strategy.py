@@ -34,9 +34,11 @@ from simulator.acceptance.sources import Acceptance, Chain, Cursor, Rates, Repla
 from simulator.acceptance.trace import Trace
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows, together
 from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.stated import StatedDurations
 from simulator.files.schema import NonNegative
 from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees
 
@@ -127,6 +129,12 @@ class Lyanna(Strategy):
                 "set strategy.token_info=false and strategy.resample=false"
             )
         return self
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return trees three levels deep, with an LM head and a pass of their own for re-sampled ones."""
+        durations = StatedDurations(target_ms=20.0, draft_step_ms=0.6, draft_head_ms=0.4)
+        return Example(cls(depth=3, fusion=False), durations)
 
     @property
     def dynamic_draft(self) -> bool:
@@ -302,6 +310,10 @@ class Lyanna(Strategy):
         return (device.start(t.verify_resampled, "verify re-sampled trees"),)
 
     # ---- the law
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact: one part follows the other on one device."""
+        return EXACT
 
     def step_seconds(self, durations: LyannaDurations, kind: Kind) -> Any:
         """Everything in a row."""

@@ -35,8 +35,10 @@ from pydantic import Field, field_validator
 from simulator.acceptance.sources import Cursor, Exit, Odds, Verdict
 from simulator.cost.cost import NO_ROWS, Cost, Depth, Phase, Rows, together
 from simulator.cost.model import ModelSpec
+from simulator.cost.stated import StatedDurations
 from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.base import LONGEST_WINDOW, ChainStrategy, OddsOf, cut_to_grants
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import StreamingDrafter, branch_rows
 from simulator.strategies.common.step import (
     ABSENT,
@@ -105,6 +107,12 @@ class MirrorSD(ChainStrategy):
         if depth <= 0 or (isinstance(depth, float) and depth >= 1.0):
             raise ValueError(f"expected a layer number from 1 or a share of the depth between 0 and 1, got {depth}")
         return depth
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return windows of three tokens that outlast the suffix, on lanes that share a memory."""
+        durations = StatedDurations(prefix_ms=18.0, suffix_ms=14.0, draft_ms=16.0, redraft_ms=11.0, rv_ee_ms=0.3, rv_fv_ms=0.2)
+        return Example(cls(gamma=3), durations, contention=1.25)
 
     def positions(self, window: int) -> int:
         """Positions of a verified window for which the early exit sends candidates."""
@@ -295,13 +303,13 @@ class MirrorSD(ChainStrategy):
 
     # ---- the law
 
-    def relation(self, contention: float, one_lane: bool) -> str:
-        """Eq. 10 takes target and draft to be two machines."""
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact where target and draft are two machines, as Eq. 10 takes them to be."""
         if one_lane:
-            return "lower bound: target and draft share one lane and cannot overlap"
-        if contention > 1.0 and self.others == "proceed":
-            return "idealised: the contention of a redraft beside the prefix is left out"
-        return "exact"
+            return Claim("lower_bound", "target and draft share one lane and cannot overlap")
+        if cost.contention > 1.0 and self.others == "proceed":
+            return Claim("idealised", "the contention of a redraft beside the prefix is left out")
+        return EXACT
 
     def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Any:
         """Eq. 10 with the fallback it leaves out and the contention of one memory."""

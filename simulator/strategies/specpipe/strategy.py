@@ -40,9 +40,11 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 from simulator.cost.cost import NO_ROWS, Cost, Phase, Rows
 from simulator.cost.model import ModelSpec
+from simulator.cost.stated import StatedDurations
 from simulator.files.schema import NonNegative, Positive
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.world import at
 
@@ -115,6 +117,13 @@ class SpecPipe(Strategy):
     """How many times as long stages take with more than one request in a step."""
     stages: int = Field(default=0, ge=0)
     """Filled in from the placement."""
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return levels of four nodes over four stages of unequal length, with a draft that may outlast them."""
+        durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5, draft_step_ms=6.0)
+        prune = NonNegative(value=1.0, source="an example")
+        return Example(cls(width=4, branching=2, prune_ms=prune), durations)
 
     @property
     def window(self) -> int:
@@ -311,6 +320,8 @@ class SpecPipe(Strategy):
         loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
         return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
 
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """For several requests a bound, as it takes their levels to be full in every step."""
-        return "exact" if requests == 1 else "upper bound: full levels of all requests in every step, also of those that refill"
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact for one request; for several it takes their levels to be full in every step."""
+        if requests == 1:
+            return EXACT
+        return Claim("upper_bound", "full levels of all requests in every step, also of those that refill")
