@@ -46,7 +46,7 @@ from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.base import OddsOf, Strategy
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
-from simulator.world import at
+from simulator.world import Lane, at
 
 
 class SpecPipeDurations(NamedTuple):
@@ -262,21 +262,27 @@ class SpecPipe(Strategy):
         }
 
     def timeline(self, lanes: Lanes, durations: SpecPipeDurations, kind: Kind) -> Timeline:
-        """Stages prune, links carry, stages compute, the draft beside them; one wait for the last of them."""
-        t, now = durations, lanes.draft.environment.now
-        begin = now + t.exchange
-        for stage, seconds in zip(lanes.stages, t.stages, strict=True):
-            if seconds:
-                if t.verdict:
-                    stage.book(now, now + t.verdict, "prune")
-                stage.book(begin, begin + seconds, "compute")
-        carries = now if t.asynchronous else now + t.verdict
+        """Stages prune and links carry; behind the last of them stages compute, and the draft grows a level beside it all."""
+        t = durations
+        barrier: Lane | None = None
+        if t.verdict:
+            for stage, seconds in zip(lanes.stages, t.stages, strict=True):
+                if seconds:
+                    stage.occupy(t.verdict, "prune")
+                    barrier = stage  # the last one, which computes behind all others: its compute holds up none of them
+        pruned = None if t.asynchronous else barrier
         for link, seconds in zip(lanes.links, t.links, strict=True):
             if seconds:
-                link.book(carries, carries + seconds, "transmit")
+                link.occupy(seconds, "transmit", pruned)
+                if barrier is None or link.free_at > barrier.free_at:
+                    barrier = link
+        last = lanes.draft
         if t.draft:
-            lanes.draft.book(now, now + t.draft, "draft level")
-        return (at(lanes.draft.environment, max(begin + max(t.stages), now + t.draft)),)
+            last.occupy(t.draft, "draft level")
+        for stage, seconds in zip(lanes.stages, t.stages, strict=True):
+            if seconds and stage.occupy(seconds, "compute", barrier) > last.free_at:
+                last = stage
+        return (at(last.environment, last.free_at),)
 
     def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
         """``max{T_exchange + max t_i, T_draft}``."""
