@@ -58,6 +58,8 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
     opening: list[Block] = [Paragraph(conditions(result))]
     if speedup and scenario.schedule.window:
         opening.insert(0, Paragraph(f"{doubt(speedup).capitalize()}."))
+    if result.agreement.disagreement:
+        opening.insert(0, Paragraph((Strong(agreement_sentence(result)),)))
     notes = [Bullets(result.caveats)] if result.caveats else []
     return Page(
         title=f"{scenario.name}: {scenario.method_name}",

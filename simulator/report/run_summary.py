@@ -288,6 +288,8 @@ def _why_second(result: Result) -> str:
     elif scenario.requests.together:
         reasons.insert(0, "prefills of other requests hold up the batch, which empties at the end")
     claim = result.agreement.claim
+    if result.agreement.disagreement:
+        reasons.insert(0, "the law and its process DISAGREE, which none of the following explains")
     if not claim.exact:
         reasons.append(str(claim))
     return "; ".join(reasons) or "nothing the law leaves out"

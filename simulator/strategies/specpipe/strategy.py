@@ -263,13 +263,13 @@ class SpecPipe(Strategy):
 
     def timeline(self, lanes: Lanes, durations: SpecPipeDurations, kind: Kind) -> Timeline:
         """Stages prune and links carry; behind the last of them stages compute, and the draft grows a level beside it all."""
-        t = durations
+        t, environment = durations, lanes.draft.environment
         barrier: Lane | None = None
         if t.verdict:
-            for stage, seconds in zip(lanes.stages, t.stages, strict=True):
-                if seconds:
-                    stage.occupy(t.verdict, "prune")
-                    barrier = stage  # the last one, which computes behind all others: its compute holds up none of them
+            pruning = [stage for stage, seconds in zip(lanes.stages, t.stages, strict=True) if seconds] or lanes.stages[:1]
+            for stage in pruning:
+                stage.occupy(t.verdict, "prune")
+            barrier = pruning[-1]  # it computes behind all others, so that its compute holds up none of them
         pruned = None if t.asynchronous else barrier
         for link, seconds in zip(lanes.links, t.links, strict=True):
             if seconds:
@@ -279,10 +279,12 @@ class SpecPipe(Strategy):
         last = lanes.draft
         if t.draft:
             last.occupy(t.draft, "draft level")
+        if barrier is not None and barrier.free_at > last.free_at:
+            last = barrier
         for stage, seconds in zip(lanes.stages, t.stages, strict=True):
             if seconds and stage.occupy(seconds, "compute", barrier) > last.free_at:
                 last = stage
-        return (at(last.environment, last.free_at),)
+        return (at(environment, max(last.free_at, environment.now)),)
 
     def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
         """``max{T_exchange + max t_i, T_draft}``."""
