@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from simulator.cli.main import main
+from simulator.evidence.law_check import LawGap
 from simulator.scenario import load
 from simulator.scenario.agreement import UNEXPLAINED, agreement, explained_gap, mean_step_s
 from simulator.scenario.run import Result, run
+from simulator.strategies.vanilla_sd import VanillaSD
 
 EXACT = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 30, draft_step_ms: 5}"]
 
@@ -99,3 +104,27 @@ def test_no_gap_has_no_parts(exact: Result) -> None:
 def test_parts_are_measured_on_demand_only(exact: Result) -> None:
     assert exact.gap_parts == ()
     assert replace(exact, explain_gap=True).gap_parts
+
+
+def test_laws_are_validated_by_name_and_a_name_that_is_none_is_a_fault() -> None:
+    done = CliRunner().invoke(main, ["validate", "--law", "vanilla_sd", "--law", "autoregressive", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [law["strategy"] for law in found["examples"]] == ["vanilla_sd", "autoregressive"]
+    assert found["disagreement"] is False
+    assert all(law["compared"] > 40 and abs(law["gap"]) < 1e-9 for law in found["examples"])
+    wrong = CliRunner().invoke(main, ["validate", "--law", "vanila_sd"])
+    assert wrong.exit_code == 2
+    assert "there is no strategy of this name; did you mean 'vanilla_sd'?" in wrong.stderr
+
+
+def test_validation_ends_with_3_where_a_law_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    gap = LawGap("mine", "exact", 52.0, 100.0, 15.0, 29.0, "DISAGREEMENT: twice as long", True)
+    monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda everywhere: [gap])
+    monkeypatch.setattr("simulator.evidence.law_check.strategies", lambda: {"vanilla_sd": VanillaSD})
+    monkeypatch.setattr("simulator.strategies.strategies", lambda: {"vanilla_sd": VanillaSD})
+    monkeypatch.setattr("simulator.evidence.fits.papers", lambda catalogue, names: [])
+    done = CliRunner().invoke(main, ["validate", "--processes", "1", "--json"])
+    assert done.exit_code == 3, done.output
+    assert done.stderr.strip().endswith("mine: DISAGREEMENT: twice as long")
+    assert json.loads(done.stdout)["laws"][0]["disagreement"] is True

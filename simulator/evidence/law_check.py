@@ -7,7 +7,7 @@ repeat, and the law is held to one turn of them. What it has to keep to is its o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ class LawCheck(NamedTuple):
         return not self.claim.allows(self.process, self.law, self.law, TOLERANCE)
 
 
-class Trial(NamedTuple):
+class ExampleTrial(NamedTuple):
     """An example under one condition: so many requests, of whose draft tokens each verification keeps as many."""
 
     example: Example
@@ -97,7 +97,7 @@ def check_example(example: Example) -> Iterator[LawCheck]:
         has_exit = example.strategy_for(batch).exit(None) is not None
         for accepted in sorted({0, 1, longest // 2, longest, longest + 3}):
             for off_exit in (False, True) if has_exit else (False,):
-                yield from _check_trial(Trial(example, batch, accepted, off_exit))
+                yield from _check_trial(ExampleTrial(example, batch, accepted, off_exit))
 
 
 class ExampleVerdict(NamedTuple):
@@ -122,12 +122,12 @@ class ExampleVerdict(NamedTuple):
 def verdict_on(example: Example) -> ExampleVerdict:
     """Return what became of an example, over all its conditions."""
     checks = list(check_example(example))
-    held = [check for check in checks if check.claim.relation != "idealised"]
-    broken = [check for check in held if check.disagreement]
-    candidates = broken or [check for check in held if check.claim.exact]
+    compared = [check for check in checks if check.claim.relation != "idealised"]
+    broken = [check for check in compared if check.disagreement]
+    candidates = broken or [check for check in compared if check.claim.exact]
     worst = max(candidates, key=lambda check: abs(check.gap), default=None)
     claims = tuple(dict.fromkeys(str(check.claim) for check in checks))
-    return ExampleVerdict(example.strategy.name, claims, len(held), worst, len(broken))
+    return ExampleVerdict(example.strategy.name, claims, len(compared), worst, len(broken))
 
 
 def check_strategy(name: str) -> ExampleVerdict:
@@ -135,7 +135,7 @@ def check_strategy(name: str) -> ExampleVerdict:
     return verdict_on(strategies()[name].example())
 
 
-def _check_trial(trial: Trial) -> Iterator[LawCheck]:
+def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
     strategy = trial.example.strategy_for(trial.batch)
     cost = trial.example.cost_of(strategy)
     acceptance = strategy.reads(Cycle((trial.accepted,), (trial.off_exit,)))
@@ -154,10 +154,10 @@ def _check_trial(trial: Trial) -> Iterator[LawCheck]:
         turn = steady_turn(strategy, acceptance, cost, trial.batch, way == "replay")
         met = strategy.law(cost, odds, trial.batch, CONTEXT, _shares(turn.kinds))
         laws = {"": met} if len(predicted.kinds) > 1 and trial.batch > 1 else {"": met, ", kinds as predicted": predicted}
-        for words, found in laws.items():
-            yield check(f"{way}, step", trial.condition + words, found.claim, found.step_s, turn.step_s)
-            if found.claim.exact:
-                tokens = float(found.tokens_per_step)
+        for words, law_of_run in laws.items():
+            yield check(f"{way}, step", trial.condition + words, law_of_run.claim, law_of_run.step_s, turn.step_s)
+            if law_of_run.claim.exact:
+                tokens = float(law_of_run.tokens_per_step)
                 yield check(f"{way}, tokens", trial.condition + words, EXACT, tokens, turn.tokens_per_step)
 
 
@@ -183,11 +183,11 @@ def step_from_rest(strategy: Strategy, cost: StatedCost, kind: Kind) -> float:
     durations = strategy.durations(cost, strategy.step(kind, CONTEXT))
     ends: list[float] = []
 
-    def step() -> Iterator[Event]:
+    def step() -> Generator[Event, object, None]:
         yield from strategy.timeline(lanes, durations, kind)
         ends.append(world.now)
 
-    world.environment.process(step())  # type: ignore[arg-type]  # a generator, as every timeline is played
+    world.environment.process(step())
     world.environment.run()
     return ends[0]
 
