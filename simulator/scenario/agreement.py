@@ -121,6 +121,8 @@ class GapPart(NamedTuple):
 
 
 UNEXPLAINED = "unexplained"
+CONTEXTS = 16
+"""Contexts at which a law is taken where no replay tells what the steps really met."""
 
 
 def gap_data(parts: Sequence[GapPart]) -> list[dict[str, Any]]:
@@ -156,12 +158,32 @@ def _reasons(
     if replay is not simulated:
         replayed_s = request_step_s(scenario, replay) / law_replayed.tokens_per_step
         yield "context that grows from step to step, and prompts in the steps", replayed_s
+    elif pure := {kind: count for kind, count in simulated.kinds.items() if not kind.prompts}:
+        steps = [mean_step_s(scenario, pure, context) for context in _contexts_met(scenario)]
+        growth = ordered_sum(steps) / len(steps) / mean_step_s(scenario, pure, scenario.mean_context)
+        yield "contexts that the steps met, by law", law_replayed.tpot_s * growth
     steady_s = request_step_s(scenario, simulated) / simulated.tokens_per_step
     claim = _claim_of_run(scenario, law)
     yield UNEXPLAINED if claim.exact else f"what the law leaves out ({claim})", steady_s
     delivered = simulated.tokens - simulated.serving.requests
     yield "tokens past the end of an output", steady_s * _committed(scenario, simulated) / delivered
     yield "admissions between the steps, and the mean taken over requests", simulated.tpot_s
+
+
+def _contexts_met(scenario: Scenario) -> list[int]:
+    """Return ``CONTEXTS`` contexts, in tokens, that stand for equal shares of all output tokens."""
+    contexts: list[tuple[float, int]] = []
+    for prompt, output in scenario.requests.lengths(scenario.seed):
+        contexts += [(prompt + output / 4, output), (prompt + output * 3 / 4, output)]
+    contexts.sort()
+    whole = sum(weight for _, weight in contexts)
+    met: list[int] = []
+    passed = 0
+    for context, weight in contexts:
+        passed += weight
+        while len(met) < CONTEXTS and (len(met) + 0.5) / CONTEXTS * whole <= passed:
+            met.append(round(context))
+    return met
 
 
 def request_step_s(scenario: Scenario, outcome: Outcome) -> float:
