@@ -136,7 +136,7 @@ def check_strategy(name: str) -> ExampleVerdict:
 
 
 def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
-    strategy = trial.example.strategy_for(trial.batch)
+    strategy: Strategy = trial.example.strategy_for(trial.batch)
     cost = trial.example.cost_of(strategy)
     acceptance = strategy.reads(Cycle((trial.accepted,), (trial.off_exit,)))
     odds = odds_of(acceptance, strategy.exit(None))

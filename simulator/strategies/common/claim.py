@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from simulator.cost.stated import StatedCost, StatedDurations
-
-if TYPE_CHECKING:
-    from simulator.strategies.common.base import Strategy
 
 Relation = Literal["exact", "upper_bound", "lower_bound", "idealised"]
 SEVERAL = 8
@@ -64,7 +61,8 @@ class Example:
     ``contention``: how many times longer target and draft take while both are busy, as they share one memory.
     """
 
-    strategy: Strategy
+    strategy: Any
+    """A strategy: their base class stands upon this module, so that its type cannot be named here."""
     durations: StatedDurations
     contention: float = 1.0
 
@@ -73,11 +71,11 @@ class Example:
         """Numbers of requests that decode together in the runs of this example."""
         return (1,) if self.strategy.alone else (1, SEVERAL)
 
-    def strategy_for(self, requests: int) -> Strategy:
+    def strategy_for(self, requests: int) -> Any:
         """Return the strategy as it is set for so many requests, on the stated stages."""
         return self.strategy.for_batch(requests).on_stages(len(self.durations.stages_ms or ()))
 
-    def cost_of(self, strategy: Strategy) -> StatedCost:
+    def cost_of(self, strategy: Any) -> StatedCost:
         """Return the stated durations as the costs of a strategy."""
         return StatedCost(self.durations, strategy.window_steps, self.contention)
 
