@@ -28,6 +28,7 @@ from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.mirror_sd import MirrorSD
 from simulator.strategies.vanilla_sd import VanillaSD
@@ -47,6 +48,13 @@ class Pipeline(Strategy):
     named: ClassVar[type[Stages]] = Stages
     equation: ClassVar[str] = "T_step = m T_stage"
     depth: int = 3
+
+    @classmethod
+    def example(cls) -> Example:
+        return Example(cls(), StatedDurations(target_ms=9.0))
+
+    def claim(self, *conditions: Any) -> Claim:
+        return EXACT
 
     @property
     def in_flight(self) -> int:
