@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from figures import Figure, at_least, bare_timeouts, show, turns
 from simpy import Event
 
-from simulator.acceptance.sources import Chain
+from simulator.acceptance.sources import Chain, Cycle, odds_of
 from simulator.cost.protocol import Cost
 from simulator.scenario import load
 from simulator.scenario.loading import variant
@@ -49,6 +49,17 @@ class Case(NamedTuple):
     durations: tuple[Any, ...]
     kind: Kind
     note: str = ""
+    stages: int = STAGES
+
+
+def case_of(name: str) -> Case:
+    """Return a step of a strategy's own example, of the first kind that its law names."""
+    example = strategies()[name].example()
+    strategy = example.strategy_for(1)
+    cost = example.cost_of(strategy)
+    odds = odds_of(strategy.reads(Cycle((strategy.window,))), early_exit(strategy, None))
+    kind = next(iter(strategy.law(cost, odds, 1, 100).kinds))
+    return Case(name, tuple(strategy.durations(cost, strategy.step(kind, 100))), kind, ", its example", cost.stages)
 
 
 CASES = [
@@ -66,18 +77,20 @@ CASES = [
     Case("pipeline", (*PASSES, 0.1), Kind("step", 0, bare=1)),
     Case("pipeline_tree", (8.0, *PASSES, 0.1), Kind("step", 1)),
 ]
+CASES += [case_of(name) for name in strategies() if name not in {case.strategy for case in CASES}]
+"""Steps with round numbers, and for every strategy that has none here a step of its own example."""
 
 
-def made(name: str) -> Strategy:
-    """With its defaults; a tree for those that need one."""
-    settings: dict[str, Any] = {"tree": {"branching": [2, 2]}} if name == "tree_sd" else {}
-    return strategies()[name].model_validate(settings).fitted_to(stages=STAGES)
+def made(name: str, stages: int = STAGES) -> Strategy:
+    """Return a strategy with the settings of its example, on so many stages."""
+    return strategies()[name].example().strategy.fitted_to(stages=stages)
 
 
-def world_of(strategy: Strategy, cost: Cost | None = None) -> tuple[World, Lanes]:
+def world_of(strategy: Strategy, cost: Cost | None = None, count: int = STAGES) -> tuple[World, Lanes]:
     """All lanes that a strategy may ask for."""
     world = World()
-    stages, links = (tuple(world.lane(f"{what} {one}") for one in range(STAGES - less)) for what, less in (("s", 0), ("l", 1)))
+    stages = tuple(world.lane(f"s {number}") for number in range(count))
+    links = tuple(world.lane(f"l {number}") for number in range(count - 1))
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages, links)
     line = line_of(strategy, cost, lanes) if cost else None
     return world, lanes._replace(line=line)
@@ -87,12 +100,12 @@ class Steps:
     """So many steps of a case, again and again, spans kept."""
 
     def __init__(self, case: Case, count: int = STEPS) -> None:
-        self.strategy, self.kind, self.count = made(case.strategy), case.kind, count
+        self.strategy, self.kind, self.count, self.stages = made(case.strategy, case.stages), case.kind, count, case.stages
         self.durations = self.strategy.traits.durations(*case.durations)
         self.cost = load("specpipe_llama_3_1_70b_8x3090").scenario.cost if isinstance(self.strategy, SpecPipe) else None
 
     def __call__(self) -> World:
-        world, lanes = world_of(self.strategy, self.cost)
+        world, lanes = world_of(self.strategy, self.cost, self.stages)
         strategy, durations, kind, count = self.strategy, self.durations, self.kind, self.count
 
         def request() -> Iterator[Event]:

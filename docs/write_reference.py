@@ -147,6 +147,8 @@ class Book:
             return
         if page == "profiles" and path.startswith("strategy"):  # a method's, which is a scenario's
             return
+        if name not in self.known:  # a strategy of another package, which has a book of its own
+            return
         self.sections[name] = Section(page, schema, self.known[name], [path])
         for field, part in schema["properties"].items():
             inner = field if path[0].isupper() else f"{path}.{field}"
@@ -187,7 +189,10 @@ class Book:
             return
         if "$ref" in part:
             name = part["$ref"].rpartition("/")[2]
-            yield f"{SOURCED[name]}, with source" if name in SOURCED else self.sections[name].link(page)
+            if name in SOURCED:
+                yield f"{SOURCED[name]}, with source"
+            elif name in self.sections:
+                yield self.sections[name].link(page)
         elif "anyOf" in part or "oneOf" in part:
             for one in part.get("anyOf", part.get("oneOf", ())):
                 yield from self._types(one, page)

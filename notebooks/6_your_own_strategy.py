@@ -19,6 +19,7 @@
 # A hit takes $\max\{T_{target}, T_{draft}\}$, a miss $\max\{T_{target}, T_{draft}\} + T_{draft}$.
 
 # %%
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import pandas as pd
@@ -31,10 +32,15 @@ from simulator.scenario import load
 from simulator.strategies.common.step import Kind, Lanes, Step
 from simulator.strategies.common.chain import ChainStrategy
 from simulator.strategies.common.traits import Traits
+from simulator.cost.stated import StatedDurations
+from simulator.evidence.law_check import verdict_on
+from simulator.report.pages.validate_words import law_sentence
+from simulator.strategies.common.claim import EXACT, Claim, Example
 
 # %% [markdown]
 # The durations carry the symbols of the drawing. `phases` says what each part costs, `timeline` lets it pass on the lanes, and
-# `step_seconds` is the law: the same durations, no lanes. `kinds` says how often each kind of step occurs.
+# `step_seconds` is the law: the same durations, no lanes. `kinds` says how often each kind of step occurs. `claim` says how far
+# you vouch for the law, and `example` where it is to be tried.
 
 
 # %%
@@ -58,6 +64,13 @@ class EagerDrafting(ChainStrategy[Durations]):
     )
     bonus_on_full_accept: bool = False  # the guess began behind the last draft token
 
+    @classmethod
+    def example(cls) -> Example:
+        return Example(cls(gamma=4), StatedDurations(target_ms=30.0, draft_step_ms=5.0))
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        return Claim("lower_bound", "target and draft share one lane and cannot overlap") if one_lane else EXACT
+
     def compose(self, states, prompts=NO_ROWS):
         (state,) = states
         state.proposed = self.gamma
@@ -65,8 +78,8 @@ class EagerDrafting(ChainStrategy[Durations]):
         return Step(kind, Rows.decode(self.gamma + 1, state.context), state.context * kind.redrafts, prompts)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        one = cost.draft(Rows.decode(1, step.rows.kv_tokens))
-        window = together(one, times=self.gamma)
+        internal_step = cost.draft(Rows.decode(1, step.rows.kv_tokens))
+        window = together(internal_step, times=self.gamma)
         redraft = window if step.kind.redrafts else Phase(0.0, {})
         return {"target": cost.target(step.rows + step.prompts), "draft": window, "redraft": redraft}
 
@@ -94,6 +107,22 @@ class EagerDrafting(ChainStrategy[Durations]):
 
 
 # %% [markdown]
+# Is the law right? The example is run under several acceptances, and law, replay and timeline have to agree to 1e-9. A law that
+# is wrong on purpose shows what happens then.
+
+
+# %%
+class WrongLaw(EagerDrafting):
+    name: Literal["wrong_law"] = "wrong_law"
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+        return durations.target + durations.draft + durations.redraft
+
+
+right, wrong = (verdict_on(strategy.example()) for strategy in (EagerDrafting, WrongLaw))
+print(law_sentence(right), law_sentence(wrong), sep="\n")
+
+# %% [markdown]
 # An instance goes wherever a strategy goes. Round numbers first: a target pass of 30 ms, a draft step of 5 ms, four tokens.
 
 # %%
@@ -104,12 +133,12 @@ serial = run(stated)
 pd.DataFrame(
     {
         name: {
-            "step, law": one.law.step_s * 1e3,
-            "step, simulation": one.simulated.step_s * 1e3,
-            "tokens per step": one.simulated.tokens_per_step,
-            "ms per token": one.simulated.tpot_s * 1e3,
+            "step, law": result.law.step_s * 1e3,
+            "step, simulation": result.simulated.step_s * 1e3,
+            "tokens per step": result.simulated.tokens_per_step,
+            "ms per token": result.simulated.tpot_s * 1e3,
         }
-        for name, one in {"serial": serial, "eager": eager}.items()
+        for name, result in {"serial": serial, "eager": eager}.items()
     }
 ).round(3)
 
@@ -117,7 +146,7 @@ pd.DataFrame(
 # Does it pay? Only where a window is mostly kept: a miss pays for the window twice, and the bonus token is given up.
 
 # %%
-found = {}
+times = {}
 for rate in (0.5, 0.7, 0.8, 0.9, 0.95):
     drawn = load(
         "durations_only",
@@ -128,15 +157,19 @@ for rate in (0.5, 0.7, 0.8, 0.9, 0.95):
         ],
     )
     both = run(drawn), run(drawn.replace(strategy=EagerDrafting(gamma=4)))
-    found[rate] = {"serial": both[0].simulated.tpot_s * 1e3, "eager": both[1].simulated.tpot_s * 1e3}
-table = pd.DataFrame(found).T.round(2)
+    times[rate] = {"serial": both[0].simulated.tpot_s * 1e3, "eager": both[1].simulated.tpot_s * 1e3}
+table = pd.DataFrame(times).T.round(2)
 table
 
 # %% [markdown]
 # To keep it: put the class in a file of `simulator/strategies/`, or in a package of your own that registers it as an entry
 # point of the group `specsim.strategies`. Then a scenario can say `strategy: {name: eager_drafting}`, `specsim list` shows it,
-# and the tests hold its law to its timeline.
+# and `specsim validate --law eager_drafting` and the tests hold its law to its timeline. A report prints what it claims and
+# what the run shows of it.
 
 # %%
+assert not right.disagreement
+assert wrong.disagreement, "a wrong law is caught"
 assert abs(eager.law_replayed.step_s / eager.simulated.step_s - 1) < 1e-9, "the law holds for its process"
+assert not eager.agreement.disagreement
 assert table.eager[0.95] < table.serial[0.95], "it pays where nearly every window is kept"

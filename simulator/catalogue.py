@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from simulator.files.document import BadInput, Document, Fault, Path_, about, did_you_mean, read
+from simulator.files.plugins import plugin_strategies
 
 FOLDERS = {
     "device": ("hardware_profiles/devices", ".yaml"),
@@ -74,7 +75,8 @@ class Catalogue:
     def abouts(self, kind: str) -> dict[str, str]:
         """Return a line about every file of a kind, or about every strategy, by name."""
         if kind == "strategy":
-            return {name: _first_line(path) for name, path in strategy_files().items()}
+            ours = {name: _first_line(path) for name, path in strategy_files().items()}
+            return ours | {name: f"of another package: {place}" for name, place in plugin_strategies().items()}
         names = self.names(kind)
         if kind == "trace":
             return {name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {name}" for name, path in names.items()}
@@ -254,8 +256,8 @@ def _first_line(path: Path) -> str:
 
 
 def strategy_names() -> list[str]:
-    """Return the names of all shipped strategies, sorted."""
-    return list(strategy_files())
+    """Every strategy: the shipped ones in order of names, then those of other packages."""
+    return [*strategy_files(), *plugin_strategies()]
 
 
 def shown(path: Path) -> str:

@@ -32,6 +32,14 @@ PAGE = ROOT / "tests/MUTANTS.md"
 GOAL = 0.85
 BEGIN, END = "<!-- scores: written by dev.py mutate -->", "<!-- end of scores -->"
 
+
+def laws() -> list[str]:
+    """Return the file of every shipped strategy, below ``simulator`` and without its ending."""
+    folder = ROOT / "simulator/strategies"
+    files = [*folder.glob("[!_]*.py"), *folder.glob("*/strategy.py")]
+    return sorted(file.relative_to(ROOT / "simulator").with_suffix("").as_posix() for file in files)
+
+
 STEPS = ("steps_by_hand", "worked_examples")
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "world": {"world": ("world", "worked_examples")},
@@ -58,6 +66,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
     },
 }
 """Modules of ``simulator`` by group, and the test files that hold each."""
+GROUPS["laws"] |= {law: (*STEPS, "laws") for law in laws() if law not in GROUPS["laws"]}
 
 TESTS = {module: tests for modules in GROUPS.values() for module, tests in modules.items()}
 

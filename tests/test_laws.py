@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Cycle, Odds, Rates
 from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.evidence.law_check import check_example, verdict_on
 from simulator.files.schema import NonNegative
+from simulator.report.pages.validate_words import law_sentence
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import ClosedLoop, Requests
@@ -20,6 +22,7 @@ from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, OffAbove, WindowTable
 from simulator.strategies.common.base import early_exit
+from simulator.strategies.common.claim import Claim, Relation
 from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
 from simulator.strategies.common.law import Law
 from simulator.strategies.common.step import Kind, Lanes
@@ -110,10 +113,60 @@ def agree(law: Law, loop: Scheduler) -> None:
     assert tally.committed / tally.request_steps == pytest.approx(law.tokens_per_step, rel=1e-9)
 
 
-def test_all_strategies_are_exercised_here() -> None:
-    elsewhere = {"specpipe", "specpipe_tandem", "pipeline", "pipeline_tree", "duodecoding"}
-    here = {"autoregressive", "vanilla_sd", "mirror_sd", "lyanna", "tree_sd", "speculative_streaming"}
-    assert set(strategies()) == here | elsewhere
+factors = st.lists(st.one_of(st.just(0.0), st.floats(0.05, 20.0)), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("name", list(strategies()))
+@settings(max_examples=6)
+@given(factors)
+@example([1.0])
+def test_every_law_keeps_its_claim_on_its_example(name: str, factors: list[float]) -> None:
+    """Law, replay and timeline at 1e-9, for whatever strategy there is: nothing is listed here."""
+    verdict = verdict_on(strategies()[name].example().scaled(factors))
+    assert not verdict.disagreement, law_sentence(verdict)
+
+
+@pytest.mark.parametrize("name", list(strategies()))
+def test_every_example_holds_steps_from_rest_or_in_flight_a_replay_and_a_simulation(name: str) -> None:
+    checks = [check for check in check_example(strategies()[name].example()) if check.claim.exact]
+    ways = {check.way.partition(",")[0] for check in checks}
+    assert ways >= {"simulation", "replay"}
+    assert "step from rest" in ways or strategies()[name].traits.staged
+
+
+class Twice(VanillaSD):
+    """Its law charges the draft twice."""
+
+    name: Literal["twice"] = "twice"  # type: ignore[assignment]
+    relation: ClassVar[Relation] = "exact"
+
+    def step_seconds(self, durations: Any, kind: Kind) -> Any:
+        return durations.draft + super().step_seconds(durations, kind)
+
+    def claim(self, *conditions: Any) -> Claim:
+        return Claim(self.relation)
+
+
+@pytest.mark.parametrize(
+    ("relation", "disagrees"), [("exact", True), ("upper_bound", False), ("lower_bound", True), ("idealised", True)]
+)
+def test_a_wrong_law_is_caught_by_what_it_claims(relation: Any, disagrees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """36 and 12.5 ms by lanes, 12 ms more by law; a law that only ever idealises leaves nothing to be held."""
+    monkeypatch.setattr(Twice, "relation", relation)
+    verdict = verdict_on(Twice.example())
+    assert verdict.disagreement == disagrees
+    assert ("DISAGREEMENT" in law_sentence(verdict)) == disagrees
+    if relation == "exact":
+        assert verdict.worst is not None
+        assert (verdict.worst.law, verdict.worst.process) == (pytest.approx(0.0605), pytest.approx(0.0485))
+
+
+@pytest.mark.parametrize("relation", ["exact", "upper_bound", "lower_bound", "idealised"])
+def test_a_claim_allows_what_it_says(relation: Any) -> None:
+    claim = Claim(relation)
+    allowed = {process for process in (0.9, 1.0 - 1e-12, 1.0, 1.5, 2.0 + 1e-12, 2.1) if claim.allows(process, 1.0, 2.0, 1e-9)}
+    near = {1.0 - 1e-12, 1.0, 1.5, 2.0 + 1e-12}
+    assert allowed == near | {"exact": set(), "upper_bound": {0.9}, "lower_bound": {2.1}, "idealised": {0.9, 2.1}}[relation]
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))

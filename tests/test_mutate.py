@@ -27,8 +27,8 @@ def test_every_law_is_broken_and_every_named_file_is_there() -> None:
 @pytest.mark.parametrize("group", mutate.GROUPS)
 def test_the_page_states_a_score_of_every_module_and_owns_up_to_a_low_one(group: str) -> None:
     scores = mutate.kept(PAGE)
-    missing = [module for module in mutate.GROUPS[group] if module not in scores]
-    assert not missing or ("not tried yet" in PAGE and all(f"`{module}`" in PAGE for module in missing))
+    untried = set(mutate.GROUPS[group]) - set(scores) - set(mutate.laws())
+    assert not untried or ("not tried yet" in PAGE and all(f"`{module}`" in PAGE for module in untried))
     whole = mutate.total(group, [scores[module] for module in mutate.GROUPS[group] if module in scores])
     assert whole.line in PAGE
     assert whole.killed >= mutate.GOAL * whole.tried or f"{group} misses" in PAGE

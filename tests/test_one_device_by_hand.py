@@ -492,7 +492,7 @@ def test_numbers_of_duodecoding() -> None:
         with pytest.raises(ValueError, match=f"expected 'dynamic' or 1 to gamma = 6, got {wrong}"):
             DuoDecoding(gamma=6, sequences=wrong)
     assert DuoDecoding(gamma=6, sequences=6).fixed == 6
-    assert [DUO.relation(1.0, one) for one in (True, False)] == [
+    assert [str(DUO.claim(Ledger(), 1, 100, {}, one_lane)) for one_lane in (True, False)] == [
         *("lower bound: target and draft share one lane and cannot overlap", "exact"),
     ]
     drawn = DUO.reads(Cycle((1,)))

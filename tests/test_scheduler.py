@@ -31,6 +31,7 @@ from simulator.strategies import Strategy
 from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable
 from simulator.strategies.common.base import early_exit
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.traits import Needs, Traits
 from simulator.strategies.mirror_sd import MirrorSD
@@ -50,6 +51,13 @@ class Pipeline(Strategy):
     name: Literal["pipeline"] = "pipeline"
     traits: ClassVar[Traits] = Traits(Stages, "T_step = m T_stage")
     depth: int = 3
+
+    @classmethod
+    def example(cls) -> Example:
+        return Example(cls(), StatedDurations(target_ms=9.0))
+
+    def claim(self, *conditions: Any) -> Claim:
+        return EXACT
 
     @property
     def needs(self) -> Needs:

@@ -446,13 +446,12 @@ def test_times_of_a_pipeline_by_hand() -> None:
 def test_how_the_laws_of_a_pipeline_stand_to_their_processes() -> None:
     times, stretched = PipelineTimes((10.0, 10.0, 10.0)), PipelineTimes((10.0, 10.0, 10.0), (1.0, 1.0))
     assert (times.keeps_pace, stretched.keeps_pace) == (True, False)
-    assert times.relation("barrier", {2: 1.0}) == "exact"
-    assert times.relation("tandem", {1: 0.5, 3: 0.5, 4: 0.0}) == "exact"
-    assert (
-        times.relation("tandem", {1: 0.5, 2: 0.5}) == "upper bound: a partial refill is charged the pace for each of its steps"
-    )
+    assert times.claim("barrier", {2: 1.0}).exact
+    assert times.claim("tandem", {1: 0.5, 3: 0.5, 4: 0.0}).exact
+    partial = "upper bound: a partial refill is charged the pace for each of its steps"
+    assert str(times.claim("tandem", {1: 0.5, 2: 0.5})) == partial
     bound = "lower bound: 3 levels in flight cannot keep the slowest part busy over all links"
-    assert stretched.relation("tandem", {1: 1.0}) == bound
+    assert str(stretched.claim("tandem", {1: 1.0})) == bound
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_what_every_strategy_answers_unless_it_knows_better() -> None:
         plain,
         plain,
     )
-    assert plain.relation(1.5, True) == "exact"
+    assert plain.claim(ledger, 1, 100, {}, True).exact
     assert Kind("x", 2, bare=3).batch == 5
     assert Strategy.kinds(plain, lambda gamma: Rates((0.5,)).odds(gamma, None), 3) == {Kind("step", 3): 1.0}
     model = ModelSpec.model_validate(MODEL)
@@ -501,7 +501,8 @@ def test_a_law_says_how_it_stands_to_its_process_on_one_lane(one_lane: bool, rel
     ],
 )
 def test_how_the_law_of_mirror_stands_to_its_process(contention: float, one_lane: bool, others: str, relation: str) -> None:
-    assert MirrorSD(others=others).relation(contention, one_lane) == relation  # type: ignore[arg-type]
+    cost = Ledger(contention=contention)
+    assert str(MirrorSD(others=others).claim(cost, 1, 100, {}, one_lane)) == relation  # type: ignore[arg-type]
 
 
 # ---- trees

@@ -29,6 +29,7 @@ from simulator.acceptance.sources import (
 from simulator.cost.device import TreeAllReduce
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.strategies.common.claim import EXACT
 from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
 from simulator.strategies.common.law import Law
 from simulator.strategies.common.step import Kind, Step
@@ -56,7 +57,7 @@ def msd_1(i: dict[str, Any]) -> Answers:
     )
     durations = strategy.durations(cost, Step(STEP, Rows()))
     step, tokens = strategy.step_seconds(durations, STEP), 1 + i["E_A"]
-    law = Law(step, tokens, "exact", "example")
+    law = Law(step, tokens, EXACT, "example")
     return {
         "T_draft_ms": durations.draft * 1e3,
         "T_sd_ms": step * 1e3,
@@ -193,7 +194,7 @@ def msd_12(i: dict[str, Any]) -> Answers:
 
 def msd_13(i: dict[str, Any]) -> Answers:
     if "T_AR" in i:
-        return {"speedup": i["T_AR"] / Law(i["T_step"], 1 + i["E_A"], "exact", "example").tpot_s}
+        return {"speedup": i["T_AR"] / Law(i["T_step"], 1 + i["E_A"], EXACT, "example").tpot_s}
     drafter = StreamingDrafter(streams=i["eta"]) if "eta" in i else AutoregressiveDrafter()
     exposed = []
     for gamma in i["gamma"]:
@@ -238,7 +239,7 @@ def test_every_block_is_there() -> None:
 
 def test_identities_hold_together() -> None:
     """X-1: speed-up, throughput and relative step cost are three views of step time and tokens per step."""
-    law, plain = Law(36.1, 5.0, "exact", ""), Law(36.0, 1.0, "exact", "")
+    law, plain = Law(36.1, 5.0, EXACT, ""), Law(36.0, 1.0, EXACT, "")
     speedup = plain.tpot_s / law.tpot_s
     assert speedup == pytest.approx(law.tokens_per_step * plain.step_s / law.step_s)
     assert law.tokens_per_step / speedup == pytest.approx(law.step_s / plain.step_s)

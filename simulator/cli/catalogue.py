@@ -6,10 +6,11 @@ import ast
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simulator.catalogue import FOLDERS, REFERENCES, Catalogue, shown, strategy_files
+from simulator.catalogue import FOLDERS, REFERENCES, Catalogue, shown, strategy_files, strategy_names
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.model import ModelSpec
+from simulator.files.plugins import plugin_file
 from simulator.files.schema import BadInput, Fault, Frozen, descendants, did_you_mean, read, validate
 
 MODELS: dict[str, type[Frozen]] = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
@@ -28,14 +29,14 @@ def _docstring(path: Path) -> str:
 
 def details(name: str, catalogue: Catalogue) -> Details:
     """Everything about a name, whatever kind it is; raises :class:`BadInput` where there is none."""
-    if path := strategy_files().get(name):
+    if path := strategy_files().get(name) or plugin_file(name):
         words = _docstring(path)
         return Details(f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words})
     for kind in FOLDERS:
         path_found = catalogue.names(kind).get(name)
         if path_found:
             return _trace_details(name, path_found) if kind == "trace" else _file_details(kind, name, path_found)
-    every = [known for kind in FOLDERS for known in catalogue.names(kind)] + [*strategy_files()]
+    every = [known for kind in FOLDERS for known in catalogue.names(kind)] + strategy_names()
     raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, every)}")])
 
 

@@ -175,6 +175,7 @@ def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
 @click.option("--iteration-log", type=click.Path(path_type=Path), help="CSV file: every iteration of the simulated batch.")
 @click.option("--request-log", type=click.Path(path_type=Path), help="CSV file: every request and its times.")
 @click.option("--replications", type=click.IntRange(2, 1_000), help="Seeds to simulate for confidence intervals.")
+@click.option("--explain-gap", is_flag=True, help="Measure what each reason explains of the gap between law and simulation.")
 def run(
     scenario: str,
     overrides: tuple[str, ...],
@@ -185,6 +186,7 @@ def run(
     iteration_log: Path | None,
     request_log: Path | None,
     replications: int | None,
+    explain_gap: bool,
 ) -> None:
     """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
 
@@ -204,8 +206,10 @@ def run(
 
             free(folder)
         status.update("simulating")
-        told = typed("run", [scenario], overrides, seed, ["--replications", str(replications)] if replications else [])
+        extra = ["--replications", str(replications)] if replications else []
+        told = typed("run", [scenario], overrides, seed, [*extra, *["--explain-gap"] * explain_gap])
         result, span = _simulated(loaded, told, iteration_log, request_log)
+        result = replace(result, explain_gap=explain_gap)
         if replications:
             from simulator.scenario.replications import replicate
 

@@ -6,17 +6,23 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from simulator.cli.options import catalogue_option, faults_as_lines
 
+if TYPE_CHECKING:
+    from simulator.evidence.law_check import ExampleVerdict
+    from simulator.parallel import Spread
+
 SHARE = click.FloatRange(min=0)
+ALL = "all"
 
 
 @click.command()
 @click.argument("papers", nargs=-1, metavar="[PAPER]...")
+@click.option("--law", "laws", multiple=True, metavar="STRATEGY", help="Its law alone, on its own example; `all`: every one.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the page, its cells and its pictures."
 )
@@ -33,6 +39,7 @@ def validate(
     context: click.Context,
     /,
     papers: tuple[str, ...],
+    laws: tuple[str, ...],
     out: Path | None,
     live: bool,
     processes: int | None,
@@ -42,10 +49,12 @@ def validate(
 ) -> None:
     """Laws against simulation, then published values against runs, with the committed fits.
 
-    Nothing is fitted. Exit code 3 where a bound that was given is missed.
+    Nothing is fitted. Exit code 3 where a bound that was given is missed, or a law breaks what it claims.
     """
     if live:
         _decoding(context, out, as_json)
+    if laws:
+        _laws(laws, processes, as_json)
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
@@ -53,39 +62,74 @@ def validate(
     from simulator.evidence.law_check import law_gaps
     from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
     from simulator.parallel import CORES, spread
-    from simulator.report.pages.validate_words import as_data, print_validation
+    from simulator.report.pages.validate_words import as_data, law_data, law_sentence, print_validation
 
     with faults_as_lines(), Console(stderr=True).status("laws") as status:
-        asked, found = chosen(Catalogue(own), papers), []
+        asked, results = chosen(Catalogue(own), papers), []
         with spread(processes or CORES) as everywhere:
+            examples = _examples((ALL,), everywhere)
             gaps = law_gaps(everywhere)
             for paper in asked:
                 status.update(paper.name)
-                found.append(validated(paper, everywhere))
-        missed = shortfalls(found, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
+                results.append(validated(paper, everywhere))
+        missed = shortfalls(results, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
         if out:
-            _write(out, found, gaps, shortfalls(found, GOAL), shlex.join(["specsim", "validate", *papers]))
+            _write(out, results, gaps, shortfalls(results, GOAL), shlex.join(["specsim", "validate", *papers]))
     if as_json:
-        click.echo(json.dumps(as_data(found, gaps, missed), indent=2))
+        click.echo(json.dumps(as_data(results, gaps, missed) | {"examples": law_data(examples)}, indent=2))
     else:
-        print_validation(found, gaps, missed, Console())
-    for one in missed:
-        click.echo(f"bound missed: {one}", err=True)
-    sys.exit(3 if missed else 0)
+        print_validation(results, gaps, missed, Console())
+    broken = [law_sentence(verdict) for verdict in examples if verdict.disagreement]
+    broken += [f"{gap.scenario}: {gap.shown}" for gap in gaps if gap.disagreement]
+    for sentence in (*(f"bound missed: {bound}" for bound in missed), *broken):
+        click.echo(sentence, err=True)
+    sys.exit(3 if missed or broken else 0)
+
+
+def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:
+    """Hold laws to the timelines of their examples, and end: with exit code 3 where one breaks its claim."""
+    from rich.console import Console
+
+    from simulator.parallel import CORES, spread
+    from simulator.report.pages.validate_words import law_data, print_laws
+
+    with faults_as_lines(), spread(processes or (CORES if ALL in names else 1)) as everywhere:
+        verdicts = _examples(names, everywhere)
+    disagreement = any(verdict.disagreement for verdict in verdicts)
+    if as_json:
+        click.echo(json.dumps({"examples": law_data(verdicts), "disagreement": disagreement}, indent=2))
+    else:
+        print_laws(verdicts, Console())
+    sys.exit(3 if disagreement else 0)
+
+
+def _examples(names: tuple[str, ...], everywhere: Spread) -> list[ExampleVerdict]:
+    """Return what became of the examples of strategies; raises :class:`BadInput` for a name that is none."""
+    from simulator.evidence.law_check import check_strategy
+    from simulator.files.schema import BadInput, Fault, did_you_mean
+    from simulator.strategies import strategies
+
+    chosen = list(strategies()) if ALL in names else list(dict.fromkeys(names))
+    wrong = [name for name in chosen if name not in strategies()]
+    if wrong:
+        message = "there is no strategy of this name"
+        raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, strategies())}") for name in wrong])
+    return list(everywhere(check_strategy, chosen))
 
 
 def _decoding(context: click.Context, out: Path | None, as_json: bool) -> None:
-    """By its name, since nothing here needs torch but this."""
+    """Run ``specsim measure decoding`` by its name, since nothing else here needs torch."""
     root = context.find_root()
     measure = cast(click.Group, cast(click.Group, root.command).get_command(root, "measure"))
     context.invoke(cast(click.Command, measure.get_command(context, "decoding")), out=out, as_json=as_json)
 
 
-def _write(out: Path, found: Any, gaps: Any, missed: Any, command: str) -> None:
+def _write(out: Path, results: Any, gaps: Any, missed: Any, command: str) -> None:
+    """Write the page of a validation, its pictures and its cells."""
     from simulator.evidence.published import contradictions, paper_figures
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.validate import validation_page
     from simulator.report.pages.validate_words import CELLS, cells_csv
 
-    page = validation_page(found, gaps, missed, paper_figures(), contradictions(), command)
-    write_files(out, page_files(page, "validation") | {CELLS: cells_csv(found)})
+    page = validation_page(results, gaps, missed, paper_figures(), contradictions(), command)
+    write_files(out, page_files(page, "validation") | {CELLS: cells_csv(results)})

@@ -1,14 +1,255 @@
-"""Law against simulation, for every shipped scenario: two programs that must say the same, or say why not."""
+"""Law against process: the example of every strategy, step by step, and every shipped scenario.
+
+An example has stated durations and constant acceptance, so that a run of it repeats itself. Each kind of step that the law
+names is played on quiet lanes; then a simulation and, where one request follows another, a replay are run until they
+repeat, and the law is held to one turn of them. What it has to keep to is its own claim.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from simpy import Event
+
+from simulator.acceptance.sources import Acceptance, Cycle, odds_of
 from simulator.catalogue import Catalogue
+from simulator.cost.stated import StatedCost
+from simulator.numeric import ordered_sum
 from simulator.parallel import Spread
 from simulator.scenario import load
-from simulator.scenario.run import law, law_from, simulate, tuned
+from simulator.scenario.agreement import TOLERANCE, agreement
+from simulator.scenario.run import law, law_from, replay, simulate, tuned
+from simulator.serving.iteration import Iteration
+from simulator.serving.memory import Blocks
+from simulator.serving.policies import FixedBatch
+from simulator.serving.requests import ClosedLoop, Requests
+from simulator.serving.scheduler import Scheduler
+from simulator.strategies import Strategy, strategies
+from simulator.strategies.common.base import early_exit
+from simulator.strategies.common.capabilities import Tunable, line_of
+from simulator.strategies.common.claim import EXACT, Claim, Example
+from simulator.strategies.common.step import Kind, Lanes
+from simulator.world import World
+
+CONTEXT = 100
+"""Cached tokens at which an example's law is taken; stated durations do not depend on them."""
+STEPS = 80
+"""Steps of an example's run, at least; enough for a few turns of its steady state."""
+
+
+class LawCheck(NamedTuple):
+    """One number of an example by law and by process: seconds of a step, or tokens of a step and request."""
+
+    strategy: str
+    way: str
+    """How the process ran (a step from rest, a replay, a simulation), and which number was compared."""
+    condition: str
+    """Batch and constant acceptance of the run."""
+    claim: Claim
+    law: float
+    process: float
+
+    @property
+    def gap(self) -> float:
+        """The law over the process, less one."""
+        return self.law / self.process - 1.0 if self.process else 0.0
+
+    @property
+    def disagreement(self) -> bool:
+        """Whether the process breaks the claim by more than rounding."""
+        return not self.claim.allows(self.process, self.law, self.law, TOLERANCE)
+
+
+class ExampleTrial(NamedTuple):
+    """An example under one condition: so many requests, of whose draft tokens each verification keeps as many."""
+
+    example: Example
+    batch: int
+    accepted: int
+    off_exit: bool
+
+    @property
+    def condition(self) -> str:
+        """Batch and acceptance in words."""
+        return f"batch {self.batch}, {self.accepted} kept{', off the exit' if self.off_exit else ''}"
+
+
+class SteadyTurn(NamedTuple):
+    """One turn of a run that repeats itself."""
+
+    kinds: dict[Kind, int]
+    """Steps of each kind in it."""
+    step_s: float
+    """Mean duration of a step, in seconds."""
+    tokens_per_step: float
+    """Verified tokens per step and request."""
+
+
+class _Record(NamedTuple):
+    kind: Kind
+    seconds: float
+    tokens: int
+
+
+def check_example(example: Example) -> Iterator[LawCheck]:
+    """Hold the law of an example to its timeline and its replay, for several acceptances and batches."""
+    longest = example.strategy_for(1).window
+    for batch in example.batches:
+        has_exit = early_exit(example.strategy_for(batch), None) is not None
+        for accepted in sorted({0, 1, longest // 2, longest, longest + 3}):
+            for off_exit in (False, True) if has_exit else (False,):
+                yield from _check_trial(ExampleTrial(example, batch, accepted, off_exit))
+
+
+class ExampleVerdict(NamedTuple):
+    """What became of one strategy's example."""
+
+    strategy: str
+    claims: tuple[str, ...]
+    """Everything that the law claims under the conditions of the example."""
+    compared: int
+    """Numbers by law that were held to a process; those of an idealised law are not."""
+    worst: LawCheck | None
+    """The comparison that breaks its claim furthest, else the one of an exact law with the largest gap."""
+    broken: int
+    """Comparisons that break their claim."""
+
+    @property
+    def disagreement(self) -> bool:
+        """Whether a claim is broken, or the example leaves nothing that could be held."""
+        return self.broken > 0 or self.compared == 0
+
+
+def verdict_on(example: Example) -> ExampleVerdict:
+    """Return what became of an example, over all its conditions."""
+    checks = list(check_example(example))
+    compared = [check for check in checks if check.claim.relation != "idealised"]
+    broken = [check for check in compared if check.disagreement]
+    candidates = broken or [check for check in compared if check.claim.exact]
+    worst = max(candidates, key=lambda check: abs(check.gap), default=None)
+    claims = tuple(dict.fromkeys(str(check.claim) for check in checks))
+    return ExampleVerdict(example.strategy.name, claims, len(compared), worst, len(broken))
+
+
+def check_strategy(name: str) -> ExampleVerdict:
+    """Return what became of the example of a strategy, by its name."""
+    return verdict_on(strategies()[name].example())
+
+
+def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
+    strategy: Strategy = trial.example.strategy_for(trial.batch)
+    cost = trial.example.cost_of(strategy)
+    acceptance = strategy.reads(Cycle((trial.accepted,), (trial.off_exit,)))
+    odds = odds_of(acceptance, early_exit(strategy, None))
+    if isinstance(strategy, Tunable):
+        strategy = strategy.tuned(cost, odds, trial.batch, CONTEXT)
+    predicted = strategy.law(cost, odds, trial.batch, CONTEXT)
+    check = partial(LawCheck, strategy.name)
+    if strategy.needs.in_flight == 1 and line_of(strategy, cost, _lanes(World(), strategy, cost)) is None:
+        for kind in predicted.kinds:
+            durations = strategy.durations(cost, strategy.step(kind, CONTEXT))
+            law_s = float(strategy.step_seconds(durations, kind))
+            words = f"{trial.condition}, kind {kind.name}"
+            yield check("step from rest", words, predicted.claim, law_s, step_from_rest(strategy, cost, kind))
+    ways = ("simulation", "replay") if strategy.needs.in_flight == 1 else ("simulation",)
+    for way in ways:
+        turn = steady_turn(strategy, acceptance, cost, trial.batch, way == "replay")
+        met = strategy.law(cost, odds, trial.batch, CONTEXT, _shares(turn.kinds))
+        laws = {"": met} if len(predicted.kinds) > 1 and trial.batch > 1 else {"": met, ", kinds as predicted": predicted}
+        for words, law_of_run in laws.items():
+            yield check(f"{way}, step", trial.condition + words, law_of_run.claim, law_of_run.step_s, turn.step_s)
+            if law_of_run.claim.exact:
+                tokens = float(law_of_run.tokens_per_step)
+                yield check(f"{way}, tokens", trial.condition + words, EXACT, tokens, turn.tokens_per_step)
+
+
+def _shares(kinds: dict[Kind, int]) -> dict[Kind, float]:
+    steps = sum(kinds.values())
+    return {kind: count / steps for kind, count in kinds.items()}
+
+
+def _lanes(world: World, strategy: Strategy, cost: StatedCost) -> Lanes:
+    """Return the lanes of an example, with a memory that target and draft share where they slow each other down."""
+    if cost.contention > 1.0:
+        world.share_memory(("target", "draft"), cost.contention)
+    stages = tuple(world.lane(f"stage {number}") for number in range(1, cost.stages + 1))
+    links = tuple(world.lane(f"link {number}") for number in range(1, cost.stages))
+    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages, links)
+    return lanes._replace(line=line_of(strategy, cost, lanes))
+
+
+def step_from_rest(strategy: Strategy, cost: StatedCost, kind: Kind) -> float:
+    """Return the seconds that a step of this kind takes on lanes that have nothing else to do."""
+    world = World()
+    lanes = _lanes(world, strategy, cost)
+    durations = strategy.durations(cost, strategy.step(kind, CONTEXT))
+    ends: list[float] = []
+
+    def step() -> Generator[Event, object, None]:
+        yield from strategy.timeline(lanes, durations, kind)
+        ends.append(world.now)
+
+    world.environment.process(step())
+    world.environment.run()
+    return ends[0]
+
+
+def steady_turn(strategy: Strategy, acceptance: Acceptance, cost: StatedCost, batch: int, replayed: bool) -> SteadyTurn:
+    """Run ``batch`` equal requests until their steps repeat, and return one turn; ``replayed``: without the event engine."""
+    tokens = 1 + STEPS * (strategy.window + 1)
+    requests = Requests(concurrency=batch, count=batch, output_tokens=tokens)
+    records: list[_Record] = []
+    before: dict[Kind, int] = {}
+    committed = 0
+
+    def note(iteration: Iteration) -> None:
+        nonlocal committed
+        counts = scheduler.tally.steps
+        kind = next((kind for kind, count in counts.items() if count != before.get(kind, 0)), None)
+        if kind is not None:
+            before[kind] = counts[kind]
+            records.append(_Record(kind, iteration.duration_s, scheduler.tally.committed - committed))
+            committed = scheduler.tally.committed
+
+    memory = Blocks(16, 1_000_000)
+    source, target_exit = ClosedLoop(requests), early_exit(strategy, None)
+    scheduler = Scheduler(strategy, acceptance, target_exit, source, cost, FixedBatch(), memory, log=note)
+    if replayed:
+        scheduler.replay()
+    else:
+        world = World()
+        lanes = _lanes(world, strategy, cost)
+        for _ in range(strategy.needs.in_flight):
+            world.environment.process(scheduler.run(world, lanes))
+        world.environment.run()
+    return _turn_of(strategy, records)
+
+
+def _turn_of(strategy: Strategy, records: Sequence[_Record]) -> SteadyTurn:
+    """Return the shortest turn that the middle half of a run consists of, or all of it where it does not repeat."""
+    middle = records[len(records) // 4 : len(records) * 3 // 4]
+    length = next((length for length in range(1, len(middle) // 3) if _repeats(middle, length)), len(middle))
+    turn = middle[:length]
+    kinds: dict[Kind, int] = {}
+    for record in turn:
+        kinds[record.kind] = kinds.get(record.kind, 0) + 1
+    present = sum(kind.batch * count for kind, count in kinds.items())
+    seconds = ordered_sum(record.seconds for record in turn)
+    return SteadyTurn(kinds, seconds / length, sum(record.tokens for record in turn) / present)
+
+
+def _repeats(records: Sequence[_Record], length: int) -> bool:
+    """Return whether every record is like the one ``length`` places before it."""
+    for record, earlier in zip(records[length:], records, strict=False):
+        alike = record.kind == earlier.kind and record.tokens == earlier.tokens
+        if not alike or abs(record.seconds - earlier.seconds) > TOLERANCE * max(record.seconds, earlier.seconds):
+            return False
+    return True
+
+
+# ---- every shipped scenario
 
 
 class LawGap(NamedTuple):
@@ -16,35 +257,49 @@ class LawGap(NamedTuple):
 
     scenario: str
     relation: str
-    """What the law says of itself: exact, a bound, ..."""
+    """What the law claims: exact, a bound, ..."""
     simulated_step_ms: float
     law_step_ms: float
     """With the acceptance and the kinds of steps that the simulation met."""
     simulated_tpot_ms: float
     law_tpot_ms: float
     """With marginal acceptance rates, which know nothing of the run."""
+    shown: str = ""
+    """What the run shows of the claim, in a sentence."""
+    disagreement: bool = False
+    """Whether the run breaks the claim."""
 
     @property
     def step_gap(self) -> float:
-        """How much longer a step is by law, as a share."""
+        """How much longer a step is by law, as a share of the simulated step."""
         return self.law_step_ms / self.simulated_step_ms - 1.0
 
     @property
     def tpot_gap(self) -> float:
-        """How much longer a token takes by law, as a share."""
+        """How much longer a token takes by law, as a share of the simulated time."""
         return self.law_tpot_ms / self.simulated_tpot_ms - 1.0
 
 
 def law_gap(name: str) -> LawGap:
-    """Of one scenario."""
+    """Return how far law and simulation of one shipped scenario are apart, and whether the law's claim survives it."""
     loaded = tuned(load(name))
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     simulated, _ = simulate(scenario, acceptance)
     marginal, met = law(scenario, acceptance), law_from(scenario, simulated)
-    times = (simulated.step_s, met.step_s, simulated.tpot_s, marginal.tpot_s)
-    return LawGap(name, marginal.relation, *(1e3 * seconds for seconds in times))
+    one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
+    shown = agreement(scenario, marginal, replay(scenario, acceptance) if one_at_a_time else simulated, simulated)
+    return LawGap(
+        scenario=name,
+        relation=marginal.relation,
+        simulated_step_ms=simulated.step_s * 1e3,
+        law_step_ms=met.step_s * 1e3,
+        simulated_tpot_ms=simulated.tpot_s * 1e3,
+        law_tpot_ms=marginal.tpot_s * 1e3,
+        shown=shown.shown,
+        disagreement=shown.disagreement,
+    )
 
 
 def law_gaps(spread: Spread) -> Sequence[LawGap]:
-    """Of every shipped scenario, by name."""
+    """Return the gaps of every shipped scenario, by name."""
     return spread(law_gap, Catalogue().names("scenario"))

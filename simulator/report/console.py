@@ -12,7 +12,21 @@ from rich.text import Text
 
 from simulator.report import run_memory as memory
 from simulator.report import run_serving as batches
-from simulator.report.run_summary import choices, columns, conditions, doubt, fallback, gaps, headline, number, percent, share
+from simulator.report.run_summary import (
+    GAP_HEAD,
+    agreement_sentence,
+    choices,
+    columns,
+    conditions,
+    doubt,
+    fallback,
+    gap_rows,
+    gaps,
+    headline,
+    number,
+    percent,
+    share,
+)
 from simulator.scenario.run import Result
 from simulator.scenario.uncertainty import Interval
 
@@ -34,7 +48,8 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
     say(doubt(speedup), "dim")
     console.print(_answers(result), width=width)
     for gap in gaps(result):
-        item(console, f"{gap.title}: {percent(gap.percent)}; {gap.why}", width)
+        item(console, f"{gap.title}: {percent(gap.percent)}; may be due to: {gap.why}", width)
+    item(console, agreement_sentence(result), width)
     console.print(_lanes(result), width=width)
     served = result.simulated.serving
 
@@ -46,6 +61,7 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
             console.print(held, width=width)
         return held.row_count > 0
 
+    show(GAP_HEAD, gap_rows(result))
     show(batches.SLO_HEAD, batches.verdicts(served))
     show(batches.REPLICATION_HEAD, batches.replications(result))
     if result.scenario.requests.together:

@@ -22,11 +22,15 @@ from simulator.report.blocks import (
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run_summary import (
+    GAP_HEAD,
+    GAP_TITLE,
+    agreement_sentence,
     choices,
     columns,
     conditions,
     doubt,
     fallback,
+    gap_rows,
     gaps,
     headline,
     highlights,
@@ -54,6 +58,8 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
     opening: list[Block] = [Paragraph(conditions(result))]
     if speedup and scenario.schedule.window:
         opening.insert(0, Paragraph(f"{doubt(speedup).capitalize()}."))
+    if result.agreement.disagreement:
+        opening.insert(0, Paragraph((Strong(agreement_sentence(result)),)))
     notes = [Bullets(result.caveats)] if result.caveats else []
     return Page(
         title=f"{scenario.name}: {scenario.method_name}",
@@ -95,9 +101,11 @@ def _answers(result: Result) -> Iterator[Block]:
     items = []
     for gap in gaps(result):
         parts = ", ".join(f"{name} {percent(size)}" for name, size in gap.parts)
-        items.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). Why: {gap.why}."))
+        items.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). May be due to: {gap.why}."))
     yield Bullets(items)
-    yield Paragraph(f"Law: {result.law.source}. Relation of the law to the process: {result.law.relation}.")
+    if rows_of_gap := gap_rows(result):
+        yield Table(GAP_HEAD, rows_of_gap, GAP_TITLE)
+    yield Paragraph(f"Law: {result.law.source}. {agreement_sentence(result)}")
 
 
 def _time(result: Result) -> Iterator[Block]:

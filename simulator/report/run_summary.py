@@ -36,6 +36,7 @@ class Gap:
     title: str
     percent: float
     why: str
+    """Reasons that there may be; ``run --explain-gap`` measures what each of them explains."""
     parts: tuple[tuple[str, float], ...]
     """What it is made of, in per cent; factors, so they multiply up to the whole."""
 
@@ -289,9 +290,27 @@ def _why_second(result: Result) -> str:
         reasons.insert(0, "prompts of other requests travel in the steps, and the batch empties at the end")
     elif scenario.requests.together:
         reasons.insert(0, "prefills of other requests hold up the batch, which empties at the end")
-    if scenario.schedule.relation(scenario.contention, scenario.one_lane) != "exact":
-        reasons.append(result.law.relation)
+    claim = result.agreement.claim
+    if result.agreement.disagreement:
+        reasons.insert(0, "the law and its process DISAGREE, which none of the following explains")
+    if not claim.exact:
+        reasons.append(str(claim))
     return "; ".join(reasons) or "nothing the law leaves out"
+
+
+def agreement_sentence(result: Result) -> str:
+    """Return what the law claims of its process, and what this run shows of it."""
+    agreement = result.agreement
+    return f"The law claims to be {agreement.claim}. This run shows: {agreement.shown}."
+
+
+def gap_rows(result: Result) -> list[tuple[str, str, str]]:
+    """Return the reasons for the gap between law and simulation: reason, ms per token with it, per cent of the gap."""
+    return [(part.reason, number(part.tpot_s * 1e3), share(part.share)) for part in result.gap_parts]
+
+
+GAP_HEAD = ("taken into account, one after the other", "time per token (ms)", "explains of the gap")
+GAP_TITLE = "From the law with marginal rates to the simulation"
 
 
 def counted(scenario: Scenario) -> str:

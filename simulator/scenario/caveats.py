@@ -8,6 +8,7 @@ from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.scenario import Loaded, Scenario
+from simulator.scenario.agreement import claim_of
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
@@ -18,10 +19,9 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 
 def _about_law(scenario: Scenario) -> Iterator[str]:
-    """Yield in sentences what the law, or a replay, leaves out."""
-    relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
-    if relation != "exact":
-        yield f"the law is no equality here ({relation})"
+    claim = claim_of(scenario)
+    if not claim.exact:
+        yield f"the law is no equality here ({claim})"
     requests = scenario.requests
     if scenario.schedule.needs.in_flight > 1:
         yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"

@@ -19,6 +19,7 @@ from simulator.cost.partition import message_bytes
 from simulator.cost.rows import Phase
 from simulator.files.schema import provenance
 from simulator.scenario import Loaded, Scenario, resolved
+from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import caveats
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
@@ -26,6 +27,7 @@ from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindows, Tunable, extra_memory
+from simulator.strategies.common.claim import Claim
 from simulator.strategies.common.law import Law, OddsOf
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import LevelTree
@@ -67,6 +69,8 @@ class Result:
     """Means of metrics over seeds (:mod:`simulator.scenario.replications`), where more than one was simulated."""
     seeds: int = 1
     """Number of seeds behind them."""
+    explain_gap: bool = False
+    """Reports measure what explains the gap between law and simulation."""
 
     @property
     def speedup(self) -> float:
@@ -88,6 +92,18 @@ class Result:
     def expenses(self) -> Expenses | None:
         """Return what the simulated tokens cost in money and energy; None without devices."""
         return expenses(self.scenario, self.simulated)
+
+    @property
+    def agreement(self) -> Agreement:
+        """What the law claims, and what this run shows of it."""
+        return agreement(self.scenario, self.law, self.replay, self.simulated)
+
+    @property
+    def gap_parts(self) -> tuple[GapPart, ...]:
+        """What the gap from the law with marginal rates to the simulation is made of; empty unless ``explain_gap``."""
+        if not self.explain_gap:
+            return ()
+        return explained_gap(self.scenario, self.law, self.law_replayed, self.replay, self.simulated)
 
     def provenance(self) -> list[dict[str, object]]:
         """Return every number of the scenario that has a source, with it."""
@@ -176,10 +192,8 @@ def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None)
     of_batch = _law(scenario, odds_of(acceptance, scenario.exit), None, requests)
     if not scenario.requests.arrivals:
         return of_batch
-    relation = (
-        f"idealised: {requests:,} requests in every step, while arrivals vary the batch (for one batch: {of_batch.relation})"
-    )
-    return replace(of_batch, relation=relation)
+    words = f"{requests:,} requests in every step, while arrivals vary the batch (for one batch: {of_batch.relation})"
+    return replace(of_batch, claim=Claim("idealised", words))
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
@@ -203,7 +217,8 @@ def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, r
     steady = scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
     if not scenario.cost.jitters:
         return steady
-    return replace(steady, relation=f"idealised: links take their mean, jitter included (without jitter: {steady.relation})")
+    words = f"links take their mean, jitter included (without jitter: {steady.relation})"
+    return replace(steady, claim=Claim("idealised", words))
 
 
 def simulated_baseline(scenario: Scenario) -> Outcome:
@@ -243,6 +258,8 @@ def summary(result: Result) -> dict[str, Any]:
         "scenario": resolved(result.scenario),
         "law": law_data(result.law),
         "law_replayed": law_data(result.law_replayed),
+        "agreement": result.agreement.data(),
+        **({"gap_parts": gap_data(result.gap_parts)} if result.explain_gap else {}),
         "replay": outcome_data(result.replay),
         "simulated": outcome_data(simulated),
         "baseline": {

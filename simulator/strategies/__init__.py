@@ -7,22 +7,20 @@ import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
 
+from simulator.files.plugins import GROUP
 from simulator.files.schema import descendants
 from simulator.strategies.common.base import Strategy
 
 __all__ = ["Strategy", "strategies"]
 
-PLUGINS = "specsim.strategies"
-"""Group of entry points, which are strategy classes of other packages."""
-
 
 @cache
 def strategies() -> dict[str, type[Strategy]]:
-    """Return all strategies by name, in order of names: those of this folder, and those registered in ``PLUGINS``."""
+    """Return all strategies by name, in order of names: those of this folder, and those registered in ``GROUP``."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     shipped = [strategy for strategy in descendants(Strategy) if _is_shipped(strategy)]
-    registered: list[type[Strategy]] = [point.load() for point in entry_points(group=PLUGINS)]
+    registered: list[type[Strategy]] = [point.load() for point in entry_points(group=GROUP)]
     by_name = {strategy.model_fields["name"].default: strategy for strategy in (*shipped, *registered)}
     return dict(sorted(by_name.items()))  # whatever was imported first
 

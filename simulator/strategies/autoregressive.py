@@ -7,13 +7,15 @@ T_step = T_target,  one token per step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
+from simulator.cost.stated import StatedDurations
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 from simulator.strategies.common.traits import Traits
@@ -38,6 +40,11 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps):
         """Return True: a pass brings every request its token."""
         return True
 
+    @classmethod
+    def example(cls) -> Example:
+        """Return passes of 36 ms."""
+        return Example(cls(), StatedDurations(target_ms=36.0))
+
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which every request takes part with one token."""
         requests = len(states)
@@ -55,6 +62,10 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps):
     def step_seconds(self, durations: AutoregressiveDurations, kind: Kind) -> Any:
         """Return T_target in seconds."""
         return durations.target
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact: a step is a pass."""
+        return EXACT
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Return the only kind of step."""

@@ -38,10 +38,12 @@ from simulator.acceptance.sources import Acceptance, Cursor, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
+from simulator.cost.stated import StatedDurations
 from simulator.files.schema import NonNegative
 from simulator.numeric import ordered_sum
 from simulator.strategies.common.base import LONGEST_WINDOW
 from simulator.strategies.common.capabilities import DerivesNumbers, Tunable
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import AutoregressiveDrafter, branch_rows
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
@@ -127,6 +129,12 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         if self.fixed is not None and not 1 <= self.fixed <= self.gamma:
             raise ValueError(f"sequences: expected 'dynamic' or 1 to gamma = {self.gamma}, got {self.fixed}")
         return self
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return a budget of four tokens in one sequence; the draft is slower than the target, and they share a memory."""
+        durations = StatedDurations(target_ms=18.0, draft_step_ms=5.5, rv_fv_ms=0.2)
+        return Example(cls(gamma=4, sequences=1), durations, contention=1.25)
 
     @property
     def window(self) -> int:
@@ -316,9 +324,9 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
 
     # ---- the law
 
-    def relation(self, contention: float, one_lane: bool) -> str:
-        """Return how a law for two machines relates to the process."""
-        return "lower bound: target and draft share one lane and cannot overlap" if one_lane else "exact"
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact on two machines, which are the point of the method."""
+        return Claim("lower_bound", "target and draft share one lane and cannot overlap") if one_lane else EXACT
 
     def step_seconds(self, durations: DuoDecodingDurations, kind: Kind) -> Any:
         """Return the seconds of the longer side, with the contention of one memory, and of the exchange."""

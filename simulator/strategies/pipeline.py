@@ -22,10 +22,12 @@ from pydantic import Field
 
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
+from simulator.cost.stated import StatedDurations
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, stated_stages
@@ -50,6 +52,12 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps):
     """Stages of the pipeline; filled in from the placement."""
     requests: int = Field(default=1, ge=1)
     """Requests that decode together; filled in."""
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return four stages of unequal length with links between them."""
+        durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5)
+        return Example(cls(), durations)
 
     def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
         """Return the strategy for ``stages``, with as many batches in flight as ``requests`` allow."""
@@ -122,9 +130,9 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps):
         """Return the only kind of step: batches of one size, the larger one where they cannot be equal."""
         return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
 
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """Return that the law is idealised where batches cannot be of one size."""
-        return "idealised: batches of unequal size" if requests % self.in_flight else "exact"
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact where all batches are of one size."""
+        return Claim("idealised", "batches of unequal size") if requests % self.in_flight else EXACT
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Return one token for each request."""

@@ -32,8 +32,10 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedRuns, ranks_ahead, static_tree_run, tree_of
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
+from simulator.cost.stated import StatedDurations
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.claim import Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.token_tree import Branching
@@ -60,6 +62,12 @@ class PipelineTree(Pipelined):
 
     branching: Branching = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
     """Children of every node, level by level."""
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return a tree of three levels over four stages of unequal length."""
+        durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5, draft_step_ms=1.5)
+        return Example(cls(branching=(2, 1, 2)), durations)
 
     @property
     def levels(self) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.numeric import ordered_sum
 from simulator.strategies.common.capabilities import BlocksByStage
+from simulator.strategies.common.claim import Claim
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares
 from simulator.strategies.common.stage_pipeline import Level, StagePipeline
@@ -170,11 +171,11 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         loads = tuple(Rows.decode(rows, context) for level in levels for rows in level)
         return Step(kind, sum(loads[:: self.stages], start=NO_ROWS), 0, NO_ROWS, loads)
 
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """Return the relation of full levels, if all levels take as long."""
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return the claim of full levels, if all levels take as long."""
         full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])
-        relation = full.relation("tandem", {min(filled(kind).active, self.stages): share for kind, share in shares.items()})
+        claim = full.claim("tandem", {min(filled(kind).active, self.stages): share for kind, share in shares.items()})
         lone = self.times(cost, [Rows.decode(1, context)] * self.stages)
-        if relation == "exact" and not all(map(np.array_equal, full.stages, lone.stages)):
-            return "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"
-        return relation
+        if claim.exact and not all(map(np.array_equal, full.stages, lone.stages)):
+            return Claim("idealised", "levels of a growing tree are taken to be as long as full ones or as a single row")
+        return claim

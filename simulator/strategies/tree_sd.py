@@ -28,10 +28,12 @@ from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
+from simulator.cost.stated import StatedDurations
 from simulator.files.schema import Fraction, NonNegative
 from simulator.numeric import binomial
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import AddsMemory, ExtraMemory, NamesRecording
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import DraftPass
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, intern_progress
@@ -81,6 +83,13 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
     """Drafter that a recording is asked for."""
     borrowed: bool = False
     """Whether the recording lends the bursts of another way of drafting."""
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return a tree of two levels, drafted in two passes, with 1.5 ms of the host for each request."""
+        tree, passes = TokenTree(branching=(2, 2)), (DraftPass(rows=(1, 2)),)
+        durations = StatedDurations(target_ms=20.0, draft_step_ms=2.0)
+        return Example(cls(tree=tree, passes=passes, host_ms=NonNegative(value=1.5)), durations)
 
     # ---- what it is
 
@@ -207,6 +216,10 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
             lanes.rendezvous.occupy(durations.host, "host", lanes.draft, lanes.target)
         label = "verify" if kind.verifying else "decode"
         return (lanes.target.start(durations.target, label, lanes.draft, lanes.rendezvous),)
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact: draft, host and target follow each other."""
+        return EXACT
 
     def step_seconds(self, durations: TreeDurations, kind: Kind) -> Any:
         """Return T_draft + T_host + T_target in seconds."""

@@ -12,14 +12,16 @@ channel it is zero. On one device both roles book the same lane; nothing overlap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
+from simulator.cost.stated import StatedDurations
 from simulator.strategies.common.adaptive import FixedWindow
 from simulator.strategies.common.capabilities import ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import branch_rows
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, intern_kind
@@ -52,6 +54,11 @@ class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
     def independent_steps(self) -> bool:
         """Return whether windows are the same for every batch."""
         return isinstance(self.adaptive, FixedWindow)
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return windows of four tokens, 3 ms each, that cross a channel."""
+        return Example(cls(gamma=4), StatedDurations(target_ms=36.0, draft_step_ms=3.0, rv_fv_ms=0.5))
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which all windows have one length, unless the scheduler grants a request fewer rows."""
@@ -94,6 +101,10 @@ class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
         if durations.rv:
             lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact, on one device too: nothing overlaps."""
+        return EXACT
 
     def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Any:
         """Return T_draft + T_rv + T_target in seconds."""

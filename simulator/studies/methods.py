@@ -21,6 +21,7 @@ from simulator.catalogue import Catalogue
 from simulator.files.schema import BadInput
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, load, run
+from simulator.scenario.agreement import claim_of
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.capabilities import NamesRecording, extra_memory
 from simulator.strategies.common.method import PublishedMean
@@ -151,8 +152,8 @@ def _no_law(loaded: Loaded) -> str:
     scenario = loaded.scenario
     if scenario.schedule.traits.alone:
         return f"{scenario.strategy.name} takes one request at a time"
-    relation = scenario.schedule.relation(scenario.contention, scenario.one_lane)
-    return "" if relation == "exact" else f"its law is no equality here ({relation})"
+    claim = claim_of(scenario)
+    return "" if claim.exact else f"its law is no equality here ({claim})"
 
 
 def left_out(found: Iterable[MethodCandidate]) -> list[ExcludedMethod]:
@@ -196,7 +197,7 @@ def _point(one: MethodCandidate, loaded: Loaded, baseline_ms: float) -> MethodPo
         tpot_ms=simulated.tpot_s * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
         baseline_tpot_ms=baseline_ms,
-        relation="" if law.relation == "exact" else law.relation,
+        relation="" if law.claim.exact else law.relation,
         published_speedup=one.published.speedup if one.published else None,
     )
 

@@ -21,6 +21,7 @@ from simulator.acceptance.trace import Trace
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import Frozen
+from simulator.strategies.common.claim import Claim, Example
 from simulator.strategies.common.law import Law, OddsOf, Part, means
 from simulator.strategies.common.step import (
     ABSENT,
@@ -162,13 +163,17 @@ class Strategy(_Timed[D], Frozen, ABC):
     def step_seconds(self, durations: D, kind: Kind) -> Any:
         """Return the seconds of one step by the law; durations may be arrays."""
 
-    def relation(self, contention: float, one_lane: bool) -> str:
-        """Return how the law relates to the process: exact, a bound, an idealisation (and of what)."""
-        return "exact"
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Example:
+        """Return small settings and stated durations under which the law is held to the timeline."""
 
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """Return the relation of one law, where it depends on the batch, or on how long the steps of this hardware are."""
-        return self.relation(cost.contention, one_lane)
+    @abstractmethod
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return how the law of ``requests`` at ``context`` cached tokens relates to the process.
+
+        ``shares`` of the kinds of steps may be empty where they are not known; ``one_lane``: target and draft are one device.
+        """
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Return the long-run share of each kind of step for a batch of independent requests."""
@@ -196,8 +201,8 @@ class Strategy(_Timed[D], Frozen, ABC):
         step_s, tokens_per_step, request_step_s = means(parts)
         source = f"{self.traits.equation}; {odds(self.window_for(requests)).source}"
         shares = {part.kind: part.share for part in parts}
-        relation = self.law_relation(cost, requests, context, shares, one_lane)
-        return Law(_plain(step_s), _plain(tokens_per_step), relation, source, shares, _plain(request_step_s))
+        claim = self.claim(cost, requests, context, shares, one_lane)
+        return Law(_plain(step_s), _plain(tokens_per_step), claim, source, shares, _plain(request_step_s))
 
     def _committed(self, kind: Kind, odds: OddsOf) -> Any:
         """Return the expected tokens that a step of this kind commits, over all its requests."""

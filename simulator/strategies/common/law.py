@@ -9,6 +9,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from simulator.acceptance.sources import Odds
+from simulator.strategies.common.claim import Claim
 from simulator.strategies.common.step import Kind
 
 OddsOf = Callable[[int], Odds]
@@ -26,14 +27,19 @@ class Law:
     """Seconds of the mean step."""
     tokens_per_step: Any
     """Tokens that a step commits for one request."""
-    relation: str
-    """How the law relates to the process, in words: exact, a bound, an idealisation."""
+    claim: Claim
+    """How the law relates to the process: exact, a bound, an idealisation."""
     source: str
     """Equation of the law, and where its acceptance comes from."""
     kinds: Mapping[Kind, float] = field(default_factory=dict)
     """Share of each kind of step; the shares add up to 1."""
     request_step_s: Any = None
     """Seconds of the mean step as a request meets it, where large batches count more; None: the mean step."""
+
+    @property
+    def relation(self) -> str:
+        """Return the claim in words."""
+        return str(self.claim)
 
     @property
     def tpot_s(self) -> Any:

@@ -35,6 +35,7 @@ from typing import Any, Literal
 import numpy as np
 
 from simulator.numeric import elementwise_max, ordered_sum
+from simulator.strategies.common.claim import EXACT, Claim
 
 Clock = Literal["barrier", "tandem"]
 
@@ -140,14 +141,15 @@ class PipelineTimes:
         of = self.passage if clock == "barrier" else self.at_most
         return ordered_sum(share * of(steps) for steps, share in shares.items())
 
-    def relation(self, clock: Clock, shares: Mapping[int, float]) -> str:
-        """Return how :meth:`per_token` relates to the process."""
+    def claim(self, clock: Clock, shares: Mapping[int, float]) -> Claim:
+        """Return how :meth:`per_token` relates to the process; ``shares`` of passages by their steps."""
         if clock == "barrier":
-            return "exact"
+            return EXACT
         if not self.keeps_pace:
-            return f"lower bound: {len(self.stages)} levels in flight cannot keep the slowest part busy over all links"
+            words = f"{len(self.stages)} levels in flight cannot keep the slowest part busy over all links"
+            return Claim("lower_bound", words)
         gaps = ordered_sum(share for steps, share in shares.items() if 1 < steps < len(self.stages))
-        return "upper bound: a partial refill is charged the pace for each of its steps" if np.any(gaps) else "exact"
+        return Claim("upper_bound", "a partial refill is charged the pace for each of its steps") if np.any(gaps) else EXACT
 
 
 def hit_shares(hit: Any, stages: int, late: bool = False) -> dict[int, Any]:

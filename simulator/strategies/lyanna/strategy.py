@@ -35,9 +35,11 @@ from simulator.acceptance.trace import Trace
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
+from simulator.cost.stated import StatedDurations
 from simulator.files.schema import NonNegative
 from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.capabilities import AddsMemory, ExtraMemory
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.studied import ResampledTrees
@@ -147,6 +149,12 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
                 "set strategy.token_info=false and strategy.resample=false"
             )
         return self
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return trees three levels deep, with an LM head and a pass of their own for re-sampled ones."""
+        durations = StatedDurations(target_ms=20.0, draft_step_ms=0.6, draft_head_ms=0.4)
+        return Example(cls(depth=3, fusion=False), durations)
 
     @property
     def window(self) -> int:
@@ -332,6 +340,10 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         return passes
 
     # ---- the law
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact: one part follows the other on one device."""
+        return EXACT
 
     def step_seconds(self, durations: LyannaDurations, kind: Kind) -> Any:
         """Return the seconds of all parts in series."""

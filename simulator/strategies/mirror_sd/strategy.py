@@ -36,11 +36,13 @@ from simulator.acceptance.sources import Cursor, Odds, Replay, Verdict
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost, Depth
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
+from simulator.cost.stated import StatedDurations
 from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.adaptive import FixedWindow
 from simulator.strategies.common.base import LONGEST_WINDOW
 from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory, LosesWindows, ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import StreamingDrafter, branch_rows
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import (
@@ -112,6 +114,12 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         if depth <= 0 or (isinstance(depth, float) and depth >= 1.0):
             raise ValueError(f"expected a layer number from 1 or a share of the depth between 0 and 1, got {depth}")
         return depth
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return windows of three tokens that outlast the suffix, on lanes that share a memory."""
+        durations = StatedDurations(prefix_ms=18.0, suffix_ms=14.0, draft_ms=16.0, redraft_ms=11.0, rv_ee_ms=0.3, rv_fv_ms=0.2)
+        return Example(cls(gamma=3), durations, contention=1.25)
 
     def positions(self, window: int) -> int:
         """Return the positions of a verified window for which the early exit sends candidates."""
@@ -331,13 +339,13 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     # ---- the law
 
-    def relation(self, contention: float, one_lane: bool) -> str:
-        """Return how Eq. 10, for which target and draft are two machines, relates to the process."""
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact where target and draft are two machines, as Eq. 10 takes them to be."""
         if one_lane:
-            return "lower bound: target and draft share one lane and cannot overlap"
-        if contention > 1.0 and self.others == "proceed":
-            return "idealised: the contention of a redraft beside the prefix is left out"
-        return "exact"
+            return Claim("lower_bound", "target and draft share one lane and cannot overlap")
+        if cost.contention > 1.0 and self.others == "proceed":
+            return Claim("idealised", "the contention of a redraft beside the prefix is left out")
+        return EXACT
 
     def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Any:
         """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one memory."""

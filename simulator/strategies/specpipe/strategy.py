@@ -40,13 +40,15 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
+from simulator.cost.stated import StatedDurations
 from simulator.files.schema import NonNegative, Positive
 from simulator.numeric import elementwise_max, ordered_sum
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.studied import LevelTree
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, stated_stages, too_many_children
-from simulator.world import at
+from simulator.world import Lane, at
 
 
 class SpecPipeDurations(NamedTuple):
@@ -138,6 +140,13 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
     """How many times as long stages take with more than one request in a step."""
     stages: int = Field(default=0, ge=0)
     """Filled in from the placement."""
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return levels of four nodes over four stages of unequal length, with a draft that may outlast them."""
+        durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5, draft_step_ms=6.0)
+        prune = NonNegative(value=1.0, source="an example")
+        return Example(cls(width=4, branching=2, prune_ms=prune), durations)
 
     @property
     def window(self) -> int:
@@ -296,21 +305,29 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
         }
 
     def timeline(self, lanes: Lanes, durations: SpecPipeDurations, kind: Kind) -> Timeline:
-        """Book pruning, links and stages, and the draft at the same time; wait for the last of them."""
-        t, now = durations, lanes.draft.environment.now
-        begin = now + t.exchange
-        for stage, seconds in zip(lanes.stages, t.stages, strict=True):
-            if seconds:
-                if t.verdict:
-                    stage.book(now, now + t.verdict, "prune")
-                stage.book(begin, begin + seconds, "compute")
-        carries = now if t.asynchronous else now + t.verdict
+        """Stages prune and links carry; behind the last of them stages compute, and the draft grows a level beside it all."""
+        t, environment = durations, lanes.draft.environment
+        barrier: Lane | None = None
+        if t.verdict:
+            pruning = [stage for stage, seconds in zip(lanes.stages, t.stages, strict=True) if seconds] or lanes.stages[:1]
+            for stage in pruning:
+                stage.occupy(t.verdict, "prune")
+            barrier = pruning[-1]  # it computes behind all others, so that its compute holds up none of them
+        pruned = None if t.asynchronous else barrier
         for link, seconds in zip(lanes.links, t.links, strict=True):
             if seconds:
-                link.book(carries, carries + seconds, "transmit")
+                link.occupy(seconds, "transmit", pruned)
+                if barrier is None or link.free_at > barrier.free_at:
+                    barrier = link
+        last = lanes.draft
         if t.draft:
-            lanes.draft.book(now, now + t.draft, "draft level")
-        return (at(lanes.draft.environment, max(begin + max(t.stages), now + t.draft)),)
+            last.occupy(t.draft, "draft level")
+        if barrier is not None and barrier.free_at > last.free_at:
+            last = barrier
+        for stage, seconds in zip(lanes.stages, t.stages, strict=True):
+            if seconds and stage.occupy(seconds, "compute", barrier) > last.free_at:
+                last = stage
+        return (at(environment, max(last.free_at, environment.now)),)
 
     def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
         """Return ``max{T_exchange + max t_i, T_draft}`` in seconds."""
@@ -350,9 +367,11 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
         loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
         return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
 
-    def law_relation(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> str:
-        """Return a bound for several requests, as the law takes their levels to be full in every step."""
-        return "exact" if requests == 1 else "upper bound: full levels of all requests in every step, also of those that refill"
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact for one request; for several it takes their levels to be full in every step."""
+        if requests == 1:
+            return EXACT
+        return Claim("upper_bound", "full levels of all requests in every step, also of those that refill")
 
 
 def filled(kind: Kind) -> FillDetail:

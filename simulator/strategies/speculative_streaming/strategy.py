@@ -25,7 +25,7 @@ token of a prompt, and the host's work on the next tree and its mask, which the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -38,7 +38,9 @@ from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, pruned_trees, r
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
+from simulator.cost.stated import StatedDurations
 from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory
+from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_progress
 from simulator.strategies.common.studied import StreamShape, StreamTree
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits
@@ -84,6 +86,12 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         if self.nodes > LARGEST_TREE:
             raise ValueError(f"a tree of {self.nodes:,} nodes; expected streams and branching with {LARGEST_TREE:,} or fewer")
         return self
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return a tree of three levels whose top layers take 8 of 28 ms, pruned behind an LM head."""
+        durations = StatedDurations(prefix_ms=20.0, suffix_ms=8.0, draft_ms=0.7, draft_head_ms=1.2)
+        return Example(cls(streams=3, branching=2, kept=6), durations)
 
     @property
     def window(self) -> int:
@@ -258,6 +266,10 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
             lanes.target.occupy(t.prune, "prune")
         lanes.target.occupy(t.upper, "layers N-N_s+1..N, streams")
         return (lanes.target.start(t.head, "LM head, next tree"),)
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact: there is one model and one lane."""
+        return EXACT
 
     def step_seconds(self, durations: StreamingDurations, kind: Kind) -> Any:
         """Return T_lower + T_prune + T_upper + T_head in seconds."""

@@ -1,0 +1,202 @@
+"""What a law claims, what a run shows of the claim, and what the gap between the two is made of.
+
+Where a replay follows the run it prices every step by the law at its real context, so that a law that claims to be exact
+has to agree with the simulation to 1e-9. Where several steps are in flight, or several replicas run, there is none: then
+the law is taken over the kinds of steps that the run met, at the least and at the most context that any request had, and a
+step has to lie between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from simulator.numeric import ordered_sum
+from simulator.scenario import Scenario
+from simulator.scenario.outcome import Outcome
+from simulator.strategies.common.claim import Claim
+from simulator.strategies.common.law import Law
+from simulator.strategies.common.step import Kind
+
+TOLERANCE = 1e-9
+"""Relative difference up to which two ways to a number are the same."""
+
+
+def claim_of(scenario: Scenario) -> Claim:
+    """Return what the strategy claims of its law in this scenario, for the batch that the scenario asks for."""
+    return scenario.schedule.claim(scenario.cost, scenario.batch, scenario.mean_context, {}, scenario.one_lane)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A claim and what one run shows of it; ``shown`` is a sentence."""
+
+    claim: Claim
+    shown: str
+    gap: float | None
+    """Mean step by law over that of the simulation, less one; None where this run cannot show it."""
+    disagreement: bool
+
+    def data(self) -> dict[str, Any]:
+        """Return the agreement as plain data, for JSON."""
+        return {"claim": str(self.claim), "shown": self.shown, "disagreement": self.disagreement, "gap": self.gap}
+
+
+def agreement(scenario: Scenario, law: Law, replay: Outcome, simulated: Outcome) -> Agreement:
+    """Return what a run shows of the claim of its law; ``replay`` is the simulation itself where no replay follows it."""
+    claim = _claim_of_run(scenario, law)
+    if claim.relation == "idealised":
+        return Agreement(claim, "it claims no equality, so no run can break it", None, False)
+    if replay is not simulated:
+        gap = replay.step_s / simulated.step_s - 1.0
+        kept = claim.allows(simulated.step_s, replay.step_s, replay.step_s, TOLERANCE)
+        return Agreement(claim, _shown(claim, gap, kept, "every step at its own context"), gap, not kept)
+    return _without_replay(scenario, claim, simulated)
+
+
+def _claim_of_run(scenario: Scenario, law: Law) -> Claim:
+    """Return the claim about the steps of a run: arrivals vary the batch, which a replay follows; jitter it does not."""
+    if scenario.cost.jitters:
+        return law.claim
+    return scenario.schedule.claim(scenario.cost, scenario.batch, scenario.mean_context, law.kinds, scenario.one_lane)
+
+
+def _without_replay(scenario: Scenario, claim: Claim, simulated: Outcome) -> Agreement:
+    if any(kind.prompts for kind in simulated.kinds):
+        return Agreement(claim, "prompts travel in the steps, of which no law speaks, and no replay follows them", None, False)
+    pairs = list(scenario.requests.lengths(scenario.seed))
+    contexts = min(prompt for prompt, _ in pairs), scenario.mean_context, max(map(sum, pairs))
+    steps = [mean_step_s(scenario, simulated.kinds, context) for context in contexts]
+    least, most = min(steps), max(steps)
+    in_flight = scenario.schedule.needs.in_flight
+    if in_flight > 1:
+        least *= _full_share(scenario, simulated)
+        most *= 1.0 + in_flight / simulated.steps
+    gap = steps[1] / simulated.step_s - 1.0
+    kept = claim.allows(simulated.step_s, least, most, TOLERANCE)
+    span = f"contexts of {contexts[0]:,} to {contexts[2]:,} tokens explain {least * 1e3:.4g} to {most * 1e3:.4g} ms a step"
+    return Agreement(claim, _shown(claim, gap, kept, span), gap, not kept)
+
+
+def _full_share(scenario: Scenario, simulated: Outcome) -> float:
+    """Return the share of places that were taken, mean over time: with fewer batches in flight a step has less to wait for."""
+    places = scenario.batch * scenario.serving.replicas
+    return min(1.0, simulated.serving.mean_in_system / places)
+
+
+def _shown(claim: Claim, gap: float, kept: bool, how: str) -> str:
+    """Return a sentence about a gap, a share of the simulated step."""
+    size = f"{abs(gap) * 100:.3g} % {'longer' if gap > 0 else 'shorter'}" if abs(gap) > TOLERANCE else "the same within 1e-9"
+    if kept:
+        return f"a step by law is {size} ({how}), as claimed"
+    return f"DISAGREEMENT: the law claims to be {_called(claim)}, and its step is {size} than the simulated one ({how})"
+
+
+def _called(claim: Claim) -> str:
+    return {"exact": "exact", "upper_bound": "an upper bound", "lower_bound": "a lower bound"}[claim.relation]
+
+
+def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, int], context: int) -> float:
+    """Return the seconds of a step by law, mean over ``kinds`` by their counts, with all requests at ``context`` tokens."""
+    strategy, cost = scenario.schedule, scenario.cost
+    seconds = 0.0
+    for kind, count in kinds.items():
+        durations = strategy.durations(cost, strategy.step(kind, context))
+        seconds += count * float(strategy.step_seconds(durations, kind))
+    return seconds / ordered_sum(kinds.values())
+
+
+# ---- what the gap is made of
+
+
+class GapPart(NamedTuple):
+    """One reason for the gap between law and simulation, switched on after those before it."""
+
+    reason: str
+    tpot_s: float
+    """Seconds per token with this reason and all before it taken into account."""
+    share: float
+    """Part of the whole gap that it explains, as a share; negative where it works against the gap."""
+
+
+UNEXPLAINED = "unexplained"
+CONTEXTS = 16
+"""Contexts at which a law is taken where no replay tells what the steps really met."""
+
+
+def gap_data(parts: Sequence[GapPart]) -> list[dict[str, Any]]:
+    """Return parts of a gap as plain data: times in milliseconds, shares of the whole gap in per cent."""
+    return [{"reason": part.reason, "tpot_ms": part.tpot_s * 1e3, "share_percent": part.share * 100.0} for part in parts]
+
+
+def explained_gap(scenario: Scenario, law: Law, law_replayed: Law, replay: Outcome, simulated: Outcome) -> tuple[GapPart, ...]:
+    """Return what the gap from the law with marginal rates to the simulation is made of, reason by reason in a stated order.
+
+    Every reason is measured: the time per token with it, less the time without it. What only law and lanes disagree about is
+    called unexplained, unless the claim says what the law leaves out. Empty where there is no gap.
+    """
+    whole = simulated.tpot_s - law.tpot_s
+    if abs(whole) <= TOLERANCE * simulated.tpot_s:
+        return ()
+    reasons = dict(_reasons(scenario, law, law_replayed, replay, simulated))
+    parts, before = [], law.tpot_s
+    for reason, tpot_s in reasons.items():
+        if abs(tpot_s - before) > TOLERANCE * before or reason == UNEXPLAINED:
+            parts.append(GapPart(reason, tpot_s, (tpot_s - before) / whole))
+        before = tpot_s
+    return tuple(parts)
+
+
+def _reasons(
+    scenario: Scenario, law: Law, law_replayed: Law, replay: Outcome, simulated: Outcome
+) -> Iterator[tuple[str, float]]:
+    """Reasons in their order, each with the time per token that takes it and all before it into account."""
+    step_s = law.step_s if law.request_step_s is None else law.request_step_s
+    yield "acceptance as replayed instead of marginal rates", step_s / law_replayed.tokens_per_step
+    yield "mix of step kinds as met", law_replayed.tpot_s
+    if replay is not simulated:
+        replayed_s = request_step_s(scenario, replay) / law_replayed.tokens_per_step
+        yield "context that grows from step to step, and prompts in the steps", replayed_s
+    elif pure := {kind: count for kind, count in simulated.kinds.items() if not kind.prompts}:
+        steps = [mean_step_s(scenario, pure, context) for context in _contexts_met(scenario)]
+        growth = ordered_sum(steps) / len(steps) / mean_step_s(scenario, pure, scenario.mean_context)
+        yield "contexts that the steps met, by law", law_replayed.tpot_s * growth
+    steady_s = request_step_s(scenario, simulated) / simulated.tokens_per_step
+    claim = _claim_of_run(scenario, law)
+    yield UNEXPLAINED if claim.exact else f"what the law leaves out ({claim})", steady_s
+    delivered = simulated.tokens - simulated.serving.requests
+    yield "tokens past the end of an output", steady_s * _committed(scenario, simulated) / delivered
+    yield "admissions between the steps, and the mean taken over requests", simulated.tpot_s
+
+
+def _contexts_met(scenario: Scenario) -> list[int]:
+    """Return ``CONTEXTS`` contexts, in tokens, that stand for equal shares of all output tokens."""
+    contexts: list[tuple[float, int]] = []
+    for prompt, output in scenario.requests.lengths(scenario.seed):
+        contexts += [(prompt + output / 4, output), (prompt + output * 3 / 4, output)]
+    contexts.sort()
+    whole = sum(weight for _, weight in contexts)
+    met: list[int] = []
+    passed = 0
+    for context, weight in contexts:
+        passed += weight
+        while len(met) < CONTEXTS and (len(met) + 0.5) / CONTEXTS * whole <= passed:
+            met.append(round(context))
+    return met
+
+
+def request_step_s(scenario: Scenario, outcome: Outcome) -> float:
+    """Return the seconds of a step as a request meets it, mean over requests and steps: large batches count more."""
+    seconds = ordered_sum(batch * seconds for batch, seconds in outcome.serving.batch_s.items())
+    return seconds / _request_steps(scenario, outcome)
+
+
+def _request_steps(scenario: Scenario, outcome: Outcome) -> float:
+    """Return how many steps all requests together took part in."""
+    return ordered_sum(kind.batch * count for kind, count in outcome.kinds.items())
+
+
+def _committed(scenario: Scenario, outcome: Outcome) -> float:
+    """Return the tokens that all steps committed, those past the end of an output included."""
+    return outcome.tokens_per_step * _request_steps(scenario, outcome)

@@ -1,0 +1,80 @@
+"""Chunked speculative decoding: the first half of a window travels while the draft writes the second.
+
+    draft     |==half 1==|==half 2==|                        |
+    rendezvous|          |rv|       |rv|                     |
+    target    |                        |==verify gamma + 1 ==|
+
+    T_chunk = T_half + max{T_half, T_rv} + T_rv + T_target
+
+A package of its own, as a user would write one: the folder goes on the path, and specsim finds it by its entry point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from simulator.cost.protocol import Cost
+from simulator.cost.rows import Phase, together
+from simulator.cost.stated import StatedDurations
+from simulator.strategies.common.claim import EXACT, Claim, Example
+from simulator.strategies.common.drafters import branch_rows
+from simulator.strategies.common.step import Kind, Lanes, Step, Timeline
+from simulator.strategies.common.traits import Traits
+from simulator.strategies.vanilla_sd import TOKEN_BYTES, VanillaSD
+
+
+class Durations(NamedTuple):
+    """Seconds: half a window, its transfer, the verification."""
+
+    half: float
+    rv: float
+    target: float
+
+
+class ChunkedSD(VanillaSD):
+    """Serial draft and verify, with the window sent in two halves."""
+
+    name: Literal["chunked_sd"] = "chunked_sd"  # type: ignore[assignment]
+    traits: ClassVar[Traits] = Traits(
+        durations=Durations, equation="T_half + max{T_half, T_rv} + T_rv + T_target (toy)", drafted_in=("half",)
+    )
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return windows of four tokens whose halves take longer to write than to send."""
+        return Example(cls(gamma=4), StatedDurations(target_ms=30.0, draft_step_ms=5.0, rv_fv_ms=2.0))
+
+    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+        """Return that the law is exact."""
+        return EXACT
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """Return both halves alike; the second half pays for the odd internal step too."""
+        requests, gamma = step.kind.verifying, self._window_of(step.kind)
+        if not requests:
+            return {"target": cost.target(step.rows + step.prompts), "half": Phase(0.0, {}), "rv": Phase(0.0, {})}
+        chain = branch_rows(self.drafter, requests, requests, step.rows.kv_tokens)
+        half = -(-self.drafter.steps(gamma) // 2)
+        return {
+            "half": together(cost.draft(chain), times=half),
+            "rv": cost.rendezvous("fv", 0, requests * -(-gamma // 2) * TOKEN_BYTES),
+            "target": cost.target(step.rows + step.prompts),
+        }
+
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
+        """Half, half beside a transfer, transfer, verify."""
+        t = durations
+        if kind.verifying:
+            lanes.draft.occupy(t.half, "half 1")
+            lanes.rendezvous.occupy(t.rv, "half 1 sent", lanes.draft)
+            lanes.draft.occupy(t.half, "half 2")
+            lanes.rendezvous.occupy(t.rv, "half 2 sent", lanes.draft)
+        return (lanes.target.start(t.target, "verify", lanes.rendezvous),)
+
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
+        """Return T_half + max{T_half, T_rv} + T_rv + T_target, in seconds."""
+        t = durations
+        return t.half + np.maximum(t.half, t.rv) + t.rv + t.target
