@@ -27,7 +27,7 @@ A request's first window is drafted serially after its prefill; its time lies ou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -60,21 +60,9 @@ from simulator.strategies.common.step import (
 )
 from simulator.strategies.common.traits import EarlyExit, Facts, Finding, Needs, Traits
 from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates
+from simulator.strategies.mirror_sd.laws import MirrorDurations, batching_rule, exposed_draft, relative_overhead
 
 NOTHING = Phase(0.0, {})
-
-
-class MirrorDurations(NamedTuple):
-    """These are seconds, in the paper's symbols."""
-
-    prefix: float = 0.0
-    rv_ee: float = 0.0
-    suffix: float = 0.0
-    draft: float = 0.0
-    rv_fv: float = 0.0
-    redraft: float = 0.0
-    contention: float = 1.0
-    """Not a duration: how much slower target and draft are while both use one memory."""
 
 
 class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, LosesWindows, ProvenSteps):
@@ -381,21 +369,3 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         if self.message == "per_position":
             return ordered_sum(odds.off_exit[:last])
         return odds.off_exit[0] + ordered_sum(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
-
-
-def batching_rule(requests: int) -> tuple[int, int]:
-    """Return (kappa, streams) for a batch, read as a step function between the sizes of App. D.1 (MSD-10)."""
-    for size, kappa, streams in ((64, 1, 1), (32, 2, 1), (16, 4, 1)):
-        if requests >= size:
-            return kappa, streams
-    return 8, 2
-
-
-def exposed_draft(durations: MirrorDurations) -> Any:
-    """Return the seconds of drafting that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
-    return np.maximum(0.0, durations.draft - durations.suffix)
-
-
-def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Any:
-    """Return the exposed draft time over ``serial_draft`` seconds of serial drafting (MSD-11; the paper gives words only)."""
-    return exposed_draft(durations) / serial_draft

@@ -1,0 +1,38 @@
+"""Closed forms of Mirror-SD over its durations, in the paper's symbols."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class MirrorDurations(NamedTuple):
+    """These are seconds, in the paper's symbols."""
+
+    prefix: float = 0.0
+    rv_ee: float = 0.0
+    suffix: float = 0.0
+    draft: float = 0.0
+    rv_fv: float = 0.0
+    redraft: float = 0.0
+    contention: float = 1.0
+    """Not a duration: how much slower target and draft are while both use one memory."""
+
+
+def batching_rule(requests: int) -> tuple[int, int]:
+    """Return (kappa, streams) for a batch, read as a step function between the sizes of App. D.1 (MSD-10)."""
+    for size, kappa, streams in ((64, 1, 1), (32, 2, 1), (16, 4, 1)):
+        if requests >= size:
+            return kappa, streams
+    return 8, 2
+
+
+def exposed_draft(durations: MirrorDurations) -> Any:
+    """Return the seconds of drafting that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
+    return np.maximum(0.0, durations.draft - durations.suffix)
+
+
+def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Any:
+    """Return the exposed draft time over ``serial_draft`` seconds of serial drafting (MSD-11; the paper gives words only)."""
+    return exposed_draft(durations) / serial_draft
