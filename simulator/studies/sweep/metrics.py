@@ -1,4 +1,4 @@
-"""What a point of a sweep is measured by: names with units, words for axes of plots, and which way is better."""
+"""Name what a point of a sweep is measured by: columns with units, labels of plots, and which way is better."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """Its label on a plot, and whether less of it is better."""
+    """A measure of a point: its label on a plot, and whether less of it is better."""
 
     label: str
     less_is_better: bool = True
@@ -26,5 +26,5 @@ METRICS = {
     "mean_batch": Metric("requests in a step", False),
     "fallback_per_step": Metric("share of windows drafted anew"),
 }
-"""By column; the law says the first five, replay and simulation all."""
+"""The measures by column; the law gives the first five, replay and simulation give all."""
 LAW_METRICS = tuple(METRICS)[:5]
