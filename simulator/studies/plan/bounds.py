@@ -147,7 +147,7 @@ def _least_widths(operation: Roofline) -> Roofline:
 
 @dataclass(frozen=True)
 class FleetBounds:
-    """The bounds of one candidate under the limits of a plan, for any number of replicas."""
+    """Rules out numbers of replicas of one candidate under the limits of a plan."""
 
     loaded: Loaded
     limits: tuple[Limit, ...]
@@ -164,7 +164,7 @@ class FleetBounds:
 
     @cached_property
     def _scenario(self) -> Scenario:
-        """The scenario on devices that are never slower for fewer rows."""
+        """Return the scenario on devices that are never slower for fewer rows."""
         scenario: Scenario = replace_nested(self.loaded.scenario, Roofline, _least_widths)
         return scenario
 
@@ -177,7 +177,7 @@ class FleetBounds:
 
     @cached_property
     def broken_alone(self) -> Limit | None:
-        """A limit that requests break even when they come one at a time; None where there is none."""
+        """Return a limit that requests break even when they come one at a time; None where there is none."""
         return next((limit for limit in self.limits if self._breaks(limit)), None)
 
     def _breaks(self, limit: Limit) -> bool:
@@ -192,7 +192,7 @@ class FleetBounds:
 
     @cached_property
     def _alone(self) -> tuple[Times, Times]:
-        """Two (requests,): seconds to the first token, and from there to the last, with the step at the end of the prompt."""
+        """Return two (requests,): seconds to the first token, and from there to the last with the step that ends the prompt."""
         scenario, prompts = self._scenario, self._lengths[:, 0]
         admissions = {int(tokens): _admission(scenario, int(tokens)) for tokens in np.unique(prompts)}
         coarse = prompts // PROMPT_GRID * PROMPT_GRID
@@ -214,7 +214,7 @@ class FleetBounds:
 
     @cached_property
     def _deadlines(self) -> list[tuple[Limit, int, Times, Times]]:
-        """Deadlines that limits set: the limit, requests it lets go, when the rest are due (s), and their work (s)."""
+        """Return for each deadline its limit, the requests it lets go, when the rest are due (s), and their work (s)."""
         arrivals, outputs = self._arrivals, self._lengths[:, 1]
         prompts = self._prompt_work
         whole = self._step_work if self._prompts_elsewhere else prompts + self._step_work
@@ -240,7 +240,7 @@ class FleetBounds:
 
     @cached_property
     def _counted(self) -> NDArray[np.bool_]:
-        """(requests,): which of them are neither warm-up nor cool-down."""
+        """Return (requests,): which of them are neither warm-up nor cool-down."""
         requests, place = self._scenario.requests, np.arange(len(self._requests))
         return (place >= requests.warm_up) & (place < len(place) - requests.cool_down)
 
@@ -250,12 +250,12 @@ class FleetBounds:
 
     @cached_property
     def _lengths(self) -> NDArray[np.int64]:
-        """(requests, 2): prompt and output tokens."""
+        """Return (requests, 2): prompt and output tokens."""
         return np.array([(request.prompt_tokens, request.output_tokens) for request in self._requests])
 
     @cached_property
     def _prompt_work(self) -> Times:
-        """Seconds of the target's time that the prompt of each request takes at least, whatever goes with it."""
+        """Return seconds of the target's time that the prompt of each request takes at least, whatever goes with it."""
         scenario = self._scenario
         most = getattr(scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max()))
         sizes = [0, *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)), most]
@@ -264,7 +264,7 @@ class FleetBounds:
 
     @cached_property
     def _step_work(self) -> Times:
-        """Seconds of a replica's time that the steps of each request take at least, whoever shares them."""
+        """Return seconds of a replica's time that the steps of each request take at least, whichever requests share them."""
         scenario, context = self._scenario, int(self._lengths[:, 0].min())
         sizes = [0, *_sizes(scenario.batch)]
         share = min(_busy(scenario, below + 1, context) / above for below, above in pairwise(sizes))
@@ -275,7 +275,7 @@ class FleetBounds:
 
     @cached_property
     def _steps(self) -> Times:
-        """Steps of each request after the first token: its verdicts are its own, whoever is there."""
+        """Return the steps of each request after its first token, which depend on no other request."""
         scenario, acceptance = self._scenario, self.loaded.acceptance()
         strategy = scenario.schedule
         if not strategy.window:

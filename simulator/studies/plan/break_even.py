@@ -32,7 +32,7 @@ PLAIN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
 
 @dataclass(frozen=True)
 class BreakEvenPoint:
-    """A batch size, and the speed-up of the answer there by law."""
+    """Gives the speed-up of the answer at a batch size, by law."""
 
     batch: int
     verify_rows: int
@@ -41,7 +41,7 @@ class BreakEvenPoint:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Three roots of the speed-up less one; a root is None where the answer stays on one side all the way."""
+    """Holds three roots of the speed-up less one; a root is None where the answer stays on one side all the way."""
 
     batch: int
     """Mean batch of one replica, rounded: the other two roots are taken there."""

@@ -28,7 +28,7 @@ from simulator.studies.plan.search import Finding, examine, replicated
 
 @dataclass(frozen=True)
 class WindowSchedule:
-    """Draft tokens by batch size, and the answer run with them."""
+    """Holds draft tokens by batch size, and the answer run with them."""
 
     windows: dict[int, int]
     """Draft tokens by the first batch size that they hold for."""

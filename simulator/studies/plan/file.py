@@ -36,7 +36,7 @@ VARY = "vary"
 
 
 class Offer(Frozen):
-    """A device that may be rented: the price of one, and how many there are."""
+    """States a device that may be rented: the price of one, and how many there are."""
 
     price_usd_per_hour: Positive
     """Price of one device (USD per hour)."""
@@ -45,7 +45,7 @@ class Offer(Frozen):
 
 
 class PlanFile(Frozen):
-    """A plan as it is written; ``scenario`` is what all candidates share, with ``like`` to start from another one."""
+    """States a plan as it is written; ``scenario`` is what all candidates share, with ``like`` to start from another one."""
 
     name: str = ""
     """The name that reports use; the file's name where none is stated."""
@@ -73,7 +73,7 @@ class PlanFile(Frozen):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to serve: a scenario with a single replica, its entries in the plan, and the devices that a replica rents."""
+    """Is one way to serve: a scenario with a single replica, its entries in the plan, and the devices that a replica rents."""
 
     hardware: str
     strategy: str
@@ -88,12 +88,12 @@ class Candidate:
 
     @property
     def family(self) -> tuple[str, str]:
-        """The hardware and the strategy; candidates that differ in settings alone are one family."""
+        """Return hardware and strategy; candidates that differ in settings alone are one family."""
         return self.hardware, self.strategy
 
     @property
     def name(self) -> str:
-        """The family and the settings, in words."""
+        """Return the family and the settings, in words."""
         varied = (f"{path.split('.')[-1]} {_short(value)}" for path, value in self.settings)
         return ", ".join([f"{self.strategy} on {self.hardware}", *varied])
 
@@ -104,7 +104,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class NoCandidate:
-    """A combination that cannot run, with its fault."""
+    """Names a combination that cannot run, with its fault."""
 
     family: tuple[str, str]
     name: str
@@ -112,18 +112,18 @@ class NoCandidate:
 
     @property
     def reason(self) -> str:
-        """The message of the first fault."""
+        """Return the message of the first fault."""
         return self.error.faults[0].message
 
     @property
     def no_room(self) -> bool:
-        """Whether it is memory that is short."""
+        """Return whether it is memory that is short."""
         return isinstance(self.error, Infeasible)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan that was read: its file, the candidates to choose among, and the combinations that cannot run."""
+    """Holds a plan that was read: its file, the candidates to choose among, and the combinations that cannot run."""
 
     file: PlanFile
     candidates: tuple[Candidate, ...]

@@ -35,7 +35,7 @@ DRAWS = 20
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What becomes of the answer where one thing is harder."""
+    """Says what becomes of the answer where one thing is harder."""
 
     change: str
     answer: Finding | None
@@ -47,7 +47,7 @@ class Sensitivity:
 
 
 class Chance(NamedTuple):
-    """How often the answer met the SLO in resampled runs."""
+    """Counts how often the answer met the SLO in resampled runs."""
 
     kept: int
     draws: int
@@ -55,7 +55,7 @@ class Chance(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of draws that met the SLO."""
+        """Return the share of draws that met the SLO."""
         return self.kept / self.draws
 
 

@@ -38,7 +38,7 @@ ReportProgress = Callable[[str], object]
 
 
 class MeasuredLimit(NamedTuple):
-    """A limit of the SLO, what a run measured there (s), and whether that is within it."""
+    """Holds a limit of the SLO, what a run measured there (s), and whether that is within the limit."""
 
     limit: Limit
     seconds: float
@@ -46,13 +46,13 @@ class MeasuredLimit(NamedTuple):
 
     @property
     def strain(self) -> float:
-        """The measured time over its limit; above one where it is missed."""
+        """Return the measured time over its limit; above one where it is missed."""
         return self.seconds / self.limit.seconds
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fleet, so many replicas of a candidate, and how it did under the SLO."""
+    """Says how a fleet, so many replicas of a candidate, did under the SLO."""
 
     candidate: Candidate
     replicas: int
@@ -67,35 +67,35 @@ class Finding:
 
     @property
     def kept(self) -> bool:
-        """Whether a run met every limit."""
+        """Return whether a run met every limit."""
         return bool(self.measured) and all(measured.kept for measured in self.measured)
 
     @property
     def cost_usd_per_hour(self) -> float:
-        """The price of all replicas together (USD per hour)."""
+        """Return the price of all replicas together (USD per hour)."""
         return self.replicas * self.candidate.price_usd_per_hour
 
     @property
     def tightest(self) -> MeasuredLimit:
-        """The measured limit with the least to spare, or with the most missing."""
+        """Return the measured limit with the least to spare, or with the most missing."""
         return max(self.measured, key=lambda measured: measured.strain)
 
     @property
     def missed(self) -> Limit | None:
-        """A limit that the fleet misses; None where it meets all, or nothing was looked at."""
+        """Return a limit that the fleet misses; None where it meets all, or nothing was looked at."""
         if self.kept or not (self.measured or self.broken):
             return None
         return self.broken or self.tightest.limit
 
     @property
     def cost_usd_per_million_tokens(self) -> float:
-        """The price of a million output tokens (USD), with the work for prompts included; not a number without a run."""
+        """Return the price of a million output tokens (USD), prompts' work included; not a number without a run."""
         return (self.expenses and self.expenses.usd_per_million_tokens) or float("nan")
 
 
 @dataclass(frozen=True)
 class Search:
-    """Every fleet that was looked at."""
+    """Holds every fleet that was looked at."""
 
     plan: Plan
     findings: tuple[Finding, ...]
@@ -103,12 +103,12 @@ class Search:
 
     @property
     def best(self) -> Finding | None:
-        """The answer; None where no fleet meets the SLO."""
+        """Return the answer; None where no fleet meets the SLO."""
         return min((finding for finding in self.findings if finding.kept), key=_rank, default=None)
 
     @property
     def by_family(self) -> dict[tuple[str, str], Finding]:
-        """The cheapest fleet of each family that meets the SLO, cheapest first."""
+        """Return the cheapest fleet of each family that meets the SLO, cheapest first."""
         cheapest: dict[tuple[str, str], Finding] = {}
         for finding in sorted((finding for finding in self.findings if finding.kept), key=_rank):
             cheapest.setdefault(finding.candidate.family, finding)
@@ -116,7 +116,7 @@ class Search:
 
     @property
     def simulated(self) -> int:
-        """The number of fleets that a run was begun for."""
+        """Return the number of fleets that a run was begun for."""
         return sum(not finding.bound for finding in self.findings)
 
     def binding(self, chosen: Finding) -> Limit | None:

@@ -34,7 +34,7 @@ LONGER = 4
 
 
 class LawPoint(NamedTuple):
-    """One replica of a candidate with ``batch`` requests that decode together, by law: ms per token, tokens per second."""
+    """Gives the law of one replica with ``batch`` requests that decode together: ms per token, tokens per second."""
 
     candidate: Candidate
     batch: int
@@ -45,7 +45,7 @@ class LawPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanStudy:
-    """A plan, its answer, and all that is known about it."""
+    """Holds the answer of a plan with everything that stress-tests and explains it."""
 
     command: str
     search: Search
@@ -65,17 +65,17 @@ class PlanStudy:
 
     @property
     def capacity(self) -> float:
-        """The most traffic at which the answer meets the SLO, over that of the plan."""
+        """Return the most traffic at which the answer meets the SLO, over that of the plan."""
         return self.capacities[self.chosen.candidate.family]
 
     @property
     def binding(self) -> Limit | None:
-        """The limit that the answer breaks with one replica fewer; None where it has only one."""
+        """Return the limit that the answer breaks with one replica fewer; None where it has only one."""
         return self.search.binding(self.chosen)
 
     @property
     def runners_up(self) -> dict[tuple[str, str], Finding | None]:
-        """The cheapest of every family, None for one that has none; the answer's first, then by cost."""
+        """Return the cheapest fleet of every family, None for one without; the answer's first, then by cost."""
         cheapest: dict[tuple[str, str], Finding | None] = dict(self.search.by_family)
         for candidate in self.search.plan.candidates:
             cheapest.setdefault(candidate.family, None)

@@ -30,7 +30,7 @@ MOST_POINTS = 100_000_000
 
 
 class Range(NamedTuple):
-    """A range of numbers from ``low`` to ``high``, both included; evenly spaced, or in equal ratios."""
+    """Spans numbers from ``low`` to ``high``, both included; evenly spaced, or in equal ratios."""
 
     low: float
     high: float
@@ -55,7 +55,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: the labels of its values in the table, and the fields that each value sets."""
+    """Holds the labels of an axis' values in the table, and the fields that each value sets."""
 
     key: str
     labels: tuple[Label, ...]
@@ -72,7 +72,7 @@ class Axis:
 
 
 class Point(NamedTuple):
-    """One point of a sweep: its number from 0, its value on every axis, and the fields that these set."""
+    """Holds the number of a point from 0, its value on every axis, and the fields that these set."""
 
     number: int
     labels: tuple[Label, ...]
@@ -81,7 +81,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Design:
-    """Axes and their combination; points are counted from 0, the last axis of a product changing fastest."""
+    """Combines axes to points, which are counted from 0, the last axis of a product changing fastest."""
 
     axes: tuple[Axis, ...]
     combination: Combination = "product"
@@ -127,7 +127,7 @@ class Design:
 
     @cached_property
     def _shares(self) -> Any:
-        """(samples, axes): how far along every axis each point of a Latin hypercube lies, as a share of one."""
+        """Return (samples, axes): how far along every axis each point of a Latin hypercube lies, as a share of one."""
         from scipy.stats import qmc  # noqa: PLC0415 - it takes half a second, and few sweeps are drawn
 
         return qmc.LatinHypercube(len(self.axes), rng=np.random.default_rng(self.seed)).random(self.samples)

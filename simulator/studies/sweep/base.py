@@ -1,4 +1,4 @@
-"""The base scenario that the points of a sweep start from, read once by each process, and what points share."""
+"""Read the scenario that the points of a sweep start from once in each process, and keep what points share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Evaluator = Literal["law", "replay", "simulation"]
 
 @dataclass(frozen=True)
 class SweepJob:
-    """What goes to a worker with the points: the base scenario before any axis, and the evaluator."""
+    """Goes to a worker with the points: names the base scenario before any axis, and the evaluator."""
 
     identity: str
     """A text that is equal for equal bases: a worker reads the files of each base once."""
@@ -30,13 +30,13 @@ class SweepJob:
 
     @property
     def base(self) -> Base:
-        """The scenario that the points start from, read once by each worker."""
+        """Return the scenario that the points start from, read once by each worker."""
         return _base(self)
 
 
 @dataclass(frozen=True)
 class Base:
-    """A scenario whose fields points set, with a digest of each field, so that a point's key costs what the point changes."""
+    """Holds a scenario with a digest of each field, so that a point's key costs what the point changes."""
 
     loaded: Loaded
     catalogue: Catalogue
@@ -71,7 +71,7 @@ def with_settings(base: Loaded, settings: Settings, catalogue: Catalogue) -> Loa
 
 @dataclass(frozen=True)
 class Shared:
-    """A scenario as the key of a cache: all with this ``digest`` have the same acceptance or baseline."""
+    """Serves as key of a cache: all scenarios with this ``digest`` have the same acceptance or baseline."""
 
     digest: bytes
     loaded: Loaded = field(compare=False)

@@ -38,7 +38,7 @@ TRIES = 2
 
 
 class Bundle(NamedTuple, Generic[Value]):
-    """The results of some points, and how long they took in the worker (s)."""
+    """Holds the results of points, and how long they took in the worker (s)."""
 
     results: list[Value]
     seconds: float
@@ -61,7 +61,7 @@ class InProcess(Executor):
 
 
 class Crew:
-    """An executor and its number of workers; ``losses`` are the errors that say that a worker died."""
+    """Evaluates points with an executor of so many workers; ``losses`` are the errors that say that a worker died."""
 
     def __init__(self, hire: Callable[[], Executor], workers: int, losses: tuple[type[BaseException], ...] = ()) -> None:
         self._hire, self.executor, self.workers, self.losses = hire, hire(), workers, losses

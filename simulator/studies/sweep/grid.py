@@ -194,7 +194,7 @@ def _inside(outer: slice, inner: slice) -> slice:
 
 
 class GridLaw:
-    """The parts of a variant's law and of plain decoding's, with arrays in the place of numbers.
+    """Evaluates a variant's law and plain decoding's, with arrays in the place of numbers.
 
     Arrays are combined as late as possible: what depends on few axes has few values.
     """

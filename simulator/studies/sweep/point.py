@@ -27,7 +27,7 @@ SPECULATIVE = ("strategy", "method", "draft", "channel", "acceptance")
 
 
 class Row(NamedTuple):
-    """What a point came to: its key, and either a fault or a number for each of the evaluator's metrics."""
+    """Holds the result of a point: its key, and either a fault or a number for each of the evaluator's metrics."""
 
     number: int
     key: bytes

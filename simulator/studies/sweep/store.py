@@ -1,4 +1,4 @@
-"""The store of a sweep: one SQLite file with what was asked for and what every point came to.
+"""Keep a sweep in one SQLite file: what was asked for, and the result of every point.
 
 Results stand under the key of their scenario, so that equal points are evaluated once and a changed sweep finds what it
 shares with the old one. While it is written the file has a log ahead of it (WAL), one transaction for each bundle of points:
@@ -53,14 +53,14 @@ WRITTEN_AHEAD = """
 
 
 class SweepProgress(NamedTuple):
-    """How far an evaluator has come: points that have a result, and those of them with a fault."""
+    """Counts the points of an evaluator that have a result, and those of them with a fault."""
 
     done: int
     faults: int
 
 
 class Store:
-    """An open store, for reading unless ``writable``; an empty file becomes a store when it is opened to be written.
+    """Reads a store, and writes it where ``writable``; an empty file becomes a store when it is opened to be written.
 
     Raises :class:`BadInput` for a file that is no store, which stays as it is.
     """
@@ -128,7 +128,7 @@ class Store:
 
     @property
     def empty(self) -> bool:
-        """Whether the store holds no result at all."""
+        """Return whether the store holds no result at all."""
         return not self._database.execute("SELECT 1 FROM results LIMIT 1").fetchone()
 
     def done(self, evaluator: Evaluator) -> set[int]:

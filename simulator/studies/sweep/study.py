@@ -42,7 +42,7 @@ KEEP = r"best (?P<share>\d+(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<si
 
 
 class Plot(Frozen):
-    """A picture of the table of a sweep.
+    """States a picture of the table of a sweep.
 
     ``x`` and ``y`` are axes or metrics. ``value`` colours a heat map or is cut by the contour of ``level``; ``hue`` tells
     lines or points of one panel apart; ``facet`` makes a panel for each of its values. ``pareto`` marks the points that no
@@ -78,7 +78,7 @@ class Plot(Frozen):
 
 
 class SweepFile(Frozen):
-    """A sweep as it is written; ``keep`` chooses points for a simulation: ``best 10% of tpot_ms`` or ``speedup >= 1.2``."""
+    """States a sweep as written; ``keep`` chooses points for a simulation: ``best 10% of tpot_ms`` or ``speedup >= 1.2``."""
 
     about: str = ""
     """The question that the sweep asks, in a sentence."""
@@ -105,7 +105,7 @@ class SweepFile(Frozen):
 
     @property
     def evaluators(self) -> tuple[Evaluator, ...]:
-        """The evaluators, in the order in which they run."""
+        """Return the evaluators, in the order in which they run."""
         return ("law", "simulation") if self.evaluate == "law then simulation" else (self.evaluate,)
 
     @field_validator("keep")
@@ -130,7 +130,7 @@ class SweepFile(Frozen):
 
 @dataclass(frozen=True)
 class SweepStudy:
-    """A sweep that is ready to be evaluated."""
+    """Holds a sweep that is ready to be evaluated."""
 
     name: str
     file: SweepFile
@@ -146,12 +146,12 @@ class SweepStudy:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The sweep as plain data, enough to lay out its points again."""
+        """Return the sweep as plain data, enough to lay out its points again."""
         return {"name": self.name, **self.file.model_dump(mode="json")}
 
     @cached_property
     def identity(self) -> str:
-        """The digest of everything that decides which scenario a point's number stands for, and what it comes to."""
+        """Return the digest of everything that decides which scenario a point's number stands for, and what it comes to."""
         asked = {name: value for name, value in self.definition.items() if name in ("axes", "combine", "samples", "seed")}
         named = [file_digest(path) for path in self._files_on_axes()]
         kinds = [kind for kind in FOLDERS if kind != "sweep"]

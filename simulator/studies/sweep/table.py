@@ -1,4 +1,4 @@
-"""The table of a sweep: a row for each point with its axes, the metrics of every evaluator, and what went wrong."""
+"""Make the table of a sweep: a row for each point with its axes, the metrics of every evaluator, and what went wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDINGS = (".csv", ".parquet")
 
 @dataclass(frozen=True)
 class SweepTable:
-    """A sweep as its store holds it: what was asked for, and a data frame of the points that have a result."""
+    """Holds a sweep as its store has it: what was asked for, and a data frame of the points that have a result."""
 
     name: str
     file: SweepFile
@@ -34,7 +34,7 @@ class SweepTable:
 
     @property
     def axes(self) -> list[str]:
-        """Names of the columns that are axes."""
+        """Return the names of the columns that are axes."""
         return [axis.key for axis in self.design.axes]
 
     def column(self, name: str) -> str:
