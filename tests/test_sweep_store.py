@@ -99,6 +99,13 @@ def test_a_text_and_a_folder_are_refused(folder: Path) -> None:
     assert contents(folder) == before
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "tiny.yaml/s.sqlite"])
+def test_a_name_that_can_be_no_file_is_one_line(name: str, folder: Path) -> None:
+    for result in (sweep("--store", name), sweep("--store", name, "--status"), specsim("plot", name, "--out", folder / "p")):
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert sorted(contents(folder)) == ["tiny.yaml"]
+
+
 def test_an_empty_file_becomes_a_store(folder: Path) -> None:
     (folder / "new.sqlite").touch()
     assert sweep("--store", "new.sqlite").exit_code == 0

@@ -166,9 +166,9 @@ def writing(path: Path, warn: Callable[[str], object] = lambda _: None) -> Itera
     Raises :class:`BadInput` where there can be no such file, where the file is no store (it stays as it is), and where the
     disk is full; what the store holds is kept.
     """
-    _refuse_other_files(path)
     with ExitStack() as stack:
         try:
+            _refuse_other_files(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(_locked(path, warn))
         except OSError as error:
@@ -217,7 +217,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def reading(path: Path) -> Store:
     """Open a store that must be there, also while it is being written, and write nothing; raises :class:`BadInput`."""
-    if not path.is_file() or not os.access(path, os.R_OK):
+    if not os.access(path, os.R_OK) or not path.is_file():
         raise _fault(path, "there is no such store; specsim sweep makes one")
     if not path.stat().st_size:
         raise _fault(path, "is empty; specsim sweep makes a store")
