@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.cost.device import Device, Roofline
 from simulator.files.schema import BadInput, Infeasible, Positive, replace_nested
+from simulator.report.pages.plan import fleet
 from simulator.scenario import Loaded, load, resolved, run
 from simulator.serving.arrivals import Poisson
 from simulator.serving.requests import Request, Requests
@@ -29,7 +31,7 @@ from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Plan, devices_of, load_plan
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
-from simulator.studies.plan.search import examine, most_traffic, nearest_miss, replicated, search, with_loaded
+from simulator.studies.plan.search import Finding, examine, most_traffic, nearest_miss, replicated, search
 from simulator.studies.plan.study import study
 
 SMALL: dict[str, Any] = {
@@ -277,8 +279,8 @@ def test_capacity_is_where_the_slo_begins_to_be_missed(tmp_path: Path) -> None:
     most = most_traffic(best)
     assert most > 1.0
     for times, kept in ((most, True), (most * 1.02, False)):
-        one = with_loaded(best.candidate, faster(best.candidate.loaded, times))
-        assert examine(one, best.replicas).kept is kept
+        busier = best.candidate.changed(partial(faster, factor=times))
+        assert examine(busier, best.replicas).kept is kept
 
 
 def test_an_impossible_slo_ends_with_code_3_and_the_nearest_miss(tmp_path: Path) -> None:
@@ -326,6 +328,23 @@ def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
     assert speedup(bare, bare.acceptance(), found.batch) == pytest.approx(1.0, abs=1e-3)
     plain = next(one for one in plan.candidates if one.strategy == "plain")
     assert break_even(examine(plain, 1, to_the_end=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "words"),
+    [
+        ("plain", 1, "1 replica, plain decoding on A100, tensor_parallel 1 (1 x a100_80g_sxm)"),
+        ("drafted", 3, "3 replicas, drafted on A100, tensor_parallel 1, gamma 2 (3 x a100_80g_sxm)"),
+    ],
+)
+def test_a_fleet_is_named_in_plain_words(tmp_path: Path, strategy: str, replicas: int, words: str) -> None:
+    candidate = next(candidate for candidate in small(tmp_path).candidates if candidate.strategy == strategy)
+    assert fleet(Finding(candidate, replicas)) == words
+
+
+def test_a_single_replica_is_served_as_one(tmp_path: Path) -> None:
+    drafted = next(candidate for candidate in small(tmp_path).candidates if candidate.strategy == "drafted")
+    assert exports(Finding(drafted, 1), None)["vllm.sh"].startswith("# 1 replica; models by their names here\n")
 
 
 def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:

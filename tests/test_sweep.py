@@ -202,7 +202,7 @@ AXES = [
 def test_laws_evaluated_together_are_those_evaluated_alone(world: Path, axes: list[str]) -> None:
     found = study("tiny.yaml", Catalogue(), axes=axes, evaluate="law")
     job, points = found.job("law"), list(found.design)
-    together = point.evaluate_all(job, code_version(), points).found
+    together = point.evaluate_all(job, code_version(), points).results
     assert together == [point.evaluate(job, one) for one in points]
     for row, one in zip(together, points, strict=True):
         if row.fault is None:
@@ -211,7 +211,7 @@ def test_laws_evaluated_together_are_those_evaluated_alone(world: Path, axes: li
             law, plain = run.law(loaded.scenario, loaded.acceptance()), run.baseline(loaded.scenario)
             told = (law.tpot_s * 1e3, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s * 1e3)
             names = ("tpot_ms", "speedup", "tokens_per_step", "step_ms")
-            assert [row.found[name] for name in names] == pytest.approx(told, rel=1e-14)
+            assert [row.metrics[name] for name in names] == pytest.approx(told, rel=1e-14)
     assert any(row.fault is None for row in together)
 
 
@@ -232,7 +232,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     seen: list[dict[str, Any]] = []
     real = point.evaluate
 
-    def evaluate(job: point.Job, one: point.Point) -> point.Row:
+    def evaluate(job: point.SweepJob, one: point.Point) -> point.Row:
         seen.append(one.settings)
         return real(job, one)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -70,7 +71,8 @@ def until(happened: Callable[[], object], why: str) -> None:
 def done(folder: Path, name: str) -> int:
     """Points that the store of a running sweep holds."""
     try:
-        return reading(folder / f"{name}.sqlite").progress("simulation").done
+        with contextlib.closing(reading(folder / f"{name}.sqlite")) as store:
+            return store.progress("simulation").done
     except BadInput:  # it is only being made
         return 0
 
@@ -174,15 +176,41 @@ def test_nothing_is_lost_when_a_worker_and_then_the_sweep_are_killed(folder: Pat
     assert table(folder, "killed", *AXES, "--resume", workers=2) == undisturbed
 
 
-def test_an_interrupted_sweep_goes_on_where_it_stopped(folder: Path) -> None:
-    with started(folder, "--store", "part.sqlite", *AXES) as process:
+def test_an_interrupted_sweep_changes_no_file_and_says_how_it_goes_on(folder: Path) -> None:
+    (folder / "part.csv").write_text("the whole table of yesterday")
+    (folder / "page").mkdir()
+    (folder / "page" / "tiny.csv").write_text("the same")
+    files = ["--export", "part.csv", "--report", "page"]
+    with started(folder, "--store", "part.sqlite", *files, *AXES) as process:
         until(lambda: done(folder, "part") > 5, "no point was evaluated")
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: the workers get it too
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, out + err
-    assert "go on with" in err
+    assert "interrupted; part.sqlite keeps the points that are done, and no other file was changed" in err
     assert "Traceback" not in err
+    assert (folder / "part.csv").read_text() == "the whole table of yesterday"
+    assert {path.name for path in (folder / "page").iterdir()} == {"tiny.csv"}
+    assert {path.name for path in folder.iterdir()} == {"tiny.yaml", "part.sqlite", "part.csv", "page"}
     kept = done(folder, "part")
     assert 5 < kept < 60
-    axes = ["--axis", "strategy.gamma=1", "--axis", "seed=1:3:3"]
-    assert table(folder, "part", *axes, "--resume") == table(folder, "afresh", *axes)
+    words = shlex.split(err.partition("go on with: specsim ")[2])
+    with contextlib.chdir(folder):
+        resumed = CliRunner().invoke(main, words)
+    assert resumed.exit_code == 0, resumed.output
+    assert (folder / "part.csv").read_bytes() == table(folder, "afresh", *AXES)
+    assert (folder / "page" / "tiny.csv").read_bytes() == (folder / "part.csv").read_bytes()
+
+
+def test_a_sweep_that_is_interrupted_while_it_writes_files_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "part.csv").write_text("the whole table of yesterday")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pandas.DataFrame.to_csv", lambda frame, path, **_: interrupted(path.write_text("half")))
+    monkeypatch.chdir(folder)
+    words = ["sweep", "tiny.yaml", "--axis", "seed=1,2", "--workers", "1", "--store", "part.sqlite", "--export", "part.csv"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 130, result.output
+    assert "files that were not reached are as they were" in result.stderr
+    assert (folder / "part.csv").read_text() == "the whole table of yesterday"

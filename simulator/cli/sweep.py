@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 EVALUATIONS = ("law", "replay", "simulation", "law then simulation")
 NAMED_FAULTS = 20
+"""Faulty points that are printed with their fault."""
 INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
@@ -30,114 +33,132 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--axis", "axes", multiple=True, metavar="KEY=VALUES", help="a,b,c or low:high:count or log:low:high:count.")
 @click.option("--zip", "combine", flag_value="zip", help="All axes change in step, instead of every combination.")
 @click.option("--latin-hypercube", "samples", type=click.IntRange(min=1), metavar="N", help="N points spread over all axes.")
-@click.option("--evaluate", type=click.Choice(EVALUATIONS), help="Who says what a point comes to.")
-@click.option("--keep", metavar="RULE", help="Of a law, what a simulation confirms: 'best 10% of tpot_ms', 'speedup >= 1.2'.")
+@click.option("--evaluate", type=click.Choice(EVALUATIONS), help="How points are evaluated.")
+@click.option(
+    "--keep", metavar="RULE", help="Points of a law that a simulation confirms: 'best 10% of tpot_ms', 'speedup >= 1.2'."
+)
 @click.option("--workers", type=click.IntRange(min=1), help="Processes  [default: one for each core].")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="A Dask scheduler whose workers evaluate the points.")
 @click.option("--store", type=FILE, help="SQLite file  [default: reports/sweeps/NAME.sqlite].")
-@click.option("--resume", is_flag=True, help="Go on with a store; what it holds is not evaluated again.")
-@click.option("--status", is_flag=True, help="Only say how far the store has come.")
-@click.option("--export", "exported", type=FILE, help="Table of all points, .csv or .parquet.")
-@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pictures that the sweep names.")
-@click.option(
-    "--report", type=click.Path(path_type=Path, file_okay=False), help="Folder for a page, .md and .html, and its files."
-)
+@click.option("--resume", is_flag=True, help="Go on with a store; points that it holds are not evaluated again.")
+@click.option("--status", is_flag=True, help="Only print how many points the store holds.")
+@click.option("--export", "exported", type=FILE, help="Table of all points, .csv or .parquet, once all are evaluated.")
+@click.option("--plots", type=FOLDER, help="Folder for the pictures that the sweep names.")
+@click.option("--report", type=FOLDER, help="Folder for a page, .md and .html, and its files.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 @overrides_option
 @seed_option
 @catalogue_option
-def sweep(
-    name: str,
-    store: Path | None,
-    status: bool,
-    exported: Path | None,
-    plots: Path | None,
-    report: Path | None,
-    as_json: bool,
-    **asked: Any,
-) -> None:
+def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: Any) -> None:
     """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario.
 
-    A point that is wrong or fails is named at the end and stops no other; exit code 2 where every one does. Ctrl-C leaves a
-    store that --resume goes on with.
+    A point that is wrong or fails is named at the end and stops no other point; exit code 2 where all points fail. Ctrl-C
+    leaves a store that --resume goes on with, and changes no other file.
     """
     from simulator.files.schema import BadInput
     from simulator.studies.sweep.store import reading
-    from simulator.studies.sweep.table import cautions, export, table
+    from simulator.studies.sweep.table import cautions, check_ending, table
 
     path = store or Path("reports/sweeps") / f"{Path(name).stem}.sqlite"
+    files = {option: asked.pop(option) for option in ("exported", "plots", "report")}
     with faults_as_lines():
         if status:
             _print_status(reading(path), as_json)
             return
-        given, finished = _swept(name, path, **asked)
-        kept = reading(path)
-        found = table(kept)
-        if exported:
-            export(found, exported)
-        if plots:
-            _draw_all(found, plots)
-        if report:
-            _report(found, given, report, _typed(name, asked))
-    _print_found(found, list(cautions(found, given.base.scenario)), path, as_json)
+        if files["exported"]:
+            check_ending(files["exported"])
+        study, finished = _evaluated(name, path, **asked)
+        points = table(reading(path))
+        unwritten = "no other file was changed"
+        if finished:
+            try:
+                _write_files(points, study, _typed(name, asked), **files)
+            except KeyboardInterrupt:
+                finished, unwritten = False, "files that were not reached are as they were"
+    _print_points(points, list(cautions(points, study.base.scenario)), path, as_json)
     if not finished:
-        click.echo(f"interrupted; go on with: specsim sweep ... --store {path} --resume", err=True)
+        click.echo(f"interrupted; {path} keeps the points that are done, and {unwritten}", err=True)
+        click.echo(f"go on with: {_typed(name, asked, _resuming(path, files, asked))}", err=True)
         sys.exit(INTERRUPTED)
-    if len(found.frame) and found.frame["fault"].notna().all():
+    if len(points.frame) and points.frame["fault"].notna().all():
         sys.exit(BadInput.exit_code)
 
 
-def _swept(
+def _evaluated(
     name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any
 ) -> tuple[SweepStudy, bool]:
-    """Evaluate what the store does not have; the sweep, and whether it came to its end."""
+    """Evaluate the points that the store does not have; return the sweep, and whether all of them were reached."""
     from simulator.catalogue import Catalogue
     from simulator.files.schema import BadInput, Fault
     from simulator.parallel import CORES
     from simulator.studies.sweep.executors import crew
     from simulator.studies.sweep.store import writing
-    from simulator.studies.sweep.study import study
+    from simulator.studies.sweep.study import study as read_study
     from simulator.studies.sweep.sweeping import sweep as evaluate
 
     samples, combine = asked.pop("samples"), asked.pop("combine")
     if samples:
         combine = "latin_hypercube"
     catalogue = Catalogue(asked.pop("own"))
-    given = study(name, catalogue, samples=samples, combine=combine, **asked)
+    study = read_study(name, catalogue, samples=samples, combine=combine, **asked)
     with writing(path, lambda text: click.echo(text, err=True)) as store:
         if not (resume or store.empty):
-            raise BadInput(
-                [Fault((str(path), 0, 0), "", "holds a sweep already; --resume goes on with it, --store names another")]
-            )
+            message = "holds a sweep already; --resume goes on with it, --store names another"
+            raise BadInput([Fault((str(path), 0, 0), "", message)])
+        store.begin(study.definition, study.identity)  # so that there is a sweep to go on with, whenever it is interrupted
         try:
             with crew(workers or CORES, scheduler) as hired, _progress() as watcher:
-                evaluate(given, store, hired, watcher)
+                evaluate(study, store, hired, watcher)
         except KeyboardInterrupt:
-            return given, False
-    return given, True
+            return study, False
+    return study, True
 
 
-def _report(found: SweepTable, given: SweepStudy, folder: Path, command: str) -> None:
-    """A page of all points with its pictures and the table."""
-    from simulator.report.page import page_files, write_files
-    from simulator.report.pages.sweep import points_file, sweep_page
+def _write_files(
+    points: SweepTable, study: SweepStudy, command: str, *, exported: Path | None, plots: Path | None, report: Path | None
+) -> None:
+    """Write what was asked for of a sweep that is complete: the table, its pictures, a page with both."""
     from simulator.studies.sweep.table import export
 
-    write_files(folder, page_files(sweep_page(found, given.base.scenario, command), found.name))
-    export(found, folder / points_file(found))
+    if exported:
+        export(points, exported)
+    if plots:
+        _draw_all(points, plots)
+    if report:
+        from simulator.report.page import page_files, write_files
+        from simulator.report.pages.sweep import points_file, sweep_page
+
+        write_files(report, page_files(sweep_page(points, study.base.scenario, command), points.name))
+        export(points, report / points_file(points))
 
 
-def _typed(name: str, asked: dict[str, Any]) -> str:
-    """The command that evaluates the same points again."""
-    flags = {"evaluate": "--evaluate", "keep": "--keep", "samples": "--latin-hypercube"}
-    others = [word for one in asked["axes"] for word in ("--axis", one)]
-    others += [word for key, flag in flags.items() if asked[key] for word in (flag, str(asked[key]))]
-    return typed("sweep", [name], asked["overrides"], asked["seed"], [*others, *(["--zip"] if asked["combine"] else [])])
+def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
+    """Return the command that evaluates the same points again, with more options behind it."""
+    words = _options("--axis", asked["axes"])
+    for key, flag in {"evaluate": "--evaluate", "keep": "--keep", "samples": "--latin-hypercube"}.items():
+        if asked[key]:
+            words += [flag, str(asked[key])]
+    if asked["combine"]:
+        words.append("--zip")
+    return typed("sweep", [name], asked["overrides"], asked["seed"], [*words, *more])
+
+
+def _resuming(path: Path, files: dict[str, Path | None], asked: dict[str, Any]) -> list[str]:
+    """Return the options with which an interrupted command goes on in the same place."""
+    words = ["--store", str(path), "--resume", *_options("--catalogue", asked["own"])]
+    for option, value in {**files, "workers": asked["workers"], "scheduler": asked["scheduler"]}.items():
+        if value is not None:
+            words += [f"--{option.removesuffix('ed')}", str(value)]
+    return words
+
+
+def _options(flag: str, values: Sequence[object]) -> list[str]:
+    return [word for value in values for word in (flag, str(value))]
 
 
 @contextmanager
 def _progress() -> Iterator[Watcher | None]:
-    """A bar with the time left, on a terminal only."""
+    """Show a bar with the time left, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -157,12 +178,12 @@ class _Bar:
         self.bar, self.task, self.faults = bar, None, 0
 
     def begin(self, what: str, total: int, done: int) -> None:
-        """A new line."""
+        """Begin a new line."""
         self.faults = 0
         self.task = self.bar.add_task(what, total=total, completed=done, faulty="")
 
     def advance(self, points: int, faults: int) -> None:
-        """Further along it."""
+        """Move along the line by so many points."""
         self.faults += faults
         self.bar.update(self.task, advance=points, faulty=f"{self.faults} faulty" if self.faults else "")
 
@@ -173,53 +194,54 @@ def _print_status(store: Store, as_json: bool) -> None:
 
     definition = store.fact("definition")
     file, design = layout(definition)
-    ways = {}
+    evaluators = {}
     for number, evaluator in enumerate(file.evaluators):
-        ways[evaluator] = {"points": None if number else len(design), **store.progress(evaluator)._asdict()}
-    current = store.fact("code_version") == code_version().hex()
-    found = {"sweep": definition["name"], "scenario": file.scenario, "evaluators": ways, "same_code": current}
+        evaluators[evaluator] = {"points": None if number else len(design), **store.progress(evaluator)._asdict()}
+    same_code = store.fact("code_version") == code_version().hex()
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        status = {"sweep": definition["name"], "scenario": file.scenario, "evaluators": evaluators, "same_code": same_code}
+        click.echo(json.dumps(status, indent=2))
         return
     click.echo(f"{definition['name']}: {file.scenario} over {', '.join(axis.key for axis in design.axes)}")
-    for evaluator, state in ways.items():
+    for evaluator, state in evaluators.items():
         total = f" of {state['points']:,}" if state["points"] else ""
         click.echo(f"  {evaluator}: {state['done']:,}{total} points, {state['faults']:,} of them faulty")
-    if not current:
+    if not same_code:
         click.echo("  made by other code than this; --resume would evaluate every point again")
 
 
-def _print_found(found: SweepTable, cautions: list[str], path: Path, as_json: bool) -> None:
+def _print_points(points: SweepTable, cautions: list[str], path: Path, as_json: bool) -> None:
     from simulator.studies.sweep.table import best, faults
 
-    wrong = faults(found)
+    faulty = faults(points)
     if as_json:
-        data = {"sweep": found.name, "points": len(found.design), "evaluated": len(found.frame), "best": best(found)}
-        click.echo(json.dumps(data | {"cautions": cautions, "faults": wrong, "store": str(path)}, indent=2))
+        summary = {"sweep": points.name, "points": len(points.design), "evaluated": len(points.frame), "best": best(points)}
+        click.echo(json.dumps(summary | {"cautions": cautions, "faults": faulty, "store": str(path)}, indent=2))
         return
-    click.echo(f"{found.name}: {len(found.frame):,} of {len(found.design):,} points, {len(wrong):,} of them faulty; {path}")
-    for metric, row in best(found).items():
-        told = ", ".join(f"{key}={value}" for key, value in row["at"].items())
-        click.echo(f"  best {metric}: {row['value']:.4g} at {told}")
+    click.echo(f"{points.name}: {len(points.frame):,} of {len(points.design):,} points, {len(faulty):,} of them faulty; {path}")
+    for metric, row in best(points).items():
+        settings = ", ".join(f"{key}={value}" for key, value in row["at"].items())
+        click.echo(f"  best {metric}: {row['value']:.4g} at {settings}")
     for caution in cautions:
         click.echo(f"  caution: {caution}")
-    for fault in list(wrong.values())[:NAMED_FAULTS]:
+    for fault in list(faulty.values())[:NAMED_FAULTS]:
         click.echo(f"  faulty: {fault['at']}: {fault['fault']}", err=True)
-    if len(wrong) > NAMED_FAULTS:
-        click.echo(f"  and {len(wrong) - NAMED_FAULTS:,} more; all of them stand in the exported table", err=True)
+    if len(faulty) > NAMED_FAULTS:
+        click.echo(f"  and {len(faulty) - NAMED_FAULTS:,} more; the exported table names all of them", err=True)
 
 
-def _draw_all(found: SweepTable, folder: Path) -> list[Path]:
-    """Every picture that the sweep names."""
+def _draw_all(points: SweepTable, folder: Path) -> list[Path]:
+    """Draw every picture that the sweep names; return their files."""
     from simulator.files.writing import write
-    from simulator.report.pages.sweep_figures import picture
+    from simulator.report.pages.plot import picture
 
-    drawn = []
-    for number, plot in enumerate(found.file.plots, start=1):
-        path = folder / f"{found.name}{f'_{plot.name or number}' if len(found.file.plots) > 1 or plot.name else ''}.svg"
-        write(path, picture(found, plot))
-        drawn.append(path)
-    return drawn
+    paths = []
+    for number, plot in enumerate(points.file.plots, start=1):
+        ending = f"_{plot.name or number}" if len(points.file.plots) > 1 or plot.name else ""
+        path = folder / f"{points.name}{ending}.svg"
+        write(path, picture(points, plot))
+        paths.append(path)
+    return paths
 
 
 @click.command()
@@ -237,17 +259,17 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
     from simulator.files.schema import BadInput, Document, Fault, validate
     from simulator.files.writing import whole_file
-    from simulator.report.pages.sweep_figures import picture
+    from simulator.report.pages.plot import picture
     from simulator.studies.sweep.store import reading
     from simulator.studies.sweep.study import Plot
     from simulator.studies.sweep.table import table
 
     with faults_as_lines():
-        found = table(reading(store))
+        points = table(reading(store))
         if kind is None:
-            if not found.file.plots:
+            if not points.file.plots:
                 raise BadInput([Fault((str(store), 0, 0), "", "names no plots of its own; choose --kind, --x and --y")])
-            for path in _draw_all(found, out):
+            for path in _draw_all(points, out):
                 click.echo(f"figure: {path}")
             return
         if out.suffix != ".svg":
@@ -256,5 +278,5 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
         wanted = validate(Plot, Document(stated, {(): ("specsim plot", 0, 0)}))
         with whole_file(out) as file:
             if file:
-                file.write(picture(found, wanted))
+                file.write(picture(points, wanted))
     click.echo(f"figure: {out}")

@@ -1,6 +1,6 @@
-"""Files and folders that take their name only when they are complete: there is always the old one or the new one.
+"""Write files and folders that take their name only when they are complete: there is always the old one or the new one.
 
-What is written stands in a hidden folder beside its place until then. An error, Ctrl-C or SIGTERM takes that folder
+Until then they are written in a hidden folder next to their place. An error, Ctrl-C or SIGTERM takes that folder
 away; a kill may leave it, or a signal that comes while it is taken away, and nothing reads it.
 """
 
@@ -24,10 +24,10 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 @contextmanager
 def replacing(path: Path, *, parents: bool = False) -> Iterator[Path]:
-    """A path of the same name to write a file or a folder to; at the end it takes the place of ``path`` in one step.
+    """Yield a path of the same name to write a file or a folder to; at the end it takes the place of ``path`` in one step.
 
-    ``parents``: make the folders above. Raises :class:`BadInput`, before anything else is done where nothing can be made
-    here, and where writing fails.
+    ``parents``: make the folders above. Raises :class:`BadInput` where writing fails, and before the block is entered where
+    nothing can be made here.
     """
     path = Path(os.path.realpath(path))
     _check(path, parents)
@@ -48,7 +48,7 @@ def replacing(path: Path, *, parents: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[str] | None]:
-    """A text file to write to, as :func:`replacing`; None without a path."""
+    """Yield a text file to write to, as :func:`replacing`; None without a path."""
     if path is None:
         yield None
         return
@@ -66,14 +66,14 @@ def write(path: Path, text: str) -> None:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as an exception, so that what it began is tidied up; processes it started die as ever."""
+    """Let SIGTERM end the block as an exception, so that what it began is tidied up; processes it started die as ever."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    own = os.getpid()
+    this_process = os.getpid()
 
     def end(number: int, _: object) -> None:
-        if os.getpid() == own:
+        if os.getpid() == this_process:
             sys.exit(128 + number)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -86,6 +86,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
 
 def _check(path: Path, parents: bool) -> None:
+    """Raise :class:`BadInput` where no file can be made in the folder of ``path``."""
     above = path.parent
     while parents and not above.exists() and above != above.parent:
         above = above.parent
@@ -98,14 +99,14 @@ def _fault(path: Path, message: str) -> BadInput:
 
 
 def _flush(path: Path) -> None:
-    """Onto the disk: a full one may say so only now."""
+    """Write a file, or the files of a folder, onto the disk: a full one may say so only now."""
     for file in path.iterdir() if path.is_dir() else (path,):
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Two folders change places: in one step where the system can, else in two."""
+    """Let two folders change places: in one step where the system can, else in two."""
     swap = getattr(ctypes.CDLL(None), "renameat2", None)
     if swap is None or swap(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE):
         aside = old.rename(new.with_name(f"{new.name}.old"))

@@ -1,4 +1,4 @@
-"""Logs of a run as CSV: one line per iteration, one per request. A file appears when it is complete, or not at all."""
+"""Write logs of a run as CSV: a line per iteration, a line per request. A file appears when it is complete, or not at all."""
 
 from __future__ import annotations
 
@@ -19,27 +19,33 @@ REQUEST_COLUMNS = (
 
 @contextmanager
 def iteration_log(path: Path | None) -> Iterator[Callable[[Iteration], object] | None]:
-    """A function that writes an iteration to ``path``; None without one. Lists are separated by blanks."""
+    """Yield a function that writes an iteration to ``path``; None without a path. Lists are separated by blanks."""
+
+    def row(iteration: Iteration) -> list[object]:
+        return [" ".join(map(str, field)) if isinstance(field, tuple) else field for field in iteration]
+
     with _table(path, Iteration._fields) as write:
-        yield write and (lambda one: write([" ".join(map(str, held)) if isinstance(held, tuple) else held for held in one]))
+        yield write and (lambda iteration: write(row(iteration)))
 
 
 @contextmanager
 def request_log(path: Path | None) -> Iterator[Callable[[Request], object] | None]:
-    """A function that writes a finished request to ``path``; None without one."""
+    """Yield a function that writes a finished request to ``path``; None without a path."""
 
-    def row(one: Request) -> list[object]:
-        times = [one.arrival_s, one.admitted_s, one.first_token_s, one.finished_s]
-        tpot = (one.finished_s - one.first_token_s) / (one.tokens - 1) if one.tokens > 1 else 0.0
-        spans = [one.first_token_s - one.arrival_s, tpot, one.finished_s - one.arrival_s]
-        return [one.index, *times, one.prompt_tokens, one.tokens, one.preemptions, *spans]
+    def row(request: Request) -> list[object]:
+        arrival_s, first_token_s, finished_s = request.arrival_s, request.first_token_s, request.finished_s
+        tpot_s = (finished_s - first_token_s) / (request.tokens - 1) if request.tokens > 1 else 0.0
+        times = [arrival_s, request.admitted_s, first_token_s, finished_s]
+        spans = [first_token_s - arrival_s, tpot_s, finished_s - arrival_s]
+        return [request.index, *times, request.prompt_tokens, request.tokens, request.preemptions, *spans]
 
     with _table(path, REQUEST_COLUMNS) as write:
-        yield write and (lambda one: write(row(one)))
+        yield write and (lambda request: write(row(request)))
 
 
 @contextmanager
 def _table(path: Path | None, columns: Sequence[str]) -> Iterator[Callable[[Sequence[object]], object] | None]:
+    """Yield a function that writes a row below a head of ``columns``; None without a path."""
     with whole_file(path) as file:
         if file is None:
             yield None

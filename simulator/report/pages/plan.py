@@ -1,95 +1,379 @@
-"""A plan as a page: the fleet first, then why, what else there is, how firm it is, by law, prices, exports, what went in."""
+"""Show a plan: the fleet first, then why, the alternatives, how robust it is, by law, prices, exports, what went in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Drawing
+from rich.console import Console
 
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Listing, Page, Paragraph, Table, sections
+from simulator.report.console import WIDEST, item, new_table
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files, write_files
-from simulator.report.pages.plan_figures import plan_figure
-from simulator.report.pages.plan_words import LEGEND, changes, head, headline, laws, rows, sentences
-from simulator.report.run_summary import number
+from simulator.report.run_summary import number, share
 from simulator.scenario.uncertainty import SHARE
-from simulator.studies.plan.study import PlanStudy
+from simulator.studies.plan.file import Candidate
+from simulator.studies.plan.robustness import Sensitivity
+from simulator.studies.plan.search import Finding
+from simulator.studies.plan.study import PlanStudy, limit_name
 
 NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
+COLUMNS = (
+    *("strategy", "hardware", "settings", "replicas", "devices", "USD/hour", "USD/million tokens", "when full", "carries"),
+    "limit broken with one replica fewer",
+)
+"""Head of the table of alternatives; a column for each limit follows."""
+BRIEF_LEGEND = "Carries: the most traffic at which it meets the SLO, over that of the plan; when full: USD/Mtok at that traffic"
+LEGEND = (
+    "Each line is the cheapest fleet of a strategy on some hardware that meets the SLO in simulation. Carries: the most "
+    "traffic at which it meets the SLO, over that of the plan. Million tokens: of output, with the work for prompts included; "
+    "when full: at the most traffic that it carries."
+)
+LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
+"""Colour and marker of each family of fleets."""
+THICK = 0.3
+"""Thickness of a bar, where the next bar is 1 away."""
+LONGEST_OF_THREE = 22
+"""Letters of a name up to which the legend has three columns."""
 
 
-def write_plan(done: PlanStudy, folder: Path) -> None:
-    """Page, picture, and the answer in the words of the programs that serve it; every file complete, or not at all.
+def write_plan(study: PlanStudy, folder: Path) -> None:
+    """Write the page, its picture, and the answer for the programs that serve it; each file complete, or not at all.
 
     Raises BadInput where the folder cannot be made.
     """
-    write_files(folder, page_files(plan_page(done), NAME) | done.exports)
+    write_files(folder, page_files(plan_page(study), NAME) | study.exports)
 
 
-def plan_page(done: PlanStudy) -> Page:
-    """All of it."""
-    plan, chosen = done.search.plan, done.chosen.candidate.loaded.scenario
+def plan_page(study: PlanStudy) -> Page:
+    """Return the page of a plan and its answer."""
+    plan, chosen = study.search.plan, study.chosen.candidate.loaded.scenario
     return Page(
         title=f"Plan {plan.file.name}",
         about=plan.file.about,
-        answer=headline(done),
+        answer=headline(study),
         opening=[
-            Bullets(list(sentences(done))),
-            Figure("Cost of fleets against time per token; how much of each limit is used", PICTURE, plan_figure(done)),
+            Bullets(list(sentences(study))),
+            Figure("Cost of fleets against time per token; how much of each limit is used", PICTURE, plan_figure(study)),
         ],
         sections=sections(
-            ("What else there is", _families(done)),
-            ("If the world is harder", _changes(done)),
-            ("By law, one replica", _laws(done)),
-            ("Left out", _left_out(done)),
-            ("Prices", _prices(done)),
-            ("Exported", _exports(done)),
+            ("Alternatives", _families(study)),
+            ("Sensitivity", _changes(study)),
+            ("By law, one replica", _laws(study)),
+            ("Left out", _left_out(study)),
+            ("Prices", _prices(study)),
+            ("Exported", _exports(study)),
             (PROVENANCE, provenance_blocks(chosen)),
             (RESOLVED, resolved_blocks(chosen)),
         ),
-        command=done.command,
-        highlights=_highlights(done),
+        command=study.command,
+        highlights=_highlights(study),
     )
 
 
-def _highlights(done: PlanStudy) -> list[Highlight]:
-    chosen, chance = done.chosen, done.chance
+def print_plan(study: PlanStudy, console: Console) -> None:
+    """Print the answer, the alternatives and what becomes of the answer where something is harder."""
+    width = min(console.width, WIDEST)
+    console.print(headline(study), style="bold", width=width, highlight=False)
+    for sentence in sentences(study):
+        item(console, sentence, width)
+    limits = [limit_name(limit) for limit in study.search.plan.file.slo.limits]
+    table = new_table("USD/h", "USD/Mtok", "when\nfull", "carries", *limits, "cheapest of each")
+    table.columns[-1].justify = "left"
+    for strategy, hardware, settings, replicas, _, hour, tokens, full, carried, missed, *times in rows(study):
+        words = f"{replicas} x {strategy} on {hardware}: {settings}"
+        if not any(times):
+            words = f"none: {strategy} on {hardware}, {replicas}, misses {missed}"
+        table.add_row(hour, tokens, full, carried, *times, words)
+    console.print(table, width=width)
+    item(console, BRIEF_LEGEND, width)
+    for change, answer in changes(study):
+        item(console, f"{change}: {answer}", width)
+    if left_out := len(study.search.plan.left_out):
+        item(console, f"left out: {left_out} combinations that cannot run (in --json and on the page)", width)
+
+
+# ---- the answer in words
+
+
+def headline(study: PlanStudy) -> str:
+    """Return the answer in one sentence."""
+    return f"{fleet(study.chosen)}: {number(study.chosen.cost_usd_per_hour)} USD per hour."
+
+
+def fleet(finding: Finding) -> str:
+    """Return replicas, candidate and devices in words."""
+    return f"{_replicas(finding)}, {_words(finding.candidate)} ({_devices(finding)})"
+
+
+def _replicas(finding: Finding) -> str:
+    return "1 replica" if finding.replicas == 1 else f"{finding.replicas} replicas"
+
+
+def _words(candidate: Candidate) -> str:
+    """Return a candidate's name for readers: ``plain on h100`` is ``plain decoding on H100``."""
+    strategy = candidate.strategy
+    if not candidate.loaded.scenario.schedule.window and "decoding" not in strategy:
+        strategy = f"{strategy} decoding"
+    hardware = re.sub(r"\b[a-z]\d+\b", lambda model: model[0].upper(), candidate.hardware)
+    settings = candidate.name.removeprefix(f"{candidate.strategy} on {candidate.hardware}")
+    return f"{strategy} on {hardware}{settings}"
+
+
+def _devices(finding: Finding) -> str:
+    return " + ".join(f"{count * finding.replicas} x {name}" for name, count in finding.candidate.devices.items())
+
+
+def sentences(study: PlanStudy) -> Iterator[str]:
+    """Yield how the answer meets the SLO, why it is not smaller, what it carries, and how sure that is."""
+    chosen, longer, chance = study.chosen, study.longer, study.chance
+    times = (
+        f"{limit_name(measured.limit)} {_ms(measured.seconds)} of {_ms(measured.limit.seconds)} ms"
+        for measured in chosen.measured
+    )
+    yield f"Simulated: {', '.join(times)}; {number(chosen.cost_usd_per_million_tokens)} USD per million output tokens."
+    yield _why_not_fewer(study)
+    yield f"It meets the SLO up to {study.capacity:.2f} times the traffic of the plan (bisection, to 1 %)."
+    yield (
+        f"Over {longer.requests:,} requests the SLO is {_met(longer.slo_met)} and the queue is "
+        f"{'stable' if longer.stable else 'growing'} (drift {longer.drift:+.1%} of arrivals)."
+    )
+    yield (
+        f"Stress-tested: the SLO was met in {chance.kept} of {chance.draws} resampled runs, {SHARE:.0%} interval "
+        f"{chance.interval.low:.0%} to {chance.interval.high:.0%} (resampled: arrivals, recordings, device speeds; not links)."
+    )
+    if chosen.candidate.loaded.scenario.acceptance.stand_in:
+        yield "Acceptance is a stand-in, recorded from small models; that of the planned models may be higher or lower."
+    yield from _break_even(study)
+    if study.schedule:
+        run = study.schedule.finding
+        tightest = f"{limit_name(run.tightest.limit)} {_ms(run.tightest.seconds)} ms"
+        places = chosen.candidate.loaded.scenario.batch
+        ranges = ", ".join(f"{first} to {last}: {tokens}" for first, last, tokens in study.schedule.ranges(places))
+        yield (
+            f"Draft tokens by batch size that give the most tokens per second by law: {ranges}. "
+            f"Run with them, the SLO is {_met(run.kept)}, {tightest}."
+        )
+    looked = study.search
+    ruled_out = sum(bool(finding.bound) for finding in looked.findings)
+    yield (
+        f"There are {len(looked.plan.candidates)} candidates; of {len(looked.findings)} fleets looked at, "
+        f"{looked.simulated} were simulated and {ruled_out} ruled out by a bound."
+    )
+
+
+def _met(met: bool | None) -> str:
+    return "met" if met else "missed"
+
+
+def _why_not_fewer(study: PlanStudy) -> str:
+    tightest = study.chosen.tightest
+    if study.binding is None:
+        return f"One replica is enough; the tightest limit is {limit_name(tightest.limit)}, at {share(tightest.strain)}."
+    return f"With one replica fewer it breaks {limit_name(study.binding)}."
+
+
+def _break_even(study: PlanStudy) -> Iterator[str]:
+    point = study.break_even
+    if point is None:
+        return
+    yield (
+        f"By law it is {point.speedup:.2f} times as fast as autoregressive decoding on the same devices, "
+        f"at its mean batch of {point.batch}."
+    )
+    if point.rate is None and point.speedup < 1.0:
+        yield "Break-even: it is behind at any acceptance."
+        return
+    rate = "at any acceptance" if point.rate is None else f"while more than {point.rate:.0%} of draft tokens are kept"
+    batch = f"up to {point.places}" if point.first_batch is None else f"below {point.first_batch}"
+    latency = "there are no links"
+    if point.latency_ratio is not None:
+        latency = f"up to {point.latency_ratio:.3g} times the latency of the links"
+    elif point.linked:
+        latency = "whatever the latency of the links"
+    yield f"Break-even: it stays ahead {rate}; in batches {batch}; {latency}."
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.0f}" if seconds >= 0.1 else number(seconds * 1e3, 3)
+
+
+# ---- tables
+
+
+def _highlights(study: PlanStudy) -> list[Highlight]:
+    chosen, chance = study.chosen, study.chance
     low, high = chance.interval
     return [
-        Highlight(f"{chosen.replicas}", f"of {chosen.candidate.name}"),
+        Highlight(_replicas(chosen), _words(chosen.candidate)),
         Highlight(f"{number(chosen.cost_usd_per_hour, 3)} USD", "an hour"),
-        Highlight(f"{done.capacity:.2f} ×", "the traffic of the plan is carried"),
-        Highlight(f"{chance.share:.0%}", f"of worlds keep the SLO ({SHARE:.0%} interval {low:.0%} to {high:.0%})"),
+        Highlight(f"{study.capacity:.2f} ×", "the traffic of the plan is carried"),
+        Highlight(f"{chance.share:.0%}", f"of resampled runs met the SLO ({SHARE:.0%} interval {low:.0%} to {high:.0%})"),
     ]
 
 
-def _families(done: PlanStudy) -> Iterator[Block]:
-    yield Table(head(done), list(rows(done)), "The cheapest fleet of every strategy on every hardware", sortable=True)
+def _families(study: PlanStudy) -> Iterator[Block]:
+    limits = (f"{limit_name(limit)} (ms)" for limit in study.search.plan.file.slo.limits)
+    title = "The cheapest fleet of every strategy on every hardware"
+    yield Table((*COLUMNS, *limits), list(rows(study)), title, sortable=True)
     yield Paragraph(LEGEND)
 
 
-def _changes(done: PlanStudy) -> Iterator[Block]:
-    yield Table(("change", "answer"), list(changes(done)), "The answer where something is harder")
+def rows(study: PlanStudy) -> Iterator[tuple[str, ...]]:
+    """Yield a line for each family of candidates, under ``COLUMNS`` and a column for each limit (ms)."""
+    for (hardware, strategy), cheapest in study.runners_up.items():
+        if cheapest is None:
+            yield (strategy, hardware, "none", *_misses(study, (hardware, strategy)))
+            continue
+        settings = ", ".join(f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings) or "as given"
+        binding = study.search.binding(cheapest)
+        capacity = study.capacities[cheapest.candidate.family]
+        yield (
+            *(strategy, hardware, settings, f"{cheapest.replicas}", _devices(cheapest)),
+            *(number(cheapest.cost_usd_per_hour), number(cheapest.cost_usd_per_million_tokens)),
+            *(number(cheapest.cost_usd_per_million_tokens / capacity), f"{capacity:.2f} x"),
+            limit_name(binding) if binding else "",
+            *(_ms(measured.seconds) for measured in cheapest.measured),
+        )
 
 
-def _laws(done: PlanStudy) -> Iterator[Block]:
-    names, found = laws(done)
-    yield Table(names, list(found), "Time per token by law and batch size", sortable=True)
+def _misses(study: PlanStudy, family: tuple[str, str]) -> Iterator[str]:
+    """Yield the rest of the line of a family that meets the SLO nowhere: the limit that its last fleet missed."""
+    fleets = [finding for finding in study.search.findings if finding.candidate.family == family]
+    missed = fleets[-1].missed if fleets else None
+    yield f"up to {max((finding.replicas for finding in fleets), default=0)}"
+    yield from ("", "", "", "", "")
+    yield limit_name(missed) if missed else ""
+    yield from ("" for _ in study.search.plan.file.slo.limits)
 
 
-def _left_out(done: PlanStudy) -> Iterator[Block]:
-    if left := done.search.plan.left_out:
-        yield Table(("combination", "why"), [(one.name, one.reason) for one in left], "Combinations that cannot run")
+def _changes(study: PlanStudy) -> Iterator[Block]:
+    yield Table(("change", "answer"), list(changes(study)), "The answer where something is harder")
 
 
-def _prices(done: PlanStudy) -> Iterator[Block]:
-    offers = done.search.plan.file.devices.items()
-    found = [(name, f"{one.price_usd_per_hour.value:g}", f"{one.count}", one.price_usd_per_hour.source) for name, one in offers]
-    yield Table(("device", "USD/hour", "at most", "source"), found, "Prices", sortable=True)
+def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
+    """Yield each change that makes the plan harder, and what becomes of the answer."""
+    for case in study.sensitivity:
+        yield case.change, _answer(case)
 
 
-def _exports(done: PlanStudy) -> Iterator[Block]:
-    for name, text in done.exports.items():
+def _answer(case: Sensitivity) -> str:
+    if case.reason:
+        return f"does not apply: {case.reason}"
+    if case.answer is None:
+        return "no fleet meets the SLO"
+    if case.holds:
+        tightest = case.answer.tightest
+        return f"still holds; {limit_name(tightest.limit)} at {share(tightest.strain)} of its limit"
+    return f"{fleet(case.answer)}, {number(case.answer.cost_usd_per_hour)} USD per hour"
+
+
+def _laws(study: PlanStudy) -> Iterator[Block]:
+    sizes = sorted({point.batch for point in study.laws})
+    lines = []
+    for name in dict.fromkeys(point.candidate.name for point in study.laws):
+        points = {point.batch: point for point in study.laws if point.candidate.name == name}
+        times = [number(points[size].tpot_ms, 3) if size in points else "" for size in sizes]
+        lines.append((name, *times, number(max(point.tokens_per_s for point in points.values()), 3)))
+    columns = ("candidate", *(f"ms/token at {size}" for size in sizes), "most tokens/s")
+    yield Table(columns, lines, "Time per token by law and batch size", sortable=True)
+
+
+def _left_out(study: PlanStudy) -> Iterator[Block]:
+    if combinations := study.search.plan.left_out:
+        lines = [(combination.name, combination.reason) for combination in combinations]
+        yield Table(("combination", "why"), lines, "Combinations that cannot run")
+
+
+def _prices(study: PlanStudy) -> Iterator[Block]:
+    lines = []
+    for name, offer in study.search.plan.file.devices.items():
+        price = offer.price_usd_per_hour
+        lines.append((name, f"{price.value:g}", f"{offer.count}", price.source))
+    yield Table(("device", "USD/hour", "at most", "source"), lines, "Prices", sortable=True)
+
+
+def _exports(study: PlanStudy) -> Iterator[Block]:
+    for name, text in study.exports.items():
         if name != SCENARIO:
             yield Paragraph((Code(name), ":"))
             yield Listing(text)
     yield Paragraph((Code(SCENARIO), ": the answer, to be run by ", Code(f"specsim run {SCENARIO}"), "."))
+
+
+# ---- the figure
+
+
+def plan_figure(study: PlanStudy) -> str:
+    """Return SVG text: cost against mean time per token, a line for each family; and how much of each limit is used."""
+    with mpl.rc_context(LOOK):
+        drawing = Drawing(figsize=(WIDTH_IN * 1.1, 4.2), layout="constrained")
+        pareto, limits = drawing.subplots(1, 2, width_ratios=(5, 2))
+        _draw_fleets(pareto, study)
+        _draw_limits(limits, study)
+        handles, labels = pareto.get_legend_handles_labels()
+        columns = 3 if max(map(len, labels[1:]), default=0) <= LONGEST_OF_THREE else 2
+        drawing.legend(handles, labels, loc="outside lower center", ncols=columns)
+        return svg(drawing)
+
+
+def front(fleets: Sequence[Finding]) -> list[Finding]:
+    """Return the fleets that none beats in cost and time per token at once, cheapest first."""
+    best: list[Finding] = []
+    for finding in sorted(fleets, key=lambda finding: (finding.cost_usd_per_hour, _tpot_ms(finding))):
+        if not best or _tpot_ms(finding) < _tpot_ms(best[-1]):
+            best.append(finding)
+    return best
+
+
+def _draw_fleets(axes: Any, study: PlanStudy) -> None:
+    best = front([finding for finding in study.sizes if finding.kept])
+    axes.step(*_points(best), where="post", color=GREY, lw=4.0, alpha=0.25, label="Pareto front of those that meet the SLO")
+    for family, (colour, marker) in zip(study.search.by_family, LOOKS * len(study.sizes), strict=False):
+        sizes = [finding for finding in study.sizes if finding.candidate.family == family]
+        axes.plot(*_points(sizes), lw=1.0, color=colour)
+        for kept, face in (True, colour), (False, "white"):
+            label = f"{family[1]} on {family[0]}" if kept else None
+            points = _points([finding for finding in sizes if finding.kept is kept])
+            axes.plot(*points, marker, ms=6, mfc=face, mec=colour, label=label)
+        for finding in sizes:
+            point = finding.cost_usd_per_hour, _tpot_ms(finding)
+            axes.annotate(f"{finding.replicas}", point, (5, 4), textcoords="offset points", size=7)
+    answer = study.chosen.cost_usd_per_hour, _tpot_ms(study.chosen)
+    axes.annotate("answer", answer, (-8, -16), textcoords="offset points", ha="center", size=8, weight="bold")
+    axes.set_xlabel("USD per hour")
+    axes.set_ylabel("mean time per token (ms)")
+    axes.set_title("cheapest of each family and its sizes (replicas); hollow: SLO missed", size=8, loc="left", color=GREY)
+    axes.margins(0.12)
+
+
+def _points(fleets: Sequence[Finding]) -> tuple[list[float], list[float]]:
+    return [finding.cost_usd_per_hour for finding in fleets], [_tpot_ms(finding) for finding in fleets]
+
+
+def _draw_limits(axes: Any, study: PlanStudy) -> None:
+    limits = study.chosen.measured
+    axes.barh(
+        [limit_name(measured.limit) for measured in limits],
+        [measured.strain * 100 for measured in limits],
+        color=BLUE,
+        height=THICK,
+    )
+    axes.axvline(100.0, color=VERMILLION, lw=1.2)
+    for place, measured in enumerate(limits):
+        text = f"{measured.seconds * 1e3:,.0f} of {measured.limit.seconds * 1e3:,.0f} ms"
+        axes.annotate(text, (0, place + THICK / 2), (2, -3), textcoords="offset points", va="top", size=8)
+    axes.set_xlim(0, 110)
+    axes.set_xlabel("per cent of the limit")
+    axes.set_title("the answer's use of the SLO", size=8, loc="left", color=GREY)
+    axes.set_ylim(max(len(limits), 2) - 0.33, -0.67)  # a single bar is no thicker
+
+
+def _tpot_ms(finding: Finding) -> float:
+    return finding.outcome.tpot_s * 1e3 if finding.outcome else float("inf")

@@ -1,10 +1,10 @@
-"""A sweep as a page: the best point, how the pictures have it, law against simulation, every point, what went in."""
+"""Show a sweep as a page: the best point, the pictures, law against simulation, every point, what went in."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 import yaml
@@ -23,83 +23,91 @@ from simulator.report.blocks import (
     sections,
 )
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.pages.sweep_figures import label, picture
+from simulator.report.pages.plot import label, picture
 from simulator.report.run_summary import number, percent
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 from simulator.studies.sweep.study import Plot
 from simulator.studies.sweep.table import SweepTable, best, cautions, faults
 
-MOST_POINTS = 400
-"""Rows of a page; the file beside it has all."""
+MOST_ROWS = 400
+"""Points that a page lists at most; the table in the file with it has all."""
 
 
-def sweep_page(found: SweepTable, base: Scenario, command: str) -> Page:
-    """All of it; the table as CSV, :func:`points_file`, stands beside it. ``base``: the scenario before any axis."""
-    chosen = best(found)
+def sweep_page(points: SweepTable, base: Scenario, command: str) -> Page:
+    """Return the page of a sweep over ``base``, the scenario before any axis.
+
+    The page links to the table as CSV, :func:`points_file`, in the same folder.
+    """
+    chosen = best(points)
     return Page(
-        title=f"{found.name}: {len(found.design):,} points of {found.file.scenario}",
-        about=found.file.about,
-        answer=_answer(found, chosen),
-        opening=list(_opening(found, base, chosen)),
+        title=f"{points.name}: {len(points.design):,} points of {points.file.scenario}",
+        about=points.file.about,
+        answer=_answer(chosen),
+        opening=list(_opening(points, base, chosen)),
         sections=sections(
-            ("Pictures", _pictures(found)),
-            ("Law against simulation", _gap(found)),
-            ("Every point", _points(found)),
-            ("What could not be evaluated", _faults(found)),
-            ("The sweep as stated", _stated(found)),
+            ("Pictures", _pictures(points)),
+            ("Law against simulation", _gap(points)),
+            ("Every point", _points(points)),
+            ("What could not be evaluated", _faults(points)),
+            ("The sweep as stated", _stated(points)),
             (PROVENANCE, provenance_blocks(base)),
             (RESOLVED, resolved_blocks(base)),
         ),
         command=command,
-        highlights=_highlights(found, chosen),
+        highlights=_highlights(points, chosen),
     )
 
 
-def points_file(found: SweepTable) -> str:
-    """Name of the table beside the page."""
-    return f"{found.name}.csv"
+def points_file(points: SweepTable) -> str:
+    """Return the name of the table's file in the folder of the page."""
+    return f"{points.name}.csv"
 
 
-def _answer(found: SweepTable, chosen: dict[str, dict[str, Any]]) -> str:
+Best: TypeAlias = dict[str, dict[str, Any]]
+"""What :func:`~simulator.studies.sweep.table.best` returns: by column the value, number and labels of the best point."""
+
+
+def _answer(chosen: Best) -> str:
     places: dict[str, list[str]] = {}
-    for metric, one in chosen.items():
-        places.setdefault(_at(one), []).append(f"{label(metric)}: {number(one['value'], 3)}")
-    told = [f"at {place} ({'; '.join(values)})" for place, values in places.items()]
-    return f"Best {' and '.join(told)}." if told else "No point has a time per token or a speed-up."
+    for metric, point in chosen.items():
+        place = ", ".join(f"{axis} = {value}" for axis, value in point["at"].items())
+        places.setdefault(place, []).append(f"{label(metric)}: {number(point['value'], 3)}")
+    if not places:
+        return "No point has a time per token or a speed-up."
+    return "Best " + " and ".join(f"at {place} ({'; '.join(values)})" for place, values in places.items()) + "."
 
 
-def _at(one: dict[str, Any]) -> str:
-    return ", ".join(f"{axis} = {value}" for axis, value in one["at"].items())
+def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
+    best_values = [Highlight(number(point["value"], 3), f"best {label(metric)}") for metric, point in chosen.items()]
+    evaluated = Highlight(f"{len(points.frame):,} of {len(points.design):,}", "points evaluated")
+    return [*best_values, evaluated, Highlight(f"{len(faults(points)):,}", "of them could not run")]
 
 
-def _highlights(found: SweepTable, chosen: dict[str, dict[str, Any]]) -> list[Highlight]:
-    held = [Highlight(number(one["value"], 3), f"best {label(metric)}") for metric, one in chosen.items()]
-    counted = Highlight(f"{len(found.frame):,} of {len(found.design):,}", "points evaluated")
-    return [*held, counted, Highlight(f"{len(faults(found)):,}", "of them could not run")]
-
-
-def _opening(found: SweepTable, base: Scenario, chosen: dict[str, dict[str, Any]]) -> Iterator[Block]:
-    told = ", the best of them by ".join(found.file.evaluators)
+def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block]:
+    evaluators = ", the best of them by ".join(points.file.evaluators)
     yield Paragraph(
-        f"Points are {base.name} with the axes below changed, evaluated by {told}; each once, so none has an interval here."
+        f"Points are {base.name} with the axes below changed, evaluated by {evaluators}. "
+        "Each is evaluated once, so none has an interval here."
     )
-    for caution in cautions(found, base):
+    for caution in cautions(points, base):
         yield Paragraph(f"Caution: {caution}.")
-    for metric, one in list(chosen.items())[-1:]:
-        yield Paragraph(f"The best by {label(metric)} with its interval, its timeline and what went into it:")
-        sets = found.file.set | found.design.point(one["point"]).settings
-        words = ["specsim", "run", found.file.scenario, *(word for key in sets for word in ("--set", _set(key, sets[key])))]
+    for metric, point in list(chosen.items())[-1:]:
+        yield Paragraph(f"The best point by {label(metric)}, with its interval, its timeline and what went into it:")
+        words = ["specsim", "run", points.file.scenario]
+        for key, value in (points.file.set | points.design.point(point["point"]).settings).items():
+            words += ["--set", _set(key, value)]
         yield Listing(shlex.join(words))
 
 
 def _set(key: str, value: Any) -> str:
+    """Return ``key=value`` as ``--set`` takes it."""
     return f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}"
 
 
-def _pictures(found: SweepTable) -> Iterator[Block]:
-    for place, plot in enumerate(found.file.plots, start=1):
-        yield Figure(_title(plot), f"{found.name}_{plot.name or place}.svg", picture(found, plot))
+def _pictures(points: SweepTable) -> Iterator[Block]:
+    for place, plot in enumerate(points.file.plots, start=1):
+        yield Figure(_title(plot), f"{points.name}_{plot.name or place}.svg", picture(points, plot))
 
 
 def _title(plot: Plot) -> str:
@@ -107,51 +115,57 @@ def _title(plot: Plot) -> str:
     return f"{plot.title}, {over}" if plot.title else over
 
 
-def _gap(found: SweepTable) -> Iterator[Block]:
-    if found.file.evaluators != ("law", "simulation"):
+def _gap(points: SweepTable) -> Iterator[Block]:
+    if points.file.evaluators != ("law", "simulation"):
         return
-    both = found.frame.dropna(subset=["law_tpot_ms", "simulation_tpot_ms"])
+    both = points.frame.dropna(subset=["law_tpot_ms", "simulation_tpot_ms"])
     if both.empty:
         return
-    off = (both["law_tpot_ms"] / both["simulation_tpot_ms"] - 1.0) * 100.0
-    worst = both.loc[off.abs().idxmax()]
-    where = ", ".join(f"{axis} = {worst[axis]}" for axis in found.axes)
+    gap_percent = (both["law_tpot_ms"] / both["simulation_tpot_ms"] - 1.0) * 100.0
+    worst = both.loc[gap_percent.abs().idxmax()]
+    where = ", ".join(f"{axis} = {worst[axis]}" for axis in points.axes)
     yield Paragraph(
         f"On {len(both):,} points that both evaluated, time per token by law (marginal rates) is "
-        f"{percent(float(off.median()))} off the simulation in the median, {percent(float(off[worst.name]))} at {where}."
+        f"{percent(float(gap_percent.median()))} off the simulation in the median, "
+        f"{percent(float(gap_percent[worst.name]))} at {where}."
     )
 
 
-def _points(found: SweepTable) -> Iterator[Block]:
-    frame, rest = found.frame[found.frame["fault"].isna()], [one for one in found.frame if one not in ("point", "fault")]
-    judge = next(iter(best(found)), None)
-    if judge and len(frame) > MOST_POINTS:
+def _points(points: SweepTable) -> Iterator[Block]:
+    frame = points.frame[points.frame["fault"].isna()]
+    columns = [name for name in points.frame if name not in ("point", "fault")]
+    judge = next(iter(best(points)), None)
+    if judge and len(frame) > MOST_ROWS:
         ascending = METRICS[judge.partition("_")[2]].less_is_better
-        frame = frame.sort_values([judge, "point"], ascending=[ascending, True]).head(MOST_POINTS)
-        told = f"The best {MOST_POINTS} of {len(found.frame):,} points by {label(judge)}; all of them: "
+        frame = frame.sort_values([judge, "point"], ascending=[ascending, True]).head(MOST_ROWS)
+        caption = f"The best {MOST_ROWS} of {len(points.frame):,} points by {label(judge)}; all of them: "
     else:
-        told = "All of them as a table: "
-    yield Paragraph((told, Hyperlink(points_file(found), points_file(found)), "."))
-    rows: list[tuple[Words, ...]] = [
-        tuple(_cell(row[name], name in found.axes) for name in rest) for _, row in frame.iterrows()
-    ]
-    yield Table([name if name in found.axes else label(name) for name in rest], rows, "Points", sortable=True)
+        caption = "All of them as a table: "
+    yield Paragraph((caption, Hyperlink(points_file(points), points_file(points)), "."))
+    rows: list[tuple[Words, ...]] = []
+    for _, row in frame.iterrows():
+        rows.append(tuple(_cell(row[name], name in points.axes) for name in columns))
+    yield Table([name if name in points.axes else label(name) for name in columns], rows, "Points", sortable=True)
 
 
 def _cell(value: Any, stated: bool) -> str:
-    if isinstance(value, float) and not stated:
-        return "" if pd.isna(value) else number(value) if abs(value) >= 0.001 else f"{value:.3g}"
-    return str(value)
+    """Return a value as text; a ``stated`` one as it was written."""
+    if stated or not isinstance(value, float):
+        return str(value)
+    if pd.isna(value):
+        return ""
+    return number(value) if abs(value) >= 0.001 else f"{value:.3g}"
 
 
-def _faults(found: SweepTable) -> Iterator[Block]:
-    if wrong := faults(found):
-        yield Table(("point", "why"), [(one["at"], one["fault"]) for one in list(wrong.values())[:MOST_POINTS]], "Faults")
+def _faults(points: SweepTable) -> Iterator[Block]:
+    rows = [(fault["at"], fault["fault"]) for fault in faults(points).values()]
+    if rows:
+        yield Table(("point", "why"), rows[:MOST_ROWS], "Faults")
 
 
-def _stated(found: SweepTable) -> Iterator[Block]:
-    told = found.file.model_dump(mode="json", exclude_defaults=True)
-    yield Listing(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=110), "yaml")
-    known = LAW_METRICS if found.file.evaluators == ("law",) else tuple(METRICS)
-    rows = [(Code(name), METRICS[name].label) for name in found.file.metrics or known]
+def _stated(points: SweepTable) -> Iterator[Block]:
+    stated = points.file.model_dump(mode="json", exclude_defaults=True)
+    yield Listing(yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=110), "yaml")
+    evaluated = LAW_METRICS if points.file.evaluators == ("law",) else tuple(METRICS)
+    rows = [(Code(name), METRICS[name].label) for name in points.file.metrics or evaluated]
     yield Table(("column", "what"), rows, "Metrics")

@@ -1,1 +1,1 @@
-"""Which fleet keeps an SLO at the least cost, and how firm is that?"""
+"""Find the fleet that meets an SLO at the least cost, and say how robust that answer is."""

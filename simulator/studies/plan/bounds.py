@@ -1,7 +1,7 @@
-"""What no fleet of a candidate can do, however the router deals: bounds that rule it out without a simulation.
+"""Bound what any fleet of a candidate can do, however its router deals, and rule it out without a simulation.
 
-A bound is optimistic: where it says that a limit is broken, every simulation of the candidate breaks it. Both that stand
-here need what ``holds_for`` checks; where it does not hold they say nothing, and the candidate is simulated.
+A bound is optimistic: where it says that a limit is broken, every simulation of the candidate breaks it. Both bounds
+need what ``holds_for`` checks; where that does not hold they say nothing, and the candidate is simulated.
 
 *Monotone costs.* A pass over more rows, or more cached tokens, never takes less: bytes, flops and tiles only grow, and the
 host takes no less for many rows than for one (checked). Ratios measured by width may fall where a kernel changes; each is
@@ -9,7 +9,7 @@ taken as the least at its width or above, which is never more than the ratio and
 
 *alone*: a request is never quicker in company than alone.
     Its windows and verdicts depend on nothing but itself (fixed window, one recording per request), so it takes part
-    in the same steps; each has its own rows and perhaps those of others, and by monotone costs takes no less. The same
+    in the same steps; each has its rows and perhaps those of more requests, and by monotone costs takes no less. The same
     holds for the pass of its prompt, which is never split. So TTFT, TPOT and E2E of every request, and every gap
     between its tokens, are at least what they are when requests come one at a time, each into an idle machine,
     with no more in the cache than the prompt. If so many exceed a limit even then, it is broken.
@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from math import ceil, inf
 
 import numpy as np
@@ -57,10 +57,11 @@ PROMPT_GRID = 64
 INSTANTS = 500
 """Arrivals from which on demand is added up, at most; leaving some out only weakens the bound."""
 Times = NDArray[np.float64]
+"""(requests,) seconds, or counts of steps, one for each request."""
 
 
 class LimitBrokenError(Exception):
-    """So many requests exceed a limit that nothing can mend it."""
+    """Ends a run in which so many requests exceed a limit that nothing can mend it."""
 
     def __init__(self, limit: Limit) -> None:
         super().__init__(limit)
@@ -77,28 +78,28 @@ class Watch:
         self._counted = range(requests.warm_up, requests.count - requests.cool_down)
         outputs = [output for _, output in requests.lengths(seed)][self._counted.start : self._counted.stop]
         values = {"ttft": len(outputs), "e2e": len(outputs), "tpot": sum(output > 1 for output in outputs)}
-        self.left = {one: _let_go(one, values[one.metric]) for one in limits if one.metric in values}
+        self.left = {limit: _let_go(limit, values[limit.metric]) for limit in limits if limit.metric in values}
 
-    def note(self, one: Request) -> None:
-        """To be handed every request that has ended; raises :class:`LimitBrokenError`."""
-        for limit in self.left if one.index in self._counted else ():
-            if _taken(one, limit.metric) > limit.seconds * MARGIN:
+    def note(self, request: Request) -> None:
+        """Count a request that has ended; raises :class:`LimitBrokenError` with the first one too many."""
+        for limit in self.left if request.index in self._counted else ():
+            if _taken(request, limit.metric) > limit.seconds * MARGIN:
                 self.left[limit] -= 1
                 if self.left[limit] < 0:
                     raise LimitBrokenError(limit)
 
 
-def _taken(one: Request, metric: str) -> float:
-    """Seconds that a request took; TPOT of a single token is not counted."""
+def _taken(request: Request, metric: str) -> float:
+    """Return the seconds that a request took; 0 as the TPOT of a single token."""
     if metric == "ttft":
-        return one.first_token_s - one.arrival_s
+        return request.first_token_s - request.arrival_s
     if metric == "e2e":
-        return one.finished_s - one.arrival_s
-    return (one.finished_s - one.first_token_s) / (one.tokens - 1) if one.tokens > 1 else 0.0
+        return request.finished_s - request.arrival_s
+    return (request.finished_s - request.first_token_s) / (request.tokens - 1) if request.tokens > 1 else 0.0
 
 
 def holds_for(loaded: Loaded) -> bool:
-    """Whether both proofs cover a scenario."""
+    """Return whether both proofs cover a scenario."""
     scenario = loaded.scenario
     whole = scenario.serving.policy.name in ("fixed_batch", "prefill_first")
     by_position = loaded.trace is None or loaded.trace.run is None or not scenario.schedule.window
@@ -107,25 +108,25 @@ def holds_for(loaded: Loaded) -> bool:
 
 
 def _own_steps(strategy: Strategy) -> bool:
-    """What a request does in its steps depends on nobody else."""
+    """Return whether the work of a request in its steps depends on no other request."""
     return isinstance(strategy, ProvenSteps) and strategy.independent_steps
 
 
 def _room_for_all(scenario: Scenario) -> bool:
-    """Nobody can be preempted: room is held for life, or there is memory for the longest request at every place."""
+    """Return whether no request can be preempted: it keeps its room, or there is memory for the longest at every place."""
     memory = scenario.memory()
     needed = scenario.batch * memory.needed(scenario.lengths[2] + scenario.schedule.needs.cache_tokens)
     return scenario.serving.policy.reserves or needed <= memory.total
 
 
 def _monotone(scenario: Scenario) -> bool:
-    """The host's part; that of the devices is seen to by :func:`_least_widths`."""
+    """Return whether the host's costs are monotone; :func:`_least_widths` makes those of the devices so."""
     places = [place for place in (scenario.target, scenario.draft) if place]
     return scenario.target is not None and all(place.engine.many_rows_host_ratio.value >= 1.0 for place in places)
 
 
 def _least_widths(operation: Roofline) -> Roofline:
-    """With each measured ratio as the least at its width or above."""
+    """Return an operation with each measured ratio as the least at its width or above."""
     points, least, fixed = [], inf, inf
     for point in reversed(operation.width):
         least, fixed = min(least, point.ratio), min(fixed, point.fixed_ratio)
@@ -135,13 +136,13 @@ def _least_widths(operation: Roofline) -> Roofline:
 
 @dataclass(frozen=True)
 class FleetBounds:
-    """The bounds of one candidate under some limits, for any number of replicas."""
+    """Rules out numbers of replicas of one candidate under the limits of a plan."""
 
     loaded: Loaded
     limits: tuple[Limit, ...]
 
     def broken_by(self, replicas: int) -> tuple[str, Limit] | None:
-        """The bound that rules out so many replicas and the limit that they break; None where none does."""
+        """Return the name of the bound that rules out so many replicas and the limit that they break; None where none does."""
         if not self.holds:
             return None
         if limit := self.overdue(replicas):
@@ -152,9 +153,9 @@ class FleetBounds:
 
     @cached_property
     def _scenario(self) -> Scenario:
-        """On devices that are never slower for fewer rows."""
-        found: Scenario = replace_nested(self.loaded.scenario, Roofline, _least_widths)
-        return found
+        """Return the scenario on devices that are never slower for fewer rows."""
+        scenario: Scenario = replace_nested(self.loaded.scenario, Roofline, _least_widths)
+        return scenario
 
     @cached_property
     def holds(self) -> bool:
@@ -165,7 +166,7 @@ class FleetBounds:
 
     @cached_property
     def broken_alone(self) -> Limit | None:
-        """A limit that requests break which come one at a time."""
+        """Return a limit that requests break even when they come one at a time; None where there is none."""
         return next((limit for limit in self.limits if self._breaks(limit)), None)
 
     def _breaks(self, limit: Limit) -> bool:
@@ -180,21 +181,21 @@ class FleetBounds:
 
     @cached_property
     def _alone(self) -> tuple[Times, Times]:
-        """(requests,) each: seconds to the first token, and from there to the last, with the step at the end of the prompt."""
+        """Return two (requests,): seconds to the first token, and from there to the last with the step that ends the prompt."""
         scenario, prompts = self._scenario, self._lengths[:, 0]
         admissions = {int(tokens): _admission(scenario, int(tokens)) for tokens in np.unique(prompts)}
         coarse = prompts // PROMPT_GRID * PROMPT_GRID
         steps = {int(context): _step(scenario, 1, int(context)) for context in np.unique(coarse)}
         first, window = np.array([admissions[int(tokens)] for tokens in prompts]).T
-        each = np.array([steps[int(context)] for context in coarse])
+        step = np.array([steps[int(context)] for context in coarse])
         if not _room_for_all(self._scenario):
-            each = np.minimum(each, first)
-        return first, window * (self._lengths[:, 1] > 1) + self._steps * each
+            step = np.minimum(step, first)
+        return first, window * (self._lengths[:, 1] > 1) + self._steps * step
 
     # ---- demand
 
     def overdue(self, replicas: int) -> Limit | None:
-        """A limit whose work does not fit between arrivals and deadlines on so many replicas."""
+        """Return a limit whose work does not fit between arrivals and deadlines on so many replicas; None where all does."""
         for limit, let_go, due, work in self._deadlines:
             if _most_over(self._arrivals, np.where(self._counted, due, inf), work, let_go, replicas) > 0.0:
                 return limit
@@ -202,22 +203,24 @@ class FleetBounds:
 
     @cached_property
     def _deadlines(self) -> list[tuple[Limit, int, Times, Times]]:
-        """For each limit that sets one: requests it lets go, when the others are due (s), and their work (s)."""
+        """Return for each deadline its limit, the requests it lets go, when the rest are due (s), and their work (s)."""
         arrivals, outputs = self._arrivals, self._lengths[:, 1]
-        prompts, whole = self._prompt_work, self._step_work if self._apart else self._prompt_work + self._step_work
+        prompts = self._prompt_work
+        whole = self._step_work if self._prompts_elsewhere else prompts + self._step_work
         count = int(self._counted.sum())
         late = {limit: _let_go(limit, count) for limit in self.limits}
-        found = [(one, late[one], arrivals + one.seconds * MARGIN, prompts) for one in self.limits if one.metric == "ttft"]
-        found += [(one, late[one], arrivals + one.seconds * MARGIN, whole) for one in self.limits if one.metric == "e2e"]
-        for first in (one for one in self.limits if one.metric == "ttft"):
-            for each in (one for one in self.limits if one.metric == "tpot"):
-                due = arrivals + (first.seconds + each.seconds * (outputs - 1)) * MARGIN
-                found.append((first, late[first] + late[each], due, whole))
-        return [one for one in found if one[1] < count]
+        by_metric = {metric: [limit for limit in self.limits if limit.metric == metric] for metric in ("ttft", "e2e", "tpot")}
+        deadlines = []
+        for metric, work in (("ttft", prompts), ("e2e", whole)):
+            deadlines += [(limit, late[limit], arrivals + limit.seconds * MARGIN, work) for limit in by_metric[metric]]
+        for first, token in product(by_metric["ttft"], by_metric["tpot"]):
+            due = arrivals + (first.seconds + token.seconds * (outputs - 1)) * MARGIN
+            deadlines.append((first, late[first] + late[token], due, whole))
+        return [deadline for deadline in deadlines if deadline[1] < count]
 
     @property
-    def _apart(self) -> bool:
-        """Prompts do not hold up the stages on which tokens are decoded."""
+    def _prompts_elsewhere(self) -> bool:
+        """Whether prompts do not hold up the stages on which tokens are decoded."""
         return self._scenario.schedule.traits.staged
 
     @cached_property
@@ -226,22 +229,22 @@ class FleetBounds:
 
     @cached_property
     def _counted(self) -> NDArray[np.bool_]:
-        """Requests that are neither warm-up nor cool-down."""
+        """Return (requests,): which of them are neither warm-up nor cool-down."""
         requests, place = self._scenario.requests, np.arange(len(self._requests))
         return (place >= requests.warm_up) & (place < len(place) - requests.cool_down)
 
     @cached_property
     def _arrivals(self) -> Times:
-        return np.array([one.arrival_s for one in self._requests])
+        return np.array([request.arrival_s for request in self._requests])
 
     @cached_property
     def _lengths(self) -> NDArray[np.int64]:
-        """(requests, 2): prompt and output tokens."""
-        return np.array([(one.prompt_tokens, one.output_tokens) for one in self._requests])
+        """Return (requests, 2): prompt and output tokens."""
+        return np.array([(request.prompt_tokens, request.output_tokens) for request in self._requests])
 
     @cached_property
     def _prompt_work(self) -> Times:
-        """Seconds of the target's time that the prompt of each request takes at least, whatever goes with it."""
+        """Return seconds of the target's time that the prompt of each request takes at least, whatever goes with it."""
         scenario = self._scenario
         most = getattr(scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max()))
         sizes = [0, *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)), most]
@@ -250,31 +253,31 @@ class FleetBounds:
 
     @cached_property
     def _step_work(self) -> Times:
-        """Seconds of a replica's time that the steps of each request take at least, whoever shares them."""
+        """Return seconds of a replica's time that the steps of each request take at least, whichever requests share them."""
         scenario, context = self._scenario, int(self._lengths[:, 0].min())
         sizes = [0, *_sizes(scenario.batch)]
         share = min(_busy(scenario, below + 1, context) / above for below, above in pairwise(sizes))
         if _room_for_all(scenario):
             return np.asarray(self._steps * share, dtype=np.float64)
-        least = np.zeros(len(self._steps)) if self._apart else np.minimum(share, self._prompt_work)
+        least = np.zeros(len(self._steps)) if self._prompts_elsewhere else np.minimum(share, self._prompt_work)
         return np.asarray(self._steps * least, dtype=np.float64)
 
     @cached_property
     def _steps(self) -> Times:
-        """Steps of each request after the first token: its verdicts are its own, whoever is there."""
+        """Return the steps of each request after its first token, which depend on no other request."""
         scenario, acceptance = self._scenario, self.loaded.acceptance()
         strategy = scenario.schedule
         if not strategy.window:
             return np.asarray(self._lengths[:, 1] - 1.0, dtype=np.float64)
-        proposal, found = Chain(strategy.window, strategy.bonus_on_full_accept), []
-        for one in self._requests:
-            cursor = acceptance.cursor(one.index if one.number is None else one.number, scenario.exit)
+        proposal, steps_of_requests = Chain(strategy.window, strategy.bonus_on_full_accept), []
+        for request in self._requests:
+            cursor = acceptance.cursor(request.index if request.number is None else request.number, scenario.exit)
             steps, tokens = 0, 1
-            while tokens < one.output_tokens:
+            while tokens < request.output_tokens:
                 tokens += cursor.judge(proposal).committed
                 steps += 1
-            found.append(float(steps))
-        return np.array(found, dtype=np.float64)
+            steps_of_requests.append(float(steps))
+        return np.array(steps_of_requests, dtype=np.float64)
 
 
 def _requests(scenario: Scenario, acceptance: Acceptance) -> Iterable[Request]:
@@ -283,28 +286,28 @@ def _requests(scenario: Scenario, acceptance: Acceptance) -> Iterable[Request]:
 
 
 def _let_go(limit: Limit, values: int) -> int:
-    """How many of so many values may exceed a limit."""
+    """Return how many of so many values may exceed a limit."""
     return values - ceil(limit.share * values)
 
 
 def _sizes(places: int) -> list[int]:
-    """Every batch up to 64, then sixteen for each doubling."""
-    found, size = [], 1
+    """Return every batch size up to 64, then sixteen for each doubling, and ``places`` last."""
+    sizes, size = [], 1
     while size < places:
-        found.append(size)
+        sizes.append(size)
         size += max(1, size // 16 if size >= 64 else 1)
-    return [*found, places]
+    return [*sizes, places]
 
 
 def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
-    """Seconds of the prompt of one request through target and draft, and of a first window behind it."""
-    found = scenario.schedule.admission(scenario.cost, Rows.prefill(tokens), 1, tokens)
-    sides = found.target, found.draft
-    return sum(sides) if scenario.one_lane else max(sides), found.window
+    """Return seconds of the prompt of one request through target and draft, and of a first window behind it."""
+    admission = scenario.schedule.admission(scenario.cost, Rows.prefill(tokens), 1, tokens)
+    sides = admission.target, admission.draft
+    return sum(sides) if scenario.one_lane else max(sides), admission.window
 
 
 def _step(scenario: Scenario, requests: int, context: int) -> float:
-    """Seconds of the quickest step of so many requests that have ``context`` tokens each in the cache."""
+    """Return seconds of the quickest step of so many requests that have ``context`` tokens each in the cache."""
     strategy = scenario.strategy.fitted_to(requests, scenario.stages)
     perfect = Cycle((strategy.window,))
     kind = next(iter(strategy.kinds(lambda gamma: perfect.odds(gamma, scenario.exit), requests)))
@@ -312,7 +315,7 @@ def _step(scenario: Scenario, requests: int, context: int) -> float:
 
 
 def _busy(scenario: Scenario, requests: int, context: int) -> float:
-    """Seconds for which it keeps a replica from beginning another one: the whole step, or that of the slowest stage."""
+    """Return seconds for which a step keeps a replica from the next one: the whole step, or that of the slowest stage."""
     if not scenario.schedule.traits.staged:
         return _step(scenario, requests, context)
     rows = Rows.decode(1, requests * context, requests)
@@ -320,7 +323,7 @@ def _busy(scenario: Scenario, requests: int, context: int) -> float:
 
 
 def _most_over(arrivals: Times, due: Times, work: Times, let_go: int, replicas: int) -> float:
-    """Seconds by which demand exceeds what replicas can do, at the worst of all intervals; below zero if it nowhere does."""
+    """Return seconds by which demand exceeds what replicas can do, at the worst of all intervals; below zero if nowhere."""
     spared = float(np.sort(work)[len(work) - let_go :].sum())
     order = np.argsort(due)
     ends, worst = due[order], -inf

@@ -1,11 +1,11 @@
-r"""Where the answer of a plan stops being ahead of autoregressive decoding on the same devices, by law.
+r"""Find where the answer of a plan stops being ahead of autoregressive decoding on the same devices, by law.
 
     time per token |  \                 f(x) = law of autoregressive decoding - law of the answer
                    |---\-----------     its root is the break-even
                    |    \ answer
                    +-----x---------     acceptance, batch or link latency
 
-One thing is changed at a time. Taken at the mean batch and the mean context of the run that was the answer.
+One quantity is changed at a time, at the mean batch and the mean context of the run that was the answer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from simulator.studies.plan.robustness import slower_links
 from simulator.studies.plan.search import Finding
 
 SLOWEST = 1_000.0
-"""Times the latency of the links; beyond it a break-even is not looked for."""
+"""Multiple of the latency of the links beyond which a break-even is not looked for."""
 PLAIN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
 
 
 @dataclass(frozen=True)
 class BreakEvenPoint:
-    """A batch size, and what the answer is worth there by law."""
+    """Gives the speed-up of the answer at a batch size, by law."""
 
     batch: int
     verify_rows: int
@@ -41,25 +41,26 @@ class BreakEvenPoint:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Three roots; None where the answer is on the same side of it all the way."""
+    """Holds three roots of the speed-up less one; a root is None where the answer stays on one side all the way."""
 
     batch: int
-    """Mean batch of one replica, rounded: where the other two are taken."""
+    """Mean batch of one replica, rounded: the other two roots are taken there."""
     speedup: float
-    """Over autoregressive decoding there."""
+    """Speed-up over autoregressive decoding at that batch."""
     rate: float | None
-    """Chance that each draft token is kept."""
+    """Chance that a draft token is kept, at the root."""
     first_batch: int | None
     """The first batch at which autoregressive decoding is faster."""
     places: int
     """The largest batch."""
     latency_ratio: float | None
-    """Latency of the links over theirs."""
+    """Latency of the links at the root, over theirs."""
     linked: bool
+    """Whether there are links at all."""
 
 
 def break_even(finding: Finding) -> BreakEven | None:
-    """None for an answer that does not speculate, or has not been run."""
+    """Return the roots; None for an answer that does not speculate, or has not been run."""
     loaded = tuned(finding.candidate.loaded)
     strategy = loaded.scenario.schedule
     if finding.outcome is None or not strategy.window:
@@ -86,14 +87,15 @@ def break_even(finding: Finding) -> BreakEven | None:
 
 
 def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
-    """Of the strategy over autoregressive decoding of the same batch on the same target, by law."""
+    """Return the speed-up of the strategy over autoregressive decoding of the same batch on the same target, by law."""
     scenario = loaded.scenario
     cost, context, strategy = scenario.cost, scenario.mean_context, scenario.schedule
-    own = strategy.law(cost, odds_of(acceptance, scenario.exit), batch, context, one_lane=scenario.one_lane)
-    return float(Autoregressive().law(cost, lambda gamma: PLAIN, batch, context).tpot_s / own.tpot_s)
+    law = strategy.law(cost, odds_of(acceptance, scenario.exit), batch, context, one_lane=scenario.one_lane)
+    return float(Autoregressive().law(cost, lambda gamma: PLAIN, batch, context).tpot_s / law.tpot_s)
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float | None:
+    """Return the root of ``f`` between two ends; None where it has the same sign at both."""
     ends = f(low), f(high)
     if (ends[0] > 0.0) == (ends[1] > 0.0):
         return None

@@ -1,4 +1,4 @@
-"""The answer of a plan in the words of the programs that serve it.
+"""Write the answer of a plan for the programs that serve it.
 
 * ``scenario.yaml``: the whole scenario with its replicas, to be run again by ``specsim run``.
 * ``vllm.sh`` (a draft model in vLLM): ``--speculative-config`` with ``num_speculative_tokens_per_batch_size``, entries of
@@ -23,28 +23,29 @@ from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, Win
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.studied import LevelTree
-from simulator.studies.plan.search import Finding, examine, replicated, with_loaded
+from simulator.studies.plan.search import Finding, examine, replicated
 
 
 @dataclass(frozen=True)
 class WindowSchedule:
-    """Draft tokens by batch size, and the answer run with them."""
+    """Holds draft tokens by batch size, and the answer run with them."""
 
     windows: dict[int, int]
-    """From each size on."""
+    """Draft tokens by the first batch size that they hold for."""
     finding: Finding
 
     def ranges(self, places: int) -> list[list[int]]:
-        """First size, last size, tokens; without gaps up to ``places``."""
+        """Return [first size, last size, tokens] of each range, without gaps up to ``places``."""
         starts = sorted({1, *self.windows})
         ends = [*(start - 1 for start in starts[1:]), places]
         return [[first, last, self.windows[first]] for first, last in zip(starts, ends, strict=True) if first <= last]
 
 
 def schedule(finding: Finding) -> WindowSchedule | None:
-    """The window of most tokens a second by law for every batch, at most the answer's; None without a fixed window to replace.
+    """Return the window with the most tokens a second by law for every batch, at most the answer's.
 
-    The answer is run with it: a schedule is worth having only where the SLO is still kept.
+    None without a fixed window to replace. The answer is run with it: a schedule is worth having only where the SLO is
+    still met.
     """
     loaded = finding.candidate.loaded
     strategy = loaded.scenario.strategy
@@ -53,43 +54,44 @@ def schedule(finding: Finding) -> WindowSchedule | None:
     found = tuned(loaded.replace(strategy=strategy.with_rule(GoodputWindow()))).scenario.strategy
     windows = stated_windows(found.chain_rule) if isinstance(found, DraftsChain) else {}
     table = WindowTable(windows=windows)
-    other = with_loaded(finding.candidate, loaded.replace(strategy=strategy.with_rule(table)))
-    return WindowSchedule(windows, examine(other, finding.replicas, to_the_end=True))
+    scheduled = finding.candidate.changed(lambda loaded: loaded.replace(strategy=strategy.with_rule(table)))
+    return WindowSchedule(windows, examine(scheduled, finding.replicas, to_the_end=True))
 
 
-def exports(finding: Finding, found: WindowSchedule | None) -> dict[str, str]:
-    """Text by file name; which of the files there are depends on the strategy and the engine."""
-    return dict(_files(replicated(finding.candidate.loaded, finding.replicas), found))
+def exports(finding: Finding, windows: WindowSchedule | None) -> dict[str, str]:
+    """Return text by file name; which of the files there are depends on the strategy and the engine."""
+    return dict(_files(replicated(finding.candidate.loaded, finding.replicas), windows))
 
 
-def _files(loaded: Loaded, found: WindowSchedule | None) -> Iterator[tuple[str, str]]:
+def _files(loaded: Loaded, windows: WindowSchedule | None) -> Iterator[tuple[str, str]]:
     scenario, strategy = loaded.scenario, loaded.scenario.strategy
     yield "scenario.yaml", yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)
     if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft and scenario.target:
         if "llama" in scenario.target.engine.name:
             yield "llama_cpp.sh", _llama_cpp(scenario, strategy)
         else:
-            yield "vllm.sh", _vllm(scenario, strategy, found)
+            yield "vllm.sh", _vllm(scenario, strategy, windows)
     if isinstance(strategy, LevelTree) and scenario.target and scenario.target.pipeline:
         layers = [stage.layers for stage in scenario.target.pipeline.stages]
-        held = {"width": strategy.beam.width, "branching": strategy.beam.branching, "stage_layers": layers}
-        yield "specpipe.yaml", yaml.safe_dump(held, sort_keys=False)
+        settings = {"width": strategy.beam.width, "branching": strategy.beam.branching, "stage_layers": layers}
+        yield "specpipe.yaml", yaml.safe_dump(settings, sort_keys=False)
 
 
 def _runnable(scenario: Scenario) -> dict[str, Any]:
-    """A scenario as a file may say it: what is worked out from the file's name and the strategy is left out."""
-    held = resolved(scenario)
-    held.pop("name")
+    """Return a scenario as a file may state it: without what the file's name and the strategy decide."""
+    fields = resolved(scenario)
+    fields.pop("name")
     if scenario.requests.traffic:
         for field in ("count", "prompt_tokens", "output_tokens"):
-            held["requests"].pop(field, None)
-    return held
+            fields["requests"].pop(field, None)
+    return fields
 
 
-def _vllm(scenario: Scenario, strategy: Strategy, found: WindowSchedule | None) -> str:
+def _vllm(scenario: Scenario, strategy: Strategy, windows: WindowSchedule | None) -> str:
     target, draft, places = scenario.target, scenario.draft, scenario.batch
-    better = found is not None and found.finding.kept
-    ranges = found.ranges(places) if found and better else [[1, places, strategy.window]]
+    ranges = [[1, places, strategy.window]]
+    if windows is not None and windows.finding.kept:
+        ranges = windows.ranges(places)
     config = {
         "method": "draft_model",
         "model": draft.model.name if draft else "",
@@ -98,8 +100,9 @@ def _vllm(scenario: Scenario, strategy: Strategy, found: WindowSchedule | None) 
         "num_speculative_tokens_per_batch_size": ranges,
     }
     name, ranks = (target.model.name, target.tensor_parallel) if target else ("", 1)
+    replicas = scenario.serving.replicas
     return (
-        f"# each of {scenario.serving.replicas} replicas; models by their names here\n"
+        f"# {'1 replica' if replicas == 1 else f'each of {replicas} replicas'}; models by their names here\n"
         f"vllm serve {name} --tensor-parallel-size {ranks} --max-num-seqs {places} \\\n"
         f"    --speculative-config '{json.dumps(config)}'\n"
     )

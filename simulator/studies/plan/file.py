@@ -1,18 +1,18 @@
-"""Plan file: models, traffic, an SLO, the devices that may be rented, and the alternatives to choose among.
+"""Read a plan file: models, traffic, an SLO, the devices that may be rented, and the alternatives to choose among.
 
     candidates = hardware x strategies x everything that either of them varies
 
 Every candidate is a whole scenario: ``scenario`` with an entry of ``hardware`` and one of ``strategies`` laid over it, field by
-field as with ``like``. So whatever a scenario can say can be planned with, and nothing here knows what that is.
+field as with ``like``. So whatever a scenario can say can be planned with, and this module need not know what that is.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any
 
@@ -27,38 +27,42 @@ from simulator.scenario.expenses import rented_devices
 from simulator.serving.slo import Slo
 
 Fields = Annotated[dict[str, Any], Field(min_length=1)]
-"""Fields of a scenario as its file has them; beside them ``vary``: dotted fields, each with the values to try."""
+"""Fields of a scenario as its file has them, and ``vary``: dotted fields, each with the values to try."""
+Change = Callable[[Loaded], Loaded]
+"""Takes a scenario and returns it with something changed."""
+Settings = tuple[tuple[str, Any], ...]
+"""Dotted fields and the values that a candidate has there."""
 VARY = "vary"
 
 
 class Offer(Frozen):
-    """A device that may be rented: the price of one, and how many there are."""
+    """States a device that may be rented: the price of one, and how many there are."""
 
     price_usd_per_hour: Positive
-    """Of one."""
+    """Price of one device (USD per hour)."""
     count: int = Field(gt=0)
     """How many there are."""
 
 
 class PlanFile(Frozen):
-    """A plan as it is written; ``scenario`` is what all candidates share, with ``like`` to start from another one."""
+    """States a plan as it is written; ``scenario`` is what all candidates share, with ``like`` to start from another one."""
 
     name: str = ""
-    """What reports call it; the file's name where none is stated."""
+    """The name that reports use; the file's name where none is stated."""
     about: str = ""
-    """What it asks, in a sentence."""
+    """The question that the plan asks, in a sentence."""
     scenario: Fields
-    """What all candidates share, as in a scenario's file."""
+    """The fields that all candidates share, as in a scenario's file."""
     slo: Slo
-    """What has to be kept; needs a limit on ttft_ms or e2e_ms."""
+    """The limits that have to be met; needs one on ttft_ms or e2e_ms."""
     devices: dict[str, Offer] = Field(min_length=1)
-    """What may be rented, by name of the device."""
+    """The devices that may be rented, by name."""
     hardware: dict[str, Fields] = Field(min_length=1)
-    """Ways to place it: every one of these with every strategy. Fields of a scenario, and ``vary``."""
+    """Ways to place the models, each combined with every strategy. Fields of a scenario, and ``vary``."""
     strategies: dict[str, Fields] = Field(min_length=1)
     """Ways to decode. Fields of a scenario, and ``vary``."""
     replicas: int = Field(default=8, gt=0)
-    """At most so many."""
+    """The most replicas that a fleet may have."""
 
     @model_validator(mode="after")
     def _waiting_is_limited(self) -> PlanFile:
@@ -69,34 +73,38 @@ class PlanFile(Frozen):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to serve: a scenario with a single replica, what it is made of, and what a replica of it rents."""
+    """Is one way to serve: a scenario with a single replica, its entries in the plan, and the devices that a replica rents."""
 
     hardware: str
     strategy: str
-    settings: tuple[tuple[str, Any], ...]
-    """What was varied, by dotted field."""
+    settings: Settings
+    """The values of the fields that are varied, by dotted field."""
     loaded: Loaded = field(repr=False, compare=False)
     devices: Mapping[str, int]
-    """Devices of one replica, by name."""
+    """The number of devices of one replica, by name."""
     price_usd_per_hour: float
-    """Of one replica."""
+    """Price of one replica (USD per hour)."""
     most_replicas: int
 
     @property
     def family(self) -> tuple[str, str]:
-        """Candidates that differ in settings alone are one family."""
+        """Return hardware and strategy; candidates that differ in settings alone are one family."""
         return self.hardware, self.strategy
 
     @property
     def name(self) -> str:
-        """Its family and settings, in words."""
+        """Return the family and the settings, in words."""
         varied = (f"{path.split('.')[-1]} {_short(value)}" for path, value in self.settings)
         return ", ".join([f"{self.strategy} on {self.hardware}", *varied])
+
+    def changed(self, change: Change) -> Candidate:
+        """Return the candidate with its scenario changed."""
+        return replace(self, loaded=change(self.loaded))
 
 
 @dataclass(frozen=True)
 class NoCandidate:
-    """A combination that cannot run, and why."""
+    """Names a combination that cannot run, with its fault."""
 
     family: tuple[str, str]
     name: str
@@ -104,18 +112,18 @@ class NoCandidate:
 
     @property
     def reason(self) -> str:
-        """The first fault."""
+        """Return the message of the first fault."""
         return self.error.faults[0].message
 
     @property
     def no_room(self) -> bool:
-        """It is the memory that is short."""
+        """Return whether it is memory that is short."""
         return isinstance(self.error, Infeasible)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan that was read: its file and everything there is to choose among."""
+    """Holds a plan that was read: its file, the candidates to choose among, and the combinations that cannot run."""
 
     file: PlanFile
     candidates: tuple[Candidate, ...]
@@ -136,13 +144,14 @@ def load_plan(name: str, overrides: tuple[str, ...] = (), catalogue: Catalogue |
         document.data["scenario"]["seed"] = seed
     file = validate(PlanFile, document)
     base = _base(document, catalogue)
-    found = [_try(file, document, base, catalogue, *names) for names in product(file.hardware, file.strategies)]
-    every = [one for tried in found for one in tried]
-    plan = Plan(
-        file,
-        tuple(one for one in every if isinstance(one, Candidate)),
-        tuple(one for one in every if isinstance(one, NoCandidate)),
-    )
+    candidates, left_out = [], []
+    for names in product(file.hardware, file.strategies):
+        for combination in _combinations(file, document, base, catalogue, *names):
+            if isinstance(combination, Candidate):
+                candidates.append(combination)
+            else:
+                left_out.append(combination)
+    plan = Plan(file, tuple(candidates), tuple(left_out))
     _check_entries(plan)
     return plan
 
@@ -151,15 +160,15 @@ def _check_entries(plan: Plan) -> None:
     """Raise the fault of an entry that runs with nothing else in the file."""
     for part, names in enumerate((plan.file.hardware, plan.file.strategies)):
         for name in names:
-            if not any(one.family[part] == name for one in plan.candidates):
-                errors = [one.error for one in plan.left_out if one.family[part] == name]
+            if not any(candidate.family[part] == name for candidate in plan.candidates):
+                errors = [combination.error for combination in plan.left_out if combination.family[part] == name]
                 wrong = [error for error in errors if not isinstance(error, Infeasible)]
                 if wrong or not plan.candidates:
                     raise (wrong or errors)[0]
 
 
 def _base(document: Document, catalogue: Catalogue) -> Document:
-    """What all candidates share, as a scenario's document."""
+    """Return what all candidates share, as a scenario's document."""
     shared = _part(document, ("scenario",))
     like = shared.data.pop("like", None)
     if like is None:
@@ -171,20 +180,20 @@ def _base(document: Document, catalogue: Catalogue) -> Document:
 
 
 def _part(document: Document, path: Path_) -> Document:
-    """The document at ``path``, to be changed at will."""
+    """Return a copy of the document at ``path``."""
     places = {inner[len(path) :]: place for inner, place in document.places.items() if inner[: len(path)] == path}
     return Document(deepcopy(document.get(path)), places)
 
 
-def _try(
+def _combinations(
     file: PlanFile, document: Document, base: Document, catalogue: Catalogue, hardware: str, strategy: str
 ) -> Iterator[Candidate | NoCandidate]:
-    """Every setting of one family."""
-    parts = [_part(document, ("hardware", hardware)), _part(document, ("strategies", strategy))]
-    varied = [
-        _varied(part, path, document)
-        for part, path in zip(parts, (("hardware", hardware), ("strategies", strategy)), strict=True)
-    ]
+    """Yield every setting of one family."""
+    paths = (("hardware", hardware), ("strategies", strategy))
+    parts = [_part(document, path) for path in paths]
+    axes: dict[str, list[Any]] = {}
+    for part, path in zip(parts, paths, strict=True):
+        axes |= _varied(part, path, document)
     merged = deepcopy(base)
     try:
         for part in parts:
@@ -193,35 +202,35 @@ def _try(
     except BadInput as error:
         yield NoCandidate((hardware, strategy), f"{strategy} on {hardware}", error)
         return
-    axes = varied[0] | varied[1]
     for values in product(*axes.values()):
         settings = tuple(zip(axes, values, strict=True))
-        one = deepcopy(merged)
+        scenario = deepcopy(merged)
         try:
-            for path, value in settings:
-                one.override(f"{path}={json.dumps(value)}")
-                catalogue.expand(one)
-            yield _candidate(file, document, checked(one, catalogue), hardware, strategy, settings)
+            for field_path, value in settings:
+                scenario.override(f"{field_path}={json.dumps(value)}")
+                catalogue.expand(scenario)
+            yield _candidate(file, document, checked(scenario, catalogue), hardware, strategy, settings)
         except BadInput as error:
-            words = ", ".join(f"{path} {_short(value)}" for path, value in settings)
-            yield NoCandidate((hardware, strategy), f"{strategy} on {hardware}" + (f", {words}" if words else ""), error)
+            words = [f"{field_path} {_short(value)}" for field_path, value in settings]
+            yield NoCandidate((hardware, strategy), ", ".join([f"{strategy} on {hardware}", *words]), error)
 
 
 def _varied(part: Document, path: Path_, document: Document) -> dict[str, list[Any]]:
-    """What an entry varies, taken out of it."""
-    found = part.data.pop(VARY, {})
+    """Take out of an entry the fields that it varies; return their values by dotted field."""
+    axes = part.data.pop(VARY, {})
     where = (*path, VARY)
-    if not isinstance(found, dict):
+    if not isinstance(axes, dict):
         raise BadInput([document.fault(where, "expected dotted fields, each with a list of values")])
-    for key, values in found.items():
+    for key, values in axes.items():
         if not isinstance(values, list) or not values:
             raise BadInput([document.fault((*where, key), f"expected a list of values to try, got {values!r}")])
-    return dict(found)
+    return dict(axes)
 
 
 def _candidate(
-    file: PlanFile, document: Document, loaded: Loaded, hardware: str, strategy: str, settings: tuple[tuple[str, Any], ...]
+    file: PlanFile, document: Document, loaded: Loaded, hardware: str, strategy: str, settings: Settings
 ) -> Candidate:
+    """Return a scenario as a candidate; raises :class:`BadInput` where it cannot be planned with."""
     scenario, where = loaded.scenario, ("hardware", hardware)
     if not scenario.requests.arrivals:
         raise BadInput([document.fault(("scenario", "requests"), "a plan is about traffic: requests needs arrivals")])
@@ -240,15 +249,15 @@ def _candidate(
 
 
 def devices_of(scenario: Scenario) -> Counter[str]:
-    """Devices that one replica rents, by name."""
-    found: Counter[str] = Counter()
-    for one in rented_devices(scenario):
-        found[one.device.name] += one.number
-    return found
+    """Return the number of devices that one replica rents, by name."""
+    devices: Counter[str] = Counter()
+    for group in rented_devices(scenario):
+        devices[group.device.name] += group.number
+    return devices
 
 
 def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
-    """With the plan's limits and prices in place of the scenario's own."""
+    """Return a scenario with the limits and prices of the plan."""
 
     def priced(device: Device) -> Device:
         offer = file.devices.get(device.name)

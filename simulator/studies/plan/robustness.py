@@ -1,9 +1,9 @@
-"""How sure a plan is: what if the world is harder than it says, and the chance that the SLO is kept in a world drawn anew.
+"""Stress-test the answer of a plan: change one thing at a time, and run it again with everything resampled.
 
-*Sensitivity* changes one thing and runs the answer again; where it no longer keeps the SLO, the whole plan is searched anew.
+*Sensitivity* changes one thing and runs the answer again; where it no longer meets the SLO, the whole plan is searched again.
 
-*Chance* draws the world ``DRAWS`` times and runs the answer in each. Drawn together: arrivals and lengths (another seed; those
-of a traffic file stay), the recordings that requests replay (with replacement, as a bootstrap over what was recorded; stated
+*Chance* runs the answer ``DRAWS`` times, each time resampled. Drawn together: arrivals and lengths (with a new seed; those of a
+traffic file stay), the recordings that requests replay (with replacement, as a bootstrap over what was recorded; stated
 rates are taken as certain), and every device faster or slower as a whole, log-normal with the spread of its profile
 (:mod:`simulator.scenario.uncertainty`). Left out: links, hosts, and that recordings of other models stand in. The interval
 is that of Clopper and Pearson for so many draws.
@@ -11,8 +11,8 @@ is that of Clopper and Pearson for so many draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,28 +27,27 @@ from simulator.files.schema import BadInput, Fault, replace_nested
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
 from simulator.studies.capacity import faster
-from simulator.studies.plan.file import Candidate, Plan
-from simulator.studies.plan.search import Finding, Search, Tell, examine, search, with_loaded
+from simulator.studies.plan.file import Change, Plan
+from simulator.studies.plan.search import Finding, ReportProgress, Search, examine, ignored, search
 
 DRAWS = 20
-Change = Callable[[Loaded], Loaded]
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The answer where one thing is harder."""
+    """Says what becomes of the answer where one thing is harder."""
 
     change: str
     answer: Finding | None
-    """What keeps the SLO then; None where nothing does."""
+    """The cheapest fleet that meets the SLO then; None where none does."""
     holds: bool = False
-    """It is the answer of the plan."""
+    """Whether that is still the answer of the plan."""
     reason: str = ""
-    """Why this cannot be asked."""
+    """Why this change does not apply; empty where it does."""
 
 
 class Chance(NamedTuple):
-    """How often the SLO was kept."""
+    """Counts how often the answer met the SLO in resampled runs."""
 
     kept: int
     draws: int
@@ -56,12 +55,12 @@ class Chance(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of all draws."""
+        """Return the share of draws that met the SLO."""
         return self.kept / self.draws
 
 
 def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
-    """Mean accepted draft tokens of a window ``times`` what they are; a rate by that factor.
+    """Return the scenario with ``times`` the mean accepted draft tokens of a window; a rate by that factor.
 
     A recording is re-scaled, its bursts where they are; raises :class:`BadInput` for one that cannot be.
     """
@@ -72,8 +71,11 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
     if loaded.trace is None:
         if spec.rate is None and spec.per_position is None:
             raise BadInput([Fault((scenario.name, 0, 0), "acceptance", "a constant has no share that could be less")])
-        one, several = spec.rate, spec.per_position
-        rates = {"rate": one and one * times, "per_position": several and tuple(each * times for each in several)}
+        rates: dict[str, object] = {}
+        if spec.rate is not None:
+            rates["rate"] = spec.rate * times
+        if spec.per_position is not None:
+            rates["per_position"] = tuple(rate * times for rate in spec.per_position)
         return loaded.replace(acceptance=spec.model_copy(update=rates))
     if spec.rescale:
         tokens = 1.0 + times * (spec.rescale.tokens_per_step - 1.0)
@@ -88,7 +90,7 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
 
 
 def slower_links(loaded: Loaded, times: float = 2.0) -> Loaded:
-    """Every latency of every link, and the constant of its collectives, ``times`` as long."""
+    """Return the scenario with every latency of every link, and the constant of its collectives, ``times`` as long."""
     scenario = loaded.scenario
     longer = replace_nested(scenario, Link, lambda link: _longer(link, times))
     if longer is scenario:
@@ -97,8 +99,8 @@ def slower_links(loaded: Loaded, times: float = 2.0) -> Loaded:
 
 
 def _longer(link: Link, times: float) -> Link:
-    def scaled(one: object, name: str) -> dict[str, object]:
-        number = getattr(one, name)
+    def scaled(model: object, name: str) -> dict[str, object]:
+        number = getattr(model, name)
         return {name: number.model_copy(update={"value": number.value * times})}
 
     reduce = replace_nested(link.all_reduce, RingAllReduce, lambda ring: ring.model_copy(update=scaled(ring, "fixed_us")))
@@ -113,46 +115,43 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def sensitivity(found: Search, chosen: Finding, tell: Tell = lambda text: None) -> list[Sensitivity]:
-    """The answer under each of ``CHANGES``."""
-    return [_under(found, chosen, name, change, tell) for name, change in CHANGES.items()]
+def sensitivity(searched: Search, chosen: Finding, report: ReportProgress = ignored) -> list[Sensitivity]:
+    """Return what becomes of the answer under each of ``CHANGES``."""
+    return [_under(searched, chosen, name, change, report) for name, change in CHANGES.items()]
 
 
-def _under(found: Search, chosen: Finding, name: str, change: Change, tell: Tell) -> Sensitivity:
-    tell(f"{name}: the answer again")
+def _under(searched: Search, chosen: Finding, name: str, change: Change, report: ReportProgress) -> Sensitivity:
+    """Run the answer under a change; where it misses the SLO, search the plan under it."""
+    report(f"{name}: the answer again")
     try:
-        again = examine(_changed(chosen.candidate, change), chosen.replicas)
+        again = examine(chosen.candidate.changed(change), chosen.replicas)
     except BadInput as error:
         return Sensitivity(name, None, reason=error.faults[0].message)
     if again.kept:
         return Sensitivity(name, again, holds=True)
     harder = []
-    for one in found.plan.candidates:
+    for candidate in searched.plan.candidates:
         try:
-            harder.append(_changed(one, change))
+            harder.append(candidate.changed(change))
         except BadInput:  # a candidate without links, or with nothing to accept, is as it was
-            harder.append(one)
-    plan = Plan(found.plan.file, tuple(harder), found.plan.left_out)
-    return Sensitivity(name, search(plan, first_only=True, tell=lambda text: tell(f"{name}: {text}")).best)
+            harder.append(candidate)
+    plan = Plan(searched.plan.file, tuple(harder), searched.plan.left_out)
+    return Sensitivity(name, search(plan, first_only=True, report=lambda text: report(f"{name}: {text}")).best)
 
 
-def _changed(candidate: Candidate, change: Change) -> Candidate:
-    return with_loaded(candidate, change(candidate.loaded))
-
-
-def chance(chosen: Finding, draws: int = DRAWS, tell: Tell = lambda text: None) -> Chance:
-    """How often the answer keeps the SLO in worlds drawn anew."""
+def chance(chosen: Finding, draws: int = DRAWS, report: ReportProgress = ignored) -> Chance:
+    """Return how often the answer meets the SLO in resampled runs."""
     kept = 0
     for number in range(draws):
-        tell(f"world {number + 1} of {draws}")
-        drawn = _drawn(chosen.candidate.loaded, number)
-        kept += examine(with_loaded(chosen.candidate, drawn), chosen.replicas).kept
+        report(f"resampled run {number + 1} of {draws}")
+        resampled = chosen.candidate.changed(partial(_resampled, number=number))
+        kept += examine(resampled, chosen.replicas).kept
     ends = binomtest(kept, draws).proportion_ci(SHARE)
     return Chance(kept, draws, Interval(float(ends.low), float(ends.high)))
 
 
-def _drawn(loaded: Loaded, number: int) -> Loaded:
-    """World ``number``."""
+def _resampled(loaded: Loaded, number: int) -> Loaded:
+    """Return the scenario with arrivals, recordings and device speeds of draw ``number``."""
     scenario = loaded.scenario
     random = np.random.default_rng((scenario.seed, 3, number))
     spreads = {name: float(random.standard_normal()) for name in devices(scenario)}

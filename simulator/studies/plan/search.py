@@ -1,8 +1,8 @@
-"""The plan: the cheapest fleet that keeps an SLO under given traffic, and what else there is.
+"""Search for the cheapest fleet that meets an SLO under given traffic, and for the cheapest of every family.
 
     cost |                      pairs of candidate and replicas, cheapest first:
-         |   .   o  <- answer    ruled out by a bound, or simulated (x missed, o kept)
-         | x  x                  the first cost with a pair that keeps the SLO is the answer's,
+         |   .   o  <- answer    ruled out by a bound, or simulated (x missed, o met)
+         | x  x                  the first cost with a pair that meets the SLO is the answer's,
          |x .                    among its pairs the one with most to spare
          +-----------  TPOT      then on, until every family has its own cheapest or has none
 
@@ -15,7 +15,7 @@ All runs have the same arrivals, lengths and recordings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
@@ -32,12 +32,13 @@ from simulator.studies.plan.file import Candidate, Plan
 PRECISION = 0.01
 """Relative width at which a bisection of the rate ends."""
 FASTEST = 64.0
-"""Times the given rate; beyond it a capacity is not looked for."""
-Tell = Callable[[str], object]
+"""Multiple of the given rate beyond which a capacity is not looked for."""
+ReportProgress = Callable[[str], object]
+"""Takes a line of text on what is looked at now."""
 
 
 class MeasuredLimit(NamedTuple):
-    """A limit and what a run measured there."""
+    """Holds a limit of the SLO, what a run measured there (s), and whether that is within the limit."""
 
     limit: Limit
     seconds: float
@@ -45,126 +46,131 @@ class MeasuredLimit(NamedTuple):
 
     @property
     def strain(self) -> float:
-        """Measured time over its limit; above one where it is missed."""
+        """Return the measured time over its limit; above one where it is missed."""
         return self.seconds / self.limit.seconds
 
 
 @dataclass(frozen=True)
 class Finding:
-    """So many replicas of a candidate, and what became of them."""
+    """Says how a fleet, so many replicas of a candidate, did under the SLO."""
 
     candidate: Candidate
     replicas: int
     measured: tuple[MeasuredLimit, ...] = ()
-    """Of a run that went to its end."""
+    """The limits as measured by a run that went to its end; empty without one."""
     broken: Limit | None = None
     """The limit that a bound, or the first requests of a run, have shown to be missed."""
     bound: str = ""
-    """The bound that showed it; empty where it was a run."""
+    """The name of the bound that showed it; empty where it was a run."""
     outcome: Outcome | None = field(default=None, repr=False, compare=False)
     expenses: Expenses | None = None
 
     @property
     def kept(self) -> bool:
-        """Every limit was kept."""
-        return bool(self.measured) and all(one.kept for one in self.measured)
+        """Return whether a run met every limit."""
+        return bool(self.measured) and all(measured.kept for measured in self.measured)
 
     @property
     def cost_usd_per_hour(self) -> float:
-        """All replicas together."""
+        """Return the price of all replicas together (USD per hour)."""
         return self.replicas * self.candidate.price_usd_per_hour
 
     @property
     def tightest(self) -> MeasuredLimit:
-        """Where least is to spare, or most is missing."""
-        return max(self.measured, key=lambda one: one.strain)
+        """Return the measured limit with the least to spare, or with the most missing."""
+        return max(self.measured, key=lambda measured: measured.strain)
 
     @property
     def missed(self) -> Limit | None:
-        """A limit that is not kept; None where all are, or nothing was looked at."""
+        """Return a limit that the fleet misses; None where it meets all, or nothing was looked at."""
         if self.kept or not (self.measured or self.broken):
             return None
         return self.broken or self.tightest.limit
 
     @property
     def cost_usd_per_million_tokens(self) -> float:
-        """Output tokens of the run, the prompts' work included; not a number without a run."""
+        """Return the price of a million output tokens (USD), prompts' work included; not a number without a run."""
         return (self.expenses and self.expenses.usd_per_million_tokens) or float("nan")
 
 
 @dataclass(frozen=True)
 class Search:
-    """Everything that was looked at."""
+    """Holds every fleet that was looked at."""
 
     plan: Plan
     findings: tuple[Finding, ...]
-    """In the order in which they were looked at: by cost."""
+    """The fleets in the order in which they were looked at: by cost."""
 
     @property
     def best(self) -> Finding | None:
-        """The answer; None where nothing keeps the SLO."""
-        return min((one for one in self.findings if one.kept), key=_rank, default=None)
+        """Return the answer; None where no fleet meets the SLO."""
+        return min((finding for finding in self.findings if finding.kept), key=_rank, default=None)
 
     @property
     def by_family(self) -> dict[tuple[str, str], Finding]:
-        """The cheapest of each family that has one, cheapest first."""
-        found: dict[tuple[str, str], Finding] = {}
-        for one in sorted((one for one in self.findings if one.kept), key=_rank):
-            found.setdefault(one.candidate.family, one)
-        return found
+        """Return the cheapest fleet of each family that meets the SLO, cheapest first."""
+        cheapest: dict[tuple[str, str], Finding] = {}
+        for finding in sorted((finding for finding in self.findings if finding.kept), key=_rank):
+            cheapest.setdefault(finding.candidate.family, finding)
+        return cheapest
 
     @property
     def simulated(self) -> int:
-        """Pairs that a run was begun for."""
-        return sum(not one.bound for one in self.findings)
+        """Return the number of fleets that a run was begun for."""
+        return sum(not finding.bound for finding in self.findings)
 
     def binding(self, chosen: Finding) -> Limit | None:
-        """The limit that keeps the chosen one from fewer replicas; None where it has only one."""
-        fewer = (one for one in self.findings if one.candidate is chosen.candidate and one.replicas == chosen.replicas - 1)
-        return next((one.missed for one in fewer), None)
+        """Return the limit that the chosen candidate breaks with one replica fewer; None where it has only one."""
+        for finding in self.findings:
+            if finding.candidate is chosen.candidate and finding.replicas == chosen.replicas - 1:
+                return finding.missed
+        return None
 
 
-def _rank(one: Finding) -> tuple[float, float]:
-    return round(one.cost_usd_per_hour, 6), one.tightest.strain
+def ignored(_: str) -> None:
+    """Ignore what a search reports."""
 
 
-def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, tell: Tell = lambda text: None) -> Search:
-    """Look at pairs by cost until every family is answered; ``first_only``: until anything is.
+def _rank(finding: Finding) -> tuple[float, float]:
+    """Return cost, then how much of the tightest limit is used: of equal costs, the most to spare comes first."""
+    return round(finding.cost_usd_per_hour, 6), finding.tightest.strain
+
+
+def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, report: ReportProgress = ignored) -> Search:
+    """Look at fleets by cost until every family has its answer, or with ``first_only`` until any has; return all of them.
 
     ``exhaustive`` simulates every pair of the plan to its end and uses no bound.
     """
     limits = plan.file.slo.limits
-    bounds = {id(one): FleetBounds(one.loaded, limits) for one in plan.candidates}
+    bounds = {id(candidate): FleetBounds(candidate.loaded, limits) for candidate in plan.candidates}
     findings: list[Finding] = []
     answered: set[tuple[str, str]] = set()
     for cost, group in groupby(_pairs(plan), key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6)):
-        found = []
+        at_this_cost = []
         for candidate, replicas in group:
             if exhaustive:
-                found.append(examine(candidate, replicas, to_the_end=True))
+                at_this_cost.append(examine(candidate, replicas, to_the_end=True))
             elif candidate.family not in answered:
-                tell(f"${cost:g} per hour: {replicas} x {candidate.name}")
-                ruled_out = bounds[id(candidate)].broken_by(replicas)
-                found.append(
-                    Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1])
-                    if ruled_out
-                    else examine(candidate, replicas)
-                )
-        findings += found
-        answered |= {one.candidate.family for one in found if one.kept}
+                report(f"${cost:g} per hour: {replicas} x {candidate.name}")
+                if ruled_out := bounds[id(candidate)].broken_by(replicas):
+                    at_this_cost.append(Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1]))
+                else:
+                    at_this_cost.append(examine(candidate, replicas))
+        findings += at_this_cost
+        answered |= {finding.candidate.family for finding in at_this_cost if finding.kept}
         if first_only and answered:
             break
     return Search(plan, tuple(findings))
 
 
 def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
-    """Every candidate with every number of replicas that may be rented, cheapest first, then in the order of the file."""
-    pairs = [(one, replicas) for one in plan.candidates for replicas in range(1, one.most_replicas + 1)]
+    """Return every candidate with every number of replicas that may be rented, by cost, then in the order of the file."""
+    pairs = [(candidate, replicas) for candidate in plan.candidates for replicas in range(1, candidate.most_replicas + 1)]
     return sorted(pairs, key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6))
 
 
 def examine(candidate: Candidate, replicas: int, to_the_end: bool = False) -> Finding:
-    """Simulate; a run ends early where a limit is missed whatever comes, unless it is to go to its end."""
+    """Simulate a fleet; the run ends early where a limit is missed whatever comes, unless it is to go ``to_the_end``."""
     scenario = tuned(replicated(candidate.loaded, replicas)).scenario
     limits = scenario.slo.limits if scenario.slo else ()
     watch = None if to_the_end else Watch(limits, scenario.requests, scenario.seed)
@@ -173,26 +179,26 @@ def examine(candidate: Candidate, replicas: int, to_the_end: bool = False) -> Fi
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
     verdicts = zip(limits, outcome.serving.counted.slo, strict=True)
-    measured = tuple(MeasuredLimit(limit, found.found_ms / 1e3, found.met) for limit, found in verdicts)
+    measured = tuple(MeasuredLimit(limit, verdict.found_ms / 1e3, verdict.met) for limit, verdict in verdicts)
     return Finding(candidate, replicas, measured, outcome=outcome, expenses=expenses(scenario, outcome))
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:
-    """So many replicas of it behind its router."""
+    """Return the scenario with so many replicas behind its router."""
     return loaded.replace(serving=loaded.scenario.serving.model_copy(update={"replicas": replicas}))
 
 
 def most_traffic(finding: Finding) -> float:
-    """The highest rate at which a fleet still keeps the SLO, as a multiple of the plan's; found by bisection.
+    """Return the highest rate at which a fleet still meets the SLO, as a multiple of the plan's; found by bisection.
 
-    The given rate is kept; doubling it until one is missed, at most ``FASTEST`` times, brackets the answer. Taken to be
-    one rate below which all are kept: with the same requests closer together nothing else is to be expected. Unlike
-    :func:`simulator.studies.capacity.capacity` it asks for the SLO alone, and ends a run that cannot keep it.
+    The SLO is met at the given rate; doubling the rate until it is missed, at most ``FASTEST`` times, brackets the answer.
+    It is taken to be met at all lower rates: with the same requests closer together nothing else is to be expected. Unlike
+    :func:`simulator.studies.capacity.capacity` it asks for the SLO alone, and ends a run that cannot meet it.
     """
     candidate = finding.candidate
 
     def kept(times: float) -> bool:
-        return examine(with_loaded(candidate, faster(candidate.loaded, times)), finding.replicas).kept
+        return examine(candidate.changed(lambda loaded: faster(loaded, times)), finding.replicas).kept
 
     low, high = 1.0, 2.0
     while kept(high):
@@ -205,24 +211,18 @@ def most_traffic(finding: Finding) -> float:
     return low
 
 
-def with_loaded(candidate: Candidate, loaded: Loaded) -> Candidate:
-    """The same candidate in another world."""
-    return replace(candidate, loaded=loaded)
-
-
 def nearest_miss(plan: Plan) -> Finding:
-    """Of all candidates with all the replicas they may have, the one that misses by least; every one is run to its end."""
-    return min(
-        (examine(one, one.most_replicas, to_the_end=True) for one in plan.candidates), key=lambda one: one.tightest.strain
-    )
+    """Return the fleet that misses by least, of all candidates with all the replicas they may have; each runs to its end."""
+    largest = (examine(candidate, candidate.most_replicas, to_the_end=True) for candidate in plan.candidates)
+    return min(largest, key=lambda finding: finding.tightest.strain)
 
 
 def no_answer(plan: Plan, nearest: Finding) -> Infeasible:
-    """What a plan without an answer ends with."""
+    """Return the error of a plan without an answer, which names the nearest miss."""
     missed = "; ".join(
-        f"{one.limit.metric.upper()} {one.limit.percentile} {one.seconds * 1e3:,.0f} ms, asked {one.limit.seconds * 1e3:,.0f}"
-        for one in nearest.measured
-        if not one.kept
+        f"{limit.metric.upper()} {limit.percentile} {seconds * 1e3:,.0f} ms, asked {limit.seconds * 1e3:,.0f}"
+        for limit, seconds, kept in nearest.measured
+        if not kept
     )
-    message = f"no fleet keeps the SLO; nearest: {nearest.replicas} x {nearest.candidate.name}: {missed}"
+    message = f"no fleet meets the SLO; nearest: {nearest.replicas} x {nearest.candidate.name}: {missed}"
     return Infeasible([Fault((plan.file.name, 0, 0), "slo", message)])

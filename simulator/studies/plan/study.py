@@ -1,4 +1,4 @@
-"""Everything that is said about a plan: its answer, what else there is, how firm it is, and the laws of the whole grid."""
+"""Answer a plan: the fleet to rent, the alternatives, how robust the answer is, and the laws of the whole grid."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from simulator.serving.slo import Limit
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
-from simulator.studies.plan.file import Candidate, Plan
+from simulator.studies.plan.file import Candidate, NoCandidate, Plan
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
     Finding,
+    ReportProgress,
     Search,
-    Tell,
     examine,
+    ignored,
     most_traffic,
     nearest_miss,
     no_answer,
@@ -26,11 +27,14 @@ from simulator.studies.plan.search import (
     search,
 )
 
-FEWER, MORE, LONGER = 1, 3, 4
+FEWER, MORE = 1, 3
+"""Replicas below and above the cheapest size of a family for which the figure has a point."""
+LONGER = 4
+"""How many times as many requests the answer is run with to see whether its queue grows."""
 
 
 class LawPoint(NamedTuple):
-    """One replica of a candidate with so many requests that decode together, by law."""
+    """Gives the law of one replica with ``batch`` requests that decode together: ms per token, tokens per second."""
 
     candidate: Candidate
     batch: int
@@ -41,15 +45,15 @@ class LawPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanStudy:
-    """A plan and its answer."""
+    """Holds the answer of a plan with everything that stress-tests and explains it."""
 
     command: str
     search: Search
     chosen: Finding
     capacities: dict[tuple[str, str], float]
-    """The most traffic that the cheapest of every family carries, over that of the plan."""
+    """The most traffic at which the cheapest of every family meets the SLO, over that of the plan."""
     longer: Trial
-    """The answer with ``LONGER`` times as many requests; of a traffic file, with those there are."""
+    """A run of the answer with ``LONGER`` times as many requests; of a traffic file, with those there are."""
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
     break_even: BreakEven | None
@@ -57,129 +61,139 @@ class PlanStudy:
     exports: dict[str, str]
     laws: tuple[LawPoint, ...]
     sizes: tuple[Finding, ...]
-    """The cheapest of every family with fewer and with more replicas, each run to its end."""
+    """Runs of the cheapest of every family with fewer and with more replicas, each to its end."""
 
     @property
     def capacity(self) -> float:
-        """That of the answer."""
+        """Return the most traffic at which the answer meets the SLO, over that of the plan."""
         return self.capacities[self.chosen.candidate.family]
 
     @property
     def binding(self) -> Limit | None:
-        """What keeps the answer from one replica less."""
+        """Return the limit that the answer breaks with one replica fewer; None where it has only one."""
         return self.search.binding(self.chosen)
 
     @property
     def runners_up(self) -> dict[tuple[str, str], Finding | None]:
-        """The cheapest of every family, None for one that has none; the answer's first, then by cost."""
-        found: dict[tuple[str, str], Finding | None] = dict(self.search.by_family)
-        return found | {one.family: None for one in self.search.plan.candidates if one.family not in found}
+        """Return the cheapest fleet of every family, None for one without; the answer's first, then by cost."""
+        cheapest: dict[tuple[str, str], Finding | None] = dict(self.search.by_family)
+        for candidate in self.search.plan.candidates:
+            cheapest.setdefault(candidate.family, None)
+        return cheapest
 
 
-def study(plan: Plan, command: str = "", draws: int = DRAWS, tell: Tell = lambda text: None) -> PlanStudy:
-    """Search, then everything about the answer; raises :class:`Infeasible` with the nearest miss where there is none."""
-    found = search(plan, tell=tell)
-    chosen = found.best
+def study(plan: Plan, command: str = "", draws: int = DRAWS, report: ReportProgress = ignored) -> PlanStudy:
+    """Return the answer of a plan, stress-tested; raises :class:`Infeasible` with the nearest miss where there is none."""
+    searched = search(plan, report=report)
+    chosen = searched.best
     if chosen is None:
-        tell("nothing keeps the SLO; looking for the nearest miss")
+        report("no fleet meets the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
     table = schedule(chosen)
     return PlanStudy(
         command=command,
-        search=found,
+        search=searched,
         chosen=chosen,
-        capacities=dict(_capacities(found, tell)),
+        capacities=dict(_capacities(searched, report)),
         longer=trial(_longer(replicated(chosen.candidate.loaded, chosen.replicas))),
-        sensitivity=tuple(sensitivity(found, chosen, tell)),
-        chance=chance(chosen, draws, tell),
+        sensitivity=tuple(sensitivity(searched, chosen, report)),
+        chance=chance(chosen, draws, report),
         break_even=break_even(chosen),
         schedule=table,
         exports=exports(chosen, table),
-        laws=tuple(point for one in plan.candidates for point in _laws(one)),
-        sizes=tuple(size for one in found.by_family.values() for size in _sizes(one, tell)),
+        laws=tuple(point for candidate in plan.candidates for point in _laws(candidate)),
+        sizes=tuple(size for cheapest in searched.by_family.values() for size in _sizes(cheapest, report)),
     )
 
 
-def _capacities(found: Search, tell: Tell) -> Iterator[tuple[tuple[str, str], float]]:
-    for family, cheapest in found.by_family.items():
-        tell(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
+def _capacities(searched: Search, report: ReportProgress) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield each family with the most traffic that its cheapest fleet carries, over that of the plan."""
+    for family, cheapest in searched.by_family.items():
+        report(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
         yield family, most_traffic(cheapest)
 
 
 def _longer(loaded: Loaded) -> Loaded:
+    """Return the scenario with ``LONGER`` times as many requests; one that reads a traffic file as it is."""
     requests = loaded.scenario.requests
     if requests.traffic:
         return loaded
     return loaded.replace(requests=requests.model_copy(update={"count": LONGER * requests.count}))
 
 
-def _sizes(cheapest: Finding, tell: Tell) -> Iterator[Finding]:
-    """From ``FEWER`` replicas less to ``MORE`` than enough, as far as they may be rented."""
+def _sizes(cheapest: Finding, report: ReportProgress) -> Iterator[Finding]:
+    """Yield runs from ``FEWER`` replicas less to ``MORE`` than enough, as far as they may be rented."""
     candidate = cheapest.candidate
     for replicas in range(max(1, cheapest.replicas - FEWER), min(candidate.most_replicas, cheapest.replicas + MORE) + 1):
-        tell(f"{replicas} x {candidate.name}, to the end")
+        report(f"{replicas} x {candidate.name}, to the end")
         yield cheapest if replicas == cheapest.replicas else examine(candidate, replicas, to_the_end=True)
 
 
 def _laws(candidate: Candidate) -> Iterator[LawPoint]:
-    """At 1, 2, 4, ... requests and at all places."""
+    """Yield the law at 1, 2, 4, ... requests and at as many as there are places."""
     loaded = tuned(candidate.loaded)
     places = loaded.scenario.batch
     sizes = {places, *(1 << power for power in range(places.bit_length()) if 1 << power <= places)}
     for batch in sorted(sizes):
-        found = law(loaded.scenario, loaded.acceptance(), batch)
-        yield LawPoint(candidate, batch, found.tpot_s * 1e3, batch / found.tpot_s, found.relation)
+        mean = law(loaded.scenario, loaded.acceptance(), batch)
+        yield LawPoint(candidate, batch, mean.tpot_s * 1e3, batch / mean.tpot_s, mean.relation)
 
 
-def summary(done: PlanStudy) -> dict[str, Any]:
-    """A study as plain data."""
-    chosen, plan = done.chosen, done.search.plan
+def summary(answered: PlanStudy) -> dict[str, Any]:
+    """Return a study as plain data."""
+    chosen, plan = answered.chosen, answered.search.plan
     return {
         "plan": plan.file.name,
         "slo": plan.file.slo.model_dump(exclude_none=True),
         "answer": finding_data(chosen),
-        "binding": done.binding and limit_name(done.binding),
-        "capacity_ratio": done.capacity,
-        "longer": {"requests": done.longer.requests, "kept": done.longer.slo_met, "drift": done.longer.drift},
-        "chance": {"kept": done.chance.kept, "draws": done.chance.draws, **done.chance.interval._asdict()},
+        "binding": answered.binding and limit_name(answered.binding),
+        "capacity_ratio": answered.capacity,
+        "longer": {"requests": answered.longer.requests, "kept": answered.longer.slo_met, "drift": answered.longer.drift},
+        "chance": {"kept": answered.chance.kept, "draws": answered.chance.draws, **answered.chance.interval._asdict()},
         "families": [
             {
                 "hardware": family[0],
                 "strategy": family[1],
-                "cheapest": one and finding_data(one),
-                "capacity_ratio": done.capacities.get(family),
+                "cheapest": cheapest and finding_data(cheapest),
+                "capacity_ratio": answered.capacities.get(family),
             }
-            for family, one in done.runners_up.items()
+            for family, cheapest in answered.runners_up.items()
         ],
-        "sensitivity": [
-            {"change": one.change, "holds": one.holds, "answer": one.answer and finding_data(one.answer), "reason": one.reason}
-            for one in done.sensitivity
-        ],
-        "break_even": done.break_even and asdict(done.break_even),
-        "exports": done.exports,
-        "sizes": [finding_data(one) for one in done.sizes],
-        "searched": [finding_data(one) for one in done.search.findings],
-        "left_out": [{"name": one.name, "reason": one.reason, "no_room": one.no_room} for one in plan.left_out],
-        "laws": [{**one._asdict(), "candidate": one.candidate.name} for one in done.laws],
+        "sensitivity": [_sensitivity_data(case) for case in answered.sensitivity],
+        "break_even": answered.break_even and asdict(answered.break_even),
+        "exports": answered.exports,
+        "sizes": [finding_data(finding) for finding in answered.sizes],
+        "searched": [finding_data(finding) for finding in answered.search.findings],
+        "left_out": [_left_out_data(combination) for combination in plan.left_out],
+        "laws": [{**point._asdict(), "candidate": point.candidate.name} for point in answered.laws],
     }
 
 
-def finding_data(one: Finding) -> dict[str, Any]:
-    """A finding as plain data."""
-    outcome = one.outcome
+def _sensitivity_data(case: Sensitivity) -> dict[str, Any]:
+    answer = case.answer and finding_data(case.answer)
+    return {"change": case.change, "holds": case.holds, "answer": answer, "reason": case.reason}
+
+
+def _left_out_data(combination: NoCandidate) -> dict[str, Any]:
+    return {"name": combination.name, "reason": combination.reason, "no_room": combination.no_room}
+
+
+def finding_data(finding: Finding) -> dict[str, Any]:
+    """Return a finding as plain data."""
+    outcome = finding.outcome
     return {
-        "candidate": one.candidate.name,
-        "hardware": one.candidate.hardware,
-        "strategy": one.candidate.strategy,
-        "settings": dict(one.candidate.settings),
-        "replicas": one.replicas,
-        "devices": {name: count * one.replicas for name, count in one.candidate.devices.items()},
-        "cost_usd_per_hour": one.cost_usd_per_hour,
-        "cost_usd_per_million_tokens": one.cost_usd_per_million_tokens if outcome else None,
-        "kept": one.kept,
-        "ruled_out_by": one.bound or None,
-        "missed": one.missed and limit_name(one.missed),
-        "measured_ms": {limit_name(held.limit): held.seconds * 1e3 for held in one.measured},
+        "candidate": finding.candidate.name,
+        "hardware": finding.candidate.hardware,
+        "strategy": finding.candidate.strategy,
+        "settings": dict(finding.candidate.settings),
+        "replicas": finding.replicas,
+        "devices": {name: count * finding.replicas for name, count in finding.candidate.devices.items()},
+        "cost_usd_per_hour": finding.cost_usd_per_hour,
+        "cost_usd_per_million_tokens": finding.cost_usd_per_million_tokens if outcome else None,
+        "kept": finding.kept,
+        "ruled_out_by": finding.bound or None,
+        "missed": finding.missed and limit_name(finding.missed),
+        "measured_ms": {limit_name(measured.limit): measured.seconds * 1e3 for measured in finding.measured},
         "tpot_ms": outcome.tpot_s * 1e3 if outcome else None,
         "tokens_per_s": outcome.tokens_per_s if outcome else None,
         "mean_batch": outcome.serving.mean_batch if outcome else None,
@@ -187,5 +201,5 @@ def finding_data(one: Finding) -> dict[str, Any]:
 
 
 def limit_name(limit: Limit) -> str:
-    """A limit by metric and percentile, as ``TTFT p90``."""
+    """Return a limit by metric and percentile, as ``TTFT p90``."""
     return f"{limit.metric.upper()} {limit.percentile}"

@@ -1,1 +1,1 @@
-"""Sweeps: axes over a scenario's fields, every point evaluated by law, replay or simulation, kept in a store."""
+"""Sweep axes over a scenario's fields: every point is evaluated by law, replay or simulation, and kept in a store."""

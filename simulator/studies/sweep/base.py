@@ -1,4 +1,4 @@
-"""What the points of a sweep start from: the base scenario, read once by each process, and what points share."""
+"""Read the scenario that the points of a sweep start from once in each process, and keep what points share."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ Evaluator = Literal["law", "replay", "simulation"]
 
 @dataclass(frozen=True)
 class SweepJob:
-    """What a worker is told beside the points: the base scenario before any axis, and who evaluates."""
+    """Goes to a worker with the points: names the base scenario before any axis, and the evaluator."""
 
     identity: str
-    """Equal for equal bases: a worker reads the files of each once."""
+    """A text that is equal for equal bases: a worker reads the files of each base once."""
     evaluator: Evaluator
     document: Document = field(compare=False)
     catalogue: Catalogue = field(compare=False)
 
     @property
     def base(self) -> Base:
-        """What the points start from, read once by each worker."""
+        """Return the scenario that the points start from, read once by each worker."""
         return _base(self)
 
 
 @dataclass(frozen=True)
 class Base:
-    """A scenario whose fields points set; digests of its fields, so that a point's key costs what the point changes."""
+    """Holds a scenario with a digest of each field, so that a point's key costs what the point changes."""
 
     loaded: Loaded
     catalogue: Catalogue
     fields: Fields
 
     def point(self, settings: Settings) -> tuple[Loaded, Fields]:
-        """With fields set, and the digests of all fields; raises :class:`BadInput` or :class:`Infeasible`."""
-        found = with_settings(self.loaded, settings, self.catalogue)
-        return found, fields_of(found, self.catalogue, self.loaded.scenario.__dict__, self.fields)
+        """Return the scenario with fields set and the digests of all fields; raises :class:`BadInput` or ``Infeasible``."""
+        loaded = with_settings(self.loaded, settings, self.catalogue)
+        return loaded, fields_of(loaded, self.catalogue, self.loaded.scenario.__dict__, self.fields)
 
     def with_acceptance(self, loaded: Loaded, fields: Fields) -> Loaded:
-        """A point with its acceptance read and its strategy tuned."""
+        """Return a point with its acceptance read and its strategy tuned."""
         scenario = loaded.scenario
         sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
         shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes), loaded)
@@ -62,8 +62,8 @@ def _base(job: SweepJob) -> Base:
 
 
 def with_settings(base: Loaded, settings: Settings, catalogue: Catalogue) -> Loaded:
-    """The base with fields set: first what holds other fields that are set, as a strategy holds its window."""
-    holders = {key for key in settings if any(other.startswith(f"{key}.") for other in settings)}
+    """Return the base with fields set: first those that hold other fields that are set, as a strategy holds its window."""
+    holders = {key for key in settings if any(inner.startswith(f"{key}.") for inner in settings)}
     for chosen in (holders, settings.keys() - holders):
         base = variant(base, {key: settings[key] for key in settings if key in chosen}, catalogue)
     return base
@@ -71,7 +71,7 @@ def with_settings(base: Loaded, settings: Settings, catalogue: Catalogue) -> Loa
 
 @dataclass(frozen=True)
 class Shared:
-    """A scenario of which something is needed that is the same for all with this ``digest``."""
+    """Serves as key of a cache: all scenarios with this ``digest`` have the same acceptance or baseline."""
 
     digest: bytes
     loaded: Loaded = field(compare=False)

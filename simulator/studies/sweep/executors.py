@@ -1,4 +1,4 @@
-"""Where the points of a sweep are evaluated: here, in processes of this machine, or on a Dask cluster.
+"""Evaluate the points of a sweep: here, in processes of this machine, or on a Dask cluster.
 
 All three are ``concurrent.futures`` executors. Points travel in bundles of about ``BUNDLE_S`` of work, a few ahead of
 every worker, so that neither the way there nor a list of all points costs anything. A worker that dies takes its bundle
@@ -24,62 +24,64 @@ from simulator.files.schema import BadInput, Fault
 from simulator.parallel import CORES
 from simulator.studies.sweep.axes import Point
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 BUNDLE_S = 0.5
+"""Work that a bundle is to take (s)."""
 AHEAD = 2
 """Bundles under way for each worker: one at work, one waiting."""
 LARGEST = 20_000
+"""Points of a bundle at most."""
 SMALLEST = 1 / 8
-"""Of a bundle, towards the end of a sweep."""
+"""Share of a bundle's size that it shrinks to at most, towards the end of a sweep."""
 TRIES = 2
-"""Deaths of a worker with nothing else to do that a point is blamed for."""
+"""Deaths of a worker that has only this point to do, after which the point is blamed for them."""
 
 
-class Bundle(NamedTuple, Generic[Found]):
-    """What was found for some points, and how long it took in the worker."""
+class Bundle(NamedTuple, Generic[Value]):
+    """Holds the results of points, and how long they took in the worker (s)."""
 
-    found: list[Found]
+    results: list[Value]
     seconds: float
 
 
-Work = Callable[[list[Point]], Bundle[Found]]
+Work = Callable[[list[Point]], Bundle[Value]]
 
 
 class InProcess(Executor):
-    """Everything here and at once."""
+    """Runs every task in this process when it is submitted."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """What comes out is there already."""
+        """Run a task now; return a future that is done."""
         future = Future[Any]()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # it is handed on as a worker would
+        except Exception as error:  # the future raises it, as that of a worker does
             future.set_exception(error)
         return future
 
 
 class Crew:
-    """An executor and how many work for it; ``losses`` are the errors that say that a worker died."""
+    """Evaluates points with an executor of so many workers; ``losses`` are the errors that say that a worker died."""
 
     def __init__(self, hire: Callable[[], Executor], workers: int, losses: tuple[type[BaseException], ...] = ()) -> None:
         self._hire, self.executor, self.workers, self.losses = hire, hire(), workers, losses
 
     def renew(self) -> None:
-        """After a loss, where the whole executor is of no more use."""
+        """Hire a new executor after a loss, where the old one is of no more use."""
         if isinstance(self.executor, ProcessPoolExecutor):
             self.executor.shutdown(wait=False, cancel_futures=True)
             self.executor = self._hire()
 
     def results(
-        self, work: Work[Found], points: Iterable[Point], count: int, blame: Callable[[Point], Found]
-    ) -> Iterator[list[tuple[Point, Found]]]:
-        """What ``work`` finds for every one of ``count`` points, bundle by bundle as they come.
+        self, work: Work[Value], points: Iterable[Point], count: int, blame: Callable[[Point], Value]
+    ) -> Iterator[list[tuple[Point, Value]]]:
+        """Yield every one of ``count`` points with the result of ``work``, bundle by bundle as they come.
 
-        ``blame`` says it of a point that kills workers.
+        ``blame`` gives the result of a point that kills workers.
         """
         source, places = iter(points), AHEAD * self.workers
         pace = _Pace(count, shares=2 * places if self.workers > 1 else 1)
-        under_way: dict[Future[Bundle[Found]], list[Point]] = {}
+        under_way: dict[Future[Bundle[Value]], list[Point]] = {}
         while True:
             while len(under_way) < places and (bundle := list(islice(source, pace.next()))):
                 self._send(work, bundle, under_way)
@@ -94,32 +96,33 @@ class Crew:
                     lost.append(bundle)
                 else:
                     pace.note(len(bundle), result.seconds)
-                    yield list(zip(bundle, result.found, strict=True))
+                    yield list(zip(bundle, result.results, strict=True))
             if lost:
-                lost += self._others_lost(under_way)
+                lost += self._lost_with_pool(under_way)
                 self.renew()
                 for bundle in lost:
                     yield self._alone(work, bundle, blame)
 
-    def _send(self, work: Work[Found], bundle: list[Point], under_way: dict[Future[Bundle[Found]], list[Point]]) -> None:
+    def _send(self, work: Work[Value], bundle: list[Point], under_way: dict[Future[Bundle[Value]], list[Point]]) -> None:
         try:
             under_way[self.executor.submit(work, bundle)] = bundle
-        except BrokenProcessPool as error:  # a worker has died since the last look; the bundle is as lost as its others
-            future = Future[Bundle[Found]]()
+        except BrokenProcessPool as error:  # a worker has died since the last look; the bundle is as lost as those under way
+            future = Future[Bundle[Value]]()
             future.set_exception(error)
             under_way[future] = bundle
 
-    def _others_lost(self, under_way: dict[Future[Bundle[Found]], list[Point]]) -> Iterator[list[Point]]:
-        """Bundles that go down with a broken pool; a cluster has sent its own to other workers."""
+    def _lost_with_pool(self, under_way: dict[Future[Bundle[Value]], list[Point]]) -> Iterator[list[Point]]:
+        """Take out the bundles that go down with a broken pool; a cluster has sent its bundles to other workers."""
         if isinstance(self.executor, ProcessPoolExecutor):
-            for future in [one for one in under_way if not (one.done() and one.exception() is None)]:
-                yield under_way.pop(future)
+            for future in list(under_way):
+                if not future.done() or future.exception() is not None:
+                    yield under_way.pop(future)
 
-    def _alone(self, work: Work[Found], bundle: list[Point], blame: Callable[[Point], Found]) -> list[tuple[Point, Found]]:
-        """With nothing else under way; in halves where a worker dies of it again."""
+    def _alone(self, work: Work[Value], bundle: list[Point], blame: Callable[[Point], Value]) -> list[tuple[Point, Value]]:
+        """Evaluate a bundle with nothing else under way; in halves where a worker dies of it again."""
         for _ in range(TRIES if len(bundle) == 1 else 1):
             try:
-                return list(zip(bundle, self.executor.submit(work, bundle).result().found, strict=True))
+                return list(zip(bundle, self.executor.submit(work, bundle).result().results, strict=True))
             except self.losses:
                 self.renew()
         if len(bundle) == 1:
@@ -129,29 +132,29 @@ class Crew:
 
 
 class _Pace:
-    """How many points make a bundle, from how long the last ones took.
+    """Says how many points make a bundle, from how long the last ones took.
 
-    No more than one of so many ``shares`` of what is ``left`` to be sent, so that all workers end together.
+    A bundle is at most one of ``shares`` equal parts of the points ``left``, so that all workers end together.
     """
 
     def __init__(self, left: int, shares: int) -> None:
         self.size, self.left, self.shares = 1, left, shares
 
     def next(self) -> int:
-        """Points of the next bundle."""
+        """Return the number of points of the next bundle."""
         size = min(self.size, max(1, round(self.size * SMALLEST), self.left // self.shares))
         self.left -= size
         return size
 
     def note(self, points: int, seconds: float) -> None:
-        """Towards ``BUNDLE_S``, at most four times as many as before: first points read files."""
+        """Move the size towards ``BUNDLE_S``, at most four times as many as before: the first points read files."""
         wanted = BUNDLE_S * points / max(seconds, 1e-6)
         self.size = max(1, min(LARGEST, 4 * self.size, round(wanted)))
 
 
 @contextmanager
 def crew(workers: int = CORES, scheduler: str | None = None) -> Iterator[Crew]:
-    """Workers for the block: one is this process, more are processes, or those of the Dask ``scheduler``.
+    """Yield workers for the block: one is this process, more are processes, or those of the Dask ``scheduler``.
 
     Raises :class:`BadInput` where there is no such scheduler, or none of its workers shows up.
     """
@@ -170,19 +173,19 @@ def _processes(workers: int) -> Iterator[Crew]:
     def hire() -> Executor:
         return ProcessPoolExecutor(workers, context, _worker)
 
-    others = set(multiprocessing.active_children())
-    found = Crew(hire, workers, (BrokenProcessPool,))
+    children_before = set(multiprocessing.active_children())
+    hired = Crew(hire, workers, (BrokenProcessPool,))
     try:
-        yield found
-        found.executor.shutdown()
+        yield hired
+        hired.executor.shutdown()
     finally:
-        for child in set(multiprocessing.active_children()) - others:
+        for child in set(multiprocessing.active_children()) - children_before:
             child.terminate()  # whoever is left has been interrupted, and its bundle is not wanted any more
-        found.executor.shutdown(cancel_futures=True)  # waits for its thread, which may not meet the end of this process
+        hired.executor.shutdown(cancel_futures=True)  # waits for its thread, which may not meet the end of this process
 
 
 def _worker() -> None:
-    """In a new worker: Ctrl-C is for the parent to answer, and no worker outlives it."""
+    """Prepare a new worker: Ctrl-C is for the parent to answer, and no worker outlives it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # what is imported stays; searching it again and again for garbage takes a tenth of a simulation
     threading.Thread(target=_end_with_parent, daemon=True).start()

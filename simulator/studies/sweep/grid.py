@@ -1,9 +1,9 @@
-"""Laws over grids and columns: the same expressions, with arrays in the place of numbers, block by block.
+"""Evaluate laws over grids and columns: the same expressions, with arrays in the place of numbers, block by block.
 
 A law is written in numpy expressions over named durations and odds. Where an axis of a sweep only changes a number that
-enters them (a stated duration, an acceptance rate, the channel's latency), it is handed over as an array with an axis of
-its own: what depends on few axes is worked out on few values, and spread only where axes meet. Any other axis (a window,
-a device, a strategy) changes what is computed; its values are walked one by one, each as a variant of the scenario that
+enters them (a stated duration, an acceptance rate, the channel's latency), it is handed over as an array with an axis
+for itself: what depends on few axes is worked out on few values, and spread only where axes meet. Any other axis (a window,
+a device, a strategy) changes what is computed; its values are walked in turn, each as a variant of the scenario that
 shares everything it leaves alone.
 """
 
@@ -38,7 +38,7 @@ QUANTITIES = ("step_s", "tokens_per_step", "tpot_s", "speedup")
 BLOCK = 1 << 14
 """Points of a block: arrays of 128 KB stay in the cache, and longer ones the allocator would hand back each time."""
 BLOCK_BYTES = 1 << 24
-"""Of the odds that are held at a time, about."""
+"""Bytes of the odds that are kept at a time, about."""
 ONE_TOKEN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
 STATED = {f"durations.{name}" for name in StatedDurations.model_fields if name not in ("layers_ms", "stages_ms", "links_ms")}
 RATES = {"acceptance.rate", "acceptance.overlap"}
@@ -52,104 +52,111 @@ Rows = slice | NDArray[np.int64]
 
 
 def law_grid(base: Loaded, axes: Axes, quantities: Sequence[str] = QUANTITIES) -> dict[str, Floats]:
-    """The law at every combination of the values of ``axes``, marginal rates; each array has one axis for each key.
+    """Return the law (marginal rates) at every combination of the values of ``axes``; arrays have an axis for each key.
 
     Equal to :func:`simulator.scenario.run.law` of each variant, to 4 ulp. ``quantities``: which of ``QUANTITIES`` are wanted.
-    Takes 16 MB beside the results, whatever their size. Raises as :func:`simulator.scenario.loading.variant` does where a
+    Takes 16 MB more than the results, whatever their size. Raises as :func:`simulator.scenario.loading.variant` does where a
     combination cannot be, and ValueError for a key without values.
     """
-    values = {key: _values(key, each) for key, each in axes.items()}
-    found = {name: np.empty(tuple(map(len, values.values()))) for name in quantities}
+    values = {key: _values(key, column) for key, column in axes.items()}
+    results = {name: np.empty(tuple(map(len, values.values()))) for name in quantities}
     for chosen in _product(values, [key for key in values if key not in SPREAD]):
-        numbers = {key: each for key, each in values.items() if key in SPREAD}
-        for also in _product(numbers, _walked(base, _at(values, chosen), numbers)):
-            places = chosen | also
-            rest = {key: each for key, each in numbers.items() if key not in also}
-            one = _variant(base, _at(values, places), rest)
-            for within in _blocks({key: len(each) for key, each in rest.items()}, _rates_at_once(one), RATES | CHANNEL):
-                held = {key: each[within[key]] for key, each in rest.items()}
-                law = GridLaw(one, dict(zip(rest, np.ix_(*held.values()), strict=True)), quantities)
-                for block in _blocks({key: len(each) for key, each in held.items()}, BLOCK):
-                    where = places | {key: _inside(within[key], block[key]) for key in rest}
-                    there = (*(where[key] for key in values), ...)
-                    law.fill({name: found[name][there] for name in quantities}, tuple(block.values()))
-    return found
+        numbers = {key: column for key, column in values.items() if key in SPREAD}
+        for walked in _product(numbers, _walked(base, _at(values, chosen), numbers)):
+            places = chosen | walked
+            arrays = {key: column for key, column in numbers.items() if key not in walked}
+            _fill_arrays(_variant(base, _at(values, places), arrays), values, places, arrays, results)
+    return results
+
+
+def _fill_arrays(loaded: Loaded, values: Mapping[str, Any], places: Chosen, arrays: Arrays, results: Arrays) -> None:
+    """Evaluate a variant over the values of ``arrays``, into that part of the results which lies at ``places``."""
+    for outer in _blocks({key: len(array) for key, array in arrays.items()}, _rates_at_once(loaded), RATES | CHANNEL):
+        parts = {key: array[outer[key]] for key, array in arrays.items()}
+        law = GridLaw(loaded, dict(zip(parts, np.ix_(*parts.values()), strict=True)), tuple(results))
+        for inner in _blocks({key: len(part) for key, part in parts.items()}, BLOCK):
+            indices = places | {key: _inside(outer[key], inner[key]) for key in parts}
+            index = (*(indices[key] for key in values), ...)
+            law.fill({name: result[index] for name, result in results.items()}, tuple(inner.values()))
 
 
 def law_columns(base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTITIES) -> dict[str, Floats]:
-    """The law at point after point, each with its own value of every key: columns of one length, and results as long.
+    """Return the law at every point, a row of ``columns``: columns of one length, and results as long.
 
     Otherwise as :func:`law_grid`.
     """
-    values = {key: _values(key, each) for key, each in columns.items()}
-    (count,) = {len(each) for each in values.values()}
-    found = {name: np.empty(count) for name in quantities}
+    values = {key: _values(key, column) for key, column in columns.items()}
+    (count,) = {len(column) for column in values.values()}
+    results = {name: np.empty(count) for name in quantities}
     for chosen, rows in _groups(values, [key for key in values if key not in SPREAD], slice(0, count)):
-        numbers = {key: each[rows] for key, each in values.items() if key in SPREAD}
-        for also, those in _groups(values, _walked(base, chosen, numbers), rows):
-            rest = {key: values[key] for key in numbers if key not in also}
-            one = _variant(base, chosen | also, {key: each[those] for key, each in rest.items()})
-            for part in _slices(_length(those), min(BLOCK, _rates_at_once(one))):
-                here = _part(those, part)
-                some = {name: np.empty(part.stop - part.start) for name in quantities}
-                GridLaw(one, {key: each[here] for key, each in rest.items()}, quantities).fill(some, (ALL,))
+        numbers = {key: column[rows] for key, column in values.items() if key in SPREAD}
+        for walked, group in _groups(values, _walked(base, chosen, numbers), rows):
+            arrays = {key: values[key] for key in numbers if key not in walked}
+            loaded = _variant(base, chosen | walked, {key: column[group] for key, column in arrays.items()})
+            for part in _slices(_length(group), min(BLOCK, _rates_at_once(loaded))):
+                block = _part(group, part)
+                filled = {name: np.empty(part.stop - part.start) for name in quantities}
+                GridLaw(loaded, {key: column[block] for key, column in arrays.items()}, quantities).fill(filled, (ALL,))
                 for name in quantities:
-                    found[name][here] = some[name]
-    return found
+                    results[name][block] = filled[name]
+    return results
 
 
 # ---- what is walked, what is spread
 
 
 def _values(key: str, values: Sequence[Any] | NDArray[Any]) -> Any:
+    """Return the values of a key: an array of numbers where a law takes one, else a list."""
     if not len(values):
         raise ValueError(f"{key} has no values")
     return np.asarray(values, dtype=np.float64) if key in SPREAD else list(values)
 
 
 def _walked(base: Loaded, chosen: Chosen, numbers: Arrays) -> list[str]:
-    """Those of ``numbers`` that this variant's law cannot take as arrays.
+    """Return the keys of ``numbers`` that this variant's law cannot take as arrays.
 
-    What works itself out before a run has to do so for each value; shares of steps that solve equations are solved one
-    rate at a time.
+    A strategy that is tuned before a run has to be tuned for each value; shares of steps that solve equations are solved
+    a rate at a time.
     """
-    one = variant(base, chosen | {key: float(each[0]) for key, each in numbers.items()})
-    if tuned(one) is not one:
+    loaded = variant(base, chosen | {key: float(column[0]) for key, column in numbers.items()})
+    if tuned(loaded) is not loaded:
         return list(numbers)
-    return [key for key in numbers if key in RATES and one.scenario.schedule.needs.single_rates]
+    return [key for key in numbers if key in RATES and loaded.scenario.schedule.needs.single_rates]
 
 
 def _variant(base: Loaded, chosen: Chosen, numbers: Arrays) -> Loaded:
-    """A variant for which every value of ``numbers`` is known to be allowed, since the least and the most are."""
+    """Return a variant for which every value of ``numbers`` is allowed, since the least and the most are."""
     for end in (np.max, np.min):
-        one = variant(base, chosen | {key: float(end(each)) for key, each in numbers.items()})
-    return tuned(one)
+        loaded = variant(base, chosen | {key: float(end(column)) for key, column in numbers.items()})
+    return tuned(loaded)
 
 
 def _at(values: Mapping[str, Any], places: Mapping[str, int]) -> Chosen:
-    return {key: _item(values[key][place]) for key, place in places.items()}
+    """Return the value of each key at its place."""
+    return {key: _plain(values[key][place]) for key, place in places.items()}
 
 
-def _item(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """Return a numpy scalar as Python's, and any other value as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _product(values: Mapping[str, Any], keys: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Every combination of places in the values of ``keys``."""
+    """Yield every combination of places in the values of ``keys``."""
     for places in product(*(range(len(values[key])) for key in keys)):
         yield dict(zip(keys, places, strict=True))
 
 
 def _groups(values: Mapping[str, Any], keys: Sequence[str], rows: Rows) -> Iterator[tuple[Chosen, Rows]]:
-    """Rows that agree in all ``keys``, with the values that they have there."""
+    """Yield rows that agree in all ``keys``, with the values that they have there."""
     if not keys:
         yield {}, rows
         return
-    found = defaultdict[str, list[int]](list)
+    groups = defaultdict[str, list[int]](list)
     for row in range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist():
-        found[repr([values[key][row] for key in keys])].append(row)
-    for each in found.values():
-        yield {key: _item(values[key][each[0]]) for key in keys}, np.array(each)
+        groups[repr([values[key][row] for key in keys])].append(row)
+    for group in groups.values():
+        yield {key: _plain(values[key][group[0]]) for key in keys}, np.array(group)
 
 
 def _length(rows: Rows) -> int:
@@ -160,13 +167,13 @@ def _part(rows: Rows, part: slice) -> Rows:
     return _inside(rows, part) if isinstance(rows, slice) else rows[part]
 
 
-def _rates_at_once(one: Loaded) -> int:
-    """Rates for which the odds of a window may be held at a time."""
-    return max(1, BLOCK_BYTES // 8 // (8 + 4 * one.scenario.schedule.window))
+def _rates_at_once(loaded: Loaded) -> int:
+    """Return the number of rates for which the odds of a window may be kept at a time."""
+    return max(1, BLOCK_BYTES // 8 // (8 + 4 * loaded.scenario.schedule.window))
 
 
 def _blocks(lengths: Mapping[str, int], points: int, cut: Collection[str] = SPREAD) -> Iterator[dict[str, slice]]:
-    """Slices that cover a grid, with at most so many points over those axes that may be ``cut``; last axes whole."""
+    """Yield slices that cover a grid, with at most so many points over those axes that may be ``cut``; last axes whole."""
     steps = dict(lengths)
     for key in reversed(list(lengths)):
         if key in cut:
@@ -181,6 +188,7 @@ def _slices(length: int, step: int) -> list[slice]:
 
 
 def _inside(outer: slice, inner: slice) -> slice:
+    """Return a slice of a slice as one of the whole."""
     return slice(outer.start + inner.start, outer.start + inner.stop)
 
 
@@ -188,46 +196,49 @@ def _inside(outer: slice, inner: slice) -> slice:
 
 
 class GridLaw:
-    """What the law of a variant and that of plain decoding are made of, with arrays in the place of some of its numbers.
+    """Evaluates a variant's law and plain decoding's, with arrays in the place of numbers.
 
-    Arrays have met as little as they have to: what depends on few axes has few values.
+    Arrays are combined as late as possible: what depends on few axes has few values.
     """
 
-    def __init__(self, one: Loaded, arrays: Arrays, quantities: Sequence[str]) -> None:
-        scenario, cost, acceptance = one.scenario, _cost(one.scenario, arrays), _acceptance(one, arrays)
+    def __init__(self, loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> None:
+        scenario, cost, acceptance = loaded.scenario, _cost(loaded.scenario, arrays), _acceptance(loaded, arrays)
         requests, context = scenario.batch, scenario.mean_context
         parts = law_parts(scenario.schedule, cost, odds_of(acceptance, scenario.exit), requests, context)
         self.parts = _cutter(tuple(parts))
         if "speedup" in quantities:
             self.plain = _cutter(tuple(law_parts(Autoregressive(), cost, lambda gamma: ONE_TOKEN, requests, context)))
 
-    def fill(self, found: Mapping[str, Floats], block: tuple[slice, ...]) -> None:
+    def fill(self, views: Mapping[str, Floats], block: tuple[slice, ...]) -> None:
         """Evaluate a block of the arrays into views of the results."""
         step_s, tokens, request_step_s = means(self.parts(block))
-        if "step_s" in found:
-            found["step_s"][...] = step_s
-        if "tokens_per_step" in found:
-            found["tokens_per_step"][...] = tokens
-        if "tpot_s" in found:
-            np.divide(request_step_s, tokens, out=found["tpot_s"])
-        if "speedup" in found:
-            np.divide(means(self.plain(block))[2], request_step_s / tokens, out=found["speedup"])
+        if "step_s" in views:
+            views["step_s"][...] = step_s
+        if "tokens_per_step" in views:
+            views["tokens_per_step"][...] = tokens
+        if "tpot_s" in views:
+            np.divide(request_step_s, tokens, out=views["tpot_s"])
+        if "speedup" in views:
+            np.divide(means(self.plain(block))[2], request_step_s / tokens, out=views["speedup"])
 
 
-def _cutter(held: Any) -> Callable[[tuple[slice, ...]], Any]:
-    """Gives the block of every array within ``held``; along axes of length 1 all of it, and of the rest the thing itself."""
-    if isinstance(held, np.ndarray) and held.ndim:
-        long = [length > 1 for length in held.shape]
-        return lambda block: held[tuple([part if cut else ALL for part, cut in zip(block, long, strict=True)])]
-    if isinstance(held, PipelineTimes):
-        names = [one.name for one in fields(held)]
-        inner = _cutter(tuple(getattr(held, name) for name in names))
-        return lambda block: replace(held, **dict(zip(names, inner(block), strict=True)))
-    cutters = [(place, _cutter(each)) for place, each in enumerate(held) if _holds_arrays(each)]
-    make = getattr(type(held), "_make", tuple)
+def _cutter(parts: Any) -> Callable[[tuple[slice, ...]], Any]:
+    """Return a function that gives ``parts`` with the block of every array in it.
+
+    An array is cut along its axes that are longer than 1; what is no array stays as it is.
+    """
+    if isinstance(parts, np.ndarray) and parts.ndim:
+        is_long = [length > 1 for length in parts.shape]
+        return lambda block: parts[tuple([part if long else ALL for part, long in zip(block, is_long, strict=True)])]
+    if isinstance(parts, PipelineTimes):
+        names = [field.name for field in fields(parts)]
+        inner = _cutter(tuple(getattr(parts, name) for name in names))
+        return lambda block: replace(parts, **dict(zip(names, inner(block), strict=True)))
+    cutters = [(place, _cutter(part)) for place, part in enumerate(parts) if _holds_arrays(part)]
+    make = getattr(type(parts), "_make", tuple)
 
     def cut(block: tuple[slice, ...]) -> Any:
-        values = list(held)
+        values = list(parts)
         for place, cutter in cutters:
             values[place] = cutter(block)
         return make(values)
@@ -235,29 +246,34 @@ def _cutter(held: Any) -> Callable[[tuple[slice, ...]], Any]:
     return cut
 
 
-def _holds_arrays(held: Any) -> bool:
-    if isinstance(held, PipelineTimes):
-        return any(_holds_arrays(getattr(held, one.name)) for one in fields(held))
-    return any(map(_holds_arrays, held)) if isinstance(held, tuple) else isinstance(held, np.ndarray) and held.ndim > 0
+def _holds_arrays(parts: Any) -> bool:
+    """Return whether there is an array with an axis anywhere in ``parts``."""
+    if isinstance(parts, PipelineTimes):
+        return any(_holds_arrays(getattr(parts, field.name)) for field in fields(parts))
+    if isinstance(parts, tuple):
+        return any(map(_holds_arrays, parts))
+    return isinstance(parts, np.ndarray) and parts.ndim > 0
 
 
 def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
-    held = scenario.cost
-    if isinstance(held, StatedCost):
-        stated = {key.partition(".")[2]: each for key, each in arrays.items() if key in STATED}
-        return replace(held, durations=held.durations.model_copy(update=stated))
-    if isinstance(held, HardwareCost) and held.channel:
-        carried = {key.partition(".")[2]: each for key, each in arrays.items() if key in CHANNEL}
-        numbers = {name: getattr(held.channel, name).model_copy(update={"value": each}) for name, each in carried.items()}
-        return replace(held, channel=held.channel.model_copy(update=numbers))
-    return held
+    """Return the cost of a scenario with arrays for stated durations, or for the numbers of its channel."""
+    cost = scenario.cost
+    if isinstance(cost, StatedCost):
+        stated = {key.partition(".")[2]: array for key, array in arrays.items() if key in STATED}
+        return replace(cost, durations=cost.durations.model_copy(update=stated))
+    if isinstance(cost, HardwareCost) and cost.channel:
+        carried = {key.partition(".")[2]: array for key, array in arrays.items() if key in CHANNEL}
+        numbers = {name: getattr(cost.channel, name).model_copy(update={"value": array}) for name, array in carried.items()}
+        return replace(cost, channel=cost.channel.model_copy(update=numbers))
+    return cost
 
 
-def _acceptance(one: Loaded, arrays: Arrays) -> Acceptance:
-    scenario = one.scenario
-    plain = scenario.acceptance.verdicts(one.trace, scenario.seed) if RATES & set(arrays) else None
+def _acceptance(loaded: Loaded, arrays: Arrays) -> Acceptance:
+    """Return the acceptance of a scenario, with arrays for its rate and its overlap."""
+    scenario = loaded.scenario
+    plain = scenario.acceptance.verdicts(loaded.trace, scenario.seed) if RATES & set(arrays) else None
     if not isinstance(plain, Rates):
-        return one.acceptance()
+        return loaded.acceptance()
     rate, overlap = arrays.get("acceptance.rate"), arrays.get("acceptance.overlap", plain.overlap)
     spread = replace(plain, rates=plain.rates if rate is None else (rate,), overlap=overlap)
     return scenario.schedule.reads(spread)

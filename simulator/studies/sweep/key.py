@@ -1,4 +1,4 @@
-"""The key under which a point's result is kept: the same for equal scenarios, however they were written down."""
+"""Work out the key under which a point's result is kept: the same for equal scenarios, however they were written down."""
 
 from __future__ import annotations
 
@@ -24,55 +24,57 @@ NO_RESULTS = ("acceptance/record/", "evidence/", "report/", "cli/", "_shipped/")
 
 
 def digest(*parts: str | bytes) -> bytes:
-    """BLAKE2b of texts or bytes, each told from the next."""
-    found = blake2b(digest_size=KEY_BYTES)
+    """Return 16 bytes of BLAKE2b over texts or bytes; the length of each goes in before it."""
+    hashed = blake2b(digest_size=KEY_BYTES)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        found.update(len(data).to_bytes(8, "big") + data)
-    return found.digest()
+        hashed.update(len(data).to_bytes(8, "big") + data)
+    return hashed.digest()
 
 
 def canonical(data: Any) -> str:
-    """Plain data as one text, whatever the order of its fields."""
+    """Return plain data as one text, whatever the order of its fields."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
 
 
 Fields = dict[str, bytes]
-"""Digest of every field of a scenario that a result may depend on, by its name."""
+"""Digests of those fields of a scenario that a result may depend on, by name."""
 
 
 def key_of(fields: Fields, evaluator: str) -> bytes:
-    """BLAKE2b of the resolved scenario with its seed and the files it reads, the evaluator and the code."""
+    """Return the digest of the resolved scenario with its seed and the files it reads, the evaluator and the code."""
     return digest(b"".join(name.encode() + b"=" + fields[name] for name in sorted(fields)), evaluator, code_version())
 
 
 def fields_of(
-    loaded: Loaded, catalogue: Catalogue, like: Mapping[str, Any] | None = None, known: Fields | None = None
+    loaded: Loaded, catalogue: Catalogue, like: Mapping[str, Any] | None = None, digests: Fields | None = None
 ) -> Fields:
-    """Digests of a scenario's fields, taken from ``known`` where a field is the very object that ``like`` holds.
+    """Return digests of a scenario's fields, taken from ``digests`` where a field is the very object that ``like`` holds.
 
     Defaults and looked-up files are in place; names, words about the scenario and sources of numbers are left out.
     """
-    scenario, found = loaded.scenario, Fields()
+    scenario, fields = loaded.scenario, Fields()
     for name in type(scenario).model_fields:
         value = getattr(scenario, name)
-        if known and like and value is like[name] and name in known:
-            found[name] = known[name]
+        if digests and like and value is like[name] and name in digests:
+            fields[name] = digests[name]
         elif name not in WORDS_ONLY and value is not None:
             data = value.model_dump(mode="json", exclude_none=True) if isinstance(value, BaseModel) else value
-            found[name] = digest(canonical(_bare(data)), *(file_digest(path) for path in _files(loaded, catalogue, name)))
-    return found
+            fields[name] = digest(canonical(_bare(data)), *(file_digest(path) for path in _files(loaded, catalogue, name)))
+    return fields
 
 
 def _bare(data: Any) -> Any:
-    """Sourced numbers as numbers."""
+    """Return plain data with sourced numbers as numbers."""
     if isinstance(data, dict):
-        return data["value"] if "confidence" in data and "value" in data else {key: _bare(inner) for key, inner in data.items()}
+        if "confidence" in data and "value" in data:
+            return data["value"]
+        return {key: _bare(inner) for key, inner in data.items()}
     return [_bare(inner) for inner in data] if isinstance(data, list) else data
 
 
 def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
-    """What a field reads beside YAML: the trace of acceptance, the traffic of requests."""
+    """Return the files that a field reads beside YAML: the trace of acceptance, the traffic of requests."""
     trace, traffic = loaded.scenario.acceptance.trace, loaded.scenario.requests.traffic
     if field == "acceptance" and trace:
         return [catalogue.path("trace", trace, loaded.document, ("acceptance", "trace"))]
@@ -80,7 +82,7 @@ def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
 
 
 def file_digest(path: Path) -> bytes:
-    """Of its content, read again only when the file has changed."""
+    """Return the digest of a file's content, which is read again only when the file has changed."""
     facts = path.stat()
     return _file_digest(path, facts.st_mtime_ns, facts.st_size)
 
@@ -92,9 +94,14 @@ def _file_digest(path: Path, *_: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def code_version() -> bytes:
-    """Of all source files that results depend on: not of commands, reports and recorders, but of strategies from elsewhere."""
+    """Return the digest of the source files that results depend on.
+
+    Commands, reports and recorders are left out; strategies of other packages are in it.
+    """
     package = Path(__file__).parents[2]
     sources = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
     kept = {name: path for name, path in sources.items() if not name.startswith(NO_RESULTS)}
-    kept |= {one.__module__: Path(getfile(one)) for one in strategies().values() if not one.__module__.startswith("simulator.")}
+    for strategy in strategies().values():
+        if not strategy.__module__.startswith("simulator."):
+            kept[strategy.__module__] = Path(getfile(strategy))
     return digest(*(part for name in sorted(kept) for part in (name, kept[name].read_bytes())))

@@ -1,4 +1,4 @@
-"""Laws of many points at once.
+"""Evaluate laws of many points at once.
 
 Points that differ only in numbers which a law takes as arrays (:data:`~simulator.studies.sweep.grid.SPREAD`:
 stated durations, acceptance rates, the channel) share one variant of the scenario and one evaluation. Their keys are put
@@ -18,44 +18,45 @@ from simulator.studies.sweep.grid import RATES, SPREAD, law_columns
 from simulator.studies.sweep.key import Fields, key_of
 
 SAME_PART = {"method": "strategy", "serving": "requests"}
-"""Fields that are set together with others: a method states its strategy, the policy bounds the batch."""
-Found = tuple[bytes, dict[str, float]]
+"""Fields that are set together with another field: a method states its strategy, the policy bounds the batch."""
+KeyAndMetrics = tuple[bytes, dict[str, float]]
 
 
-def laws(base: Base, points: Sequence[Point]) -> list[Found]:
-    """Key and metrics of every point; raises what the first of them that cannot be would raise alone."""
-    keys, groups, found = _Keys(base), defaultdict[str, list[int]](list), dict[int, Found]()
+def laws(base: Base, points: Sequence[Point]) -> list[KeyAndMetrics]:
+    """Return key and metrics of every point; raises what the first point that cannot be would raise alone."""
+    keys, groups, results = _Keys(base), defaultdict[str, list[int]](list), dict[int, KeyAndMetrics]()
     numbers = [_numbers(point.settings) for point in points]
-    rest = [
-        {key: point.settings[key] for key in point.settings if key not in of} for point, of in zip(points, numbers, strict=True)
-    ]
-    for place, (walked, spread) in enumerate(zip(rest, numbers, strict=True)):
-        groups[repr((walked, list(spread)))].append(place)
+    walked: list[Settings] = []
+    for place, point in enumerate(points):
+        walked.append({key: value for key, value in point.settings.items() if key not in numbers[place]})
+        groups[repr((walked[place], list(numbers[place])))].append(place)
     for places in groups.values():
-        one = base.with_acceptance(*base.point(rest[places[0]]))
-        metrics = _metrics(one, {key: [numbers[place][key] for place in places] for key in numbers[places[0]]}, len(places))
-        for place, each in zip(places, metrics, strict=True):
-            found[place] = keys.of(points[place].settings), each
-    return [found[place] for place in range(len(points))]
+        first = places[0]
+        loaded = base.with_acceptance(*base.point(walked[first]))
+        columns = {key: [numbers[place][key] for place in places] for key in numbers[first]}
+        for place, metrics in zip(places, _metrics(loaded, columns, len(places)), strict=True):
+            results[place] = keys.of(points[place].settings), metrics
+    return [results[place] for place in range(len(points))]
 
 
 def _numbers(settings: Settings) -> dict[str, float]:
-    """Those that a law takes as arrays; an overlap that is bounded by a rate goes with it, one by one."""
-    found = {key: value for key, value in settings.items() if key in SPREAD and type(value) in (int, float)}
-    if found.keys() >= RATES:
-        del found["acceptance.overlap"]
-    return found
+    """Return the settings that a law takes as arrays; an overlap that is bounded by a rate is walked, value by value."""
+    numbers = {key: value for key, value in settings.items() if key in SPREAD and type(value) in (int, float)}
+    if numbers.keys() >= RATES:
+        del numbers["acceptance.overlap"]
+    return numbers
 
 
-def _metrics(one: Loaded, columns: dict[str, list[float]], count: int) -> Iterator[dict[str, float]]:
-    batch = one.scenario.batch
+def _metrics(loaded: Loaded, columns: dict[str, list[float]], count: int) -> Iterator[dict[str, float]]:
+    """Yield the metrics of ``count`` points that differ in the numbers of ``columns``."""
+    batch = loaded.scenario.batch
     if not columns:
-        law, plain = run.law(one.scenario, one.acceptance()), run.baseline(one.scenario)
-        found = [(law.tpot_s, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s)] * count
+        law, plain = run.law(loaded.scenario, loaded.acceptance()), run.baseline(loaded.scenario)
+        rows = [(law.tpot_s, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s)] * count
     else:
-        arrays = law_columns(one, columns)
-        found = list(zip(*(arrays[name].tolist() for name in ("tpot_s", "speedup", "tokens_per_step", "step_s")), strict=True))
-    for tpot_s, speedup, tokens_per_step, step_s in found:
+        arrays = law_columns(loaded, columns)
+        rows = list(zip(*(arrays[name].tolist() for name in ("tpot_s", "speedup", "tokens_per_step", "step_s")), strict=True))
+    for tpot_s, speedup, tokens_per_step, step_s in rows:
         yield {
             "tpot_ms": tpot_s * 1e3,
             "tokens_per_s": batch / tpot_s,
@@ -66,24 +67,25 @@ def _metrics(one: Loaded, columns: dict[str, list[float]], count: int) -> Iterat
 
 
 class _Keys:
-    """Keys of points from what each part of their settings changes in the base."""
+    """Puts the keys of points together from what each part of their settings changes in the base."""
 
     def __init__(self, base: Base) -> None:
         self.base = base
         self._changes: dict[str, dict[str, bytes | None]] = {}
 
     def of(self, settings: Settings) -> bytes:
-        """The key of the base with fields set, as :func:`simulator.studies.sweep.key.fields_of` has it."""
+        """Return the key of the base with fields set, as :func:`simulator.studies.sweep.key.fields_of` has it."""
         parts = defaultdict[str, Settings](dict)
         for key, value in settings.items():
             first = key.partition(".")[0]
             parts[SAME_PART.get(first, first)][key] = value
         try:
             return key_of(self._fields(parts.values()), "law")
-        except BadInput:  # a part may be wrong alone and right with the others
+        except BadInput:  # a part may be wrong alone and right with the rest
             return key_of(self.base.point(settings)[1], "law")
 
     def _fields(self, parts: Iterable[Settings]) -> Fields:
+        """Return the digests of all fields with every part of the settings laid over the base."""
         fields: Fields = dict(self.base.fields)
         for part in parts:
             for name, changed in self._changed(part).items():
@@ -94,9 +96,10 @@ class _Keys:
         return fields
 
     def _changed(self, part: Settings) -> dict[str, bytes | None]:
-        known = repr(part)
-        if known not in self._changes:
+        """Return the digests that a part of the settings changes; None for a field that it takes away."""
+        text = repr(part)
+        if text not in self._changes:
             after, before = self.base.point(part)[1], self.base.fields
             names = after.keys() | before.keys()
-            self._changes[known] = {name: after.get(name) for name in names if after.get(name) != before.get(name)}
-        return self._changes[known]
+            self._changes[text] = {name: after.get(name) for name in names if after.get(name) != before.get(name)}
+        return self._changes[text]

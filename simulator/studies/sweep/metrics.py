@@ -1,4 +1,4 @@
-"""What a point of a sweep is measured by: names with units, words for axes of plots, and which way is better."""
+"""Name what a point of a sweep is measured by: columns with units, labels of plots, and which way is better."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """Its label on a plot, and whether less of it is better."""
+    """Names a measure on a plot, and says whether less of it is better."""
 
     label: str
     less_is_better: bool = True
@@ -24,7 +24,7 @@ METRICS = {
     "tbt_p99_ms": Metric("time between tokens, 99 % of them (ms)"),
     "e2e_ms": Metric("end to end (ms)"),
     "mean_batch": Metric("requests in a step", False),
-    "fallback_per_step": Metric("share of windows drafted anew"),
+    "fallback_per_step": Metric("share of windows drafted again"),
 }
-"""By column; the law says the first five, replay and simulation all."""
+"""The measures by column; the law gives the first five, replay and simulation give all."""
 LAW_METRICS = tuple(METRICS)[:5]

@@ -1,4 +1,4 @@
-"""One point of a sweep: what an evaluator finds, or what is wrong with it.
+"""Evaluate one point of a sweep: its metrics, or what is wrong with it.
 
 A point lays its settings over the base scenario and is checked like a file, which costs what it changes. Autoregressive
 baselines are kept for the points that share them.
@@ -27,16 +27,16 @@ SPECULATIVE = ("strategy", "method", "draft", "channel", "acceptance")
 
 
 class Row(NamedTuple):
-    """What a point came to: its key, and either a fault or a number for each of the evaluator's metrics."""
+    """Holds the result of a point: its key, and either a fault or a number for each of the evaluator's metrics."""
 
     number: int
     key: bytes
     fault: str | None
-    found: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[Row]:
-    """Every point in turn; raises :class:`BadInput` where this worker's code is not the ``version`` asked for."""
+    """Return the row of every point; raises :class:`BadInput` where this worker's code is not the ``version`` asked for."""
     if code_version() != version:
         message = f"a worker runs other code of specsim ({code_version().hex()[:8]}) than this process ({version.hex()[:8]})"
         raise BadInput([Fault(("--scheduler", 0, 0), "", message)])
@@ -46,22 +46,22 @@ def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[R
 
 
 def _by_law(job: SweepJob, points: list[Point]) -> list[Row]:
-    """Laws of many points at once; in halves where something is wrong, until that is alone."""
+    """Return the rows of many points at once; in halves where a point is wrong, until that point is alone."""
     try:
-        found = laws(job.base, points)
+        results = laws(job.base, points)
     except Exception:  # whatever it is, the point that it belongs to says it
         if len(points) == 1:
             return [evaluate(job, points[0])]
         half = len(points) // 2
         return [*_by_law(job, points[:half]), *_by_law(job, points[half:])]
-    return [Row(point.number, key, None, metrics) for point, (key, metrics) in zip(points, found, strict=True)]
+    return [Row(point.number, key, None, metrics) for point, (key, metrics) in zip(points, results, strict=True)]
 
 
 def keys_of_all(job: SweepJob, points: list[Point]) -> Bundle[bytes | None]:
-    """Key of every point; None where it cannot be told."""
+    """Return the key of every point; None for a point that is no scenario."""
     start = perf_counter()
-    found = [_key(job, point) for point in points]
-    return Bundle(found, perf_counter() - start)
+    keys = [_key(job, point) for point in points]
+    return Bundle(keys, perf_counter() - start)
 
 
 def _key(job: SweepJob, point: Point) -> bytes | None:
@@ -72,7 +72,7 @@ def _key(job: SweepJob, point: Point) -> bytes | None:
 
 
 def evaluate(job: SweepJob, point: Point) -> Row:
-    """One point; whatever goes wrong in it becomes its fault."""
+    """Return the row of one point; whatever goes wrong in it becomes its fault."""
     key = b""
     try:
         if job.evaluator == "law":
@@ -92,27 +92,30 @@ def evaluate(job: SweepJob, point: Point) -> Row:
 
 
 def faulty(job: SweepJob, point: Point, fault: str, key: bytes = b"") -> Row:
-    """The row of a point that came to nothing; one that is no scenario is known by its settings."""
+    """Return the row of a point that failed; without a ``key``, its settings make one."""
     return Row(
         point.number, key or digest(canonical([job.document.data, point.settings]), job.evaluator, code_version()), fault, {}
     )
 
 
 def replay(loaded: Loaded, fields: Fields) -> dict[str, float]:
-    """The recorded acceptance walked, each step timed by the law; BadInput where several steps are in flight."""
+    """Return metrics of a walk over recorded acceptance, each step timed by the law.
+
+    Raises :class:`BadInput` where several steps are in flight.
+    """
     scenario = loaded.scenario
     if scenario.schedule.needs.in_flight > 1:
         message = (
             f"{scenario.strategy.name} has {scenario.schedule.needs.in_flight} steps in flight, which only a simulation follows"
         )
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
-    return _outcome(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
+    return _metrics(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
 
 
 def simulation(loaded: Loaded, fields: Fields) -> dict[str, float]:
-    """Every step booked on the event engine."""
+    """Return metrics of a run in which every step is booked on the event engine."""
     scenario = loaded.scenario
-    return _outcome(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation"))
+    return _metrics(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation"))
 
 
 EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float]]] = {
@@ -121,7 +124,8 @@ EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float]]] = {
 }
 
 
-def _outcome(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
+def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
+    """Return all of :data:`~simulator.studies.sweep.metrics.METRICS` of a run."""
     serving = outcome.serving
     return {
         "tpot_ms": outcome.tpot_s * 1e3,
@@ -140,7 +144,7 @@ def _outcome(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
 
 
 def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcome:
-    """Autoregressive decoding of the same requests on the same target; strategy, draft and acceptance do not matter to it."""
+    """Return autoregressive decoding of the same requests on the same target, which no draft and no acceptance changes."""
     requests = loaded.scenario.requests
     drawn = requests.arrivals or not (isinstance(requests.prompt_tokens, int) and isinstance(requests.output_tokens, int))
     free = SPECULATIVE if drawn or loaded.scenario.cost.jitters else (*SPECULATIVE, "seed")

@@ -1,8 +1,11 @@
-"""The store of a sweep: one SQLite file with what was asked for and what every point came to.
+"""Keep a sweep in one SQLite file: what was asked for, and the result of every point.
 
 Results stand under the key of their scenario, so that equal points are evaluated once and a changed sweep finds what it
-shares with the old one. The file is written ahead (WAL), one transaction for each bundle of points: whenever a process is
-killed, what it committed is there. Numbers are kept as 64-bit floats, bit for bit.
+shares with the old one. While it is written the file has a log ahead of it (WAL), one transaction for each bundle of points:
+whenever a process is killed, what it committed is there. Numbers are kept as 64-bit floats, bit for bit.
+
+A store is known by its application id. A file without it is refused before anything is written to it or beside it, and who
+only reads opens the file for reading.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import fcntl
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from simulator.files.schema import BadInput, Fault
 from simulator.studies.sweep.base import Evaluator
@@ -23,104 +28,124 @@ from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.point import Row
 
 FORMAT = 1
+APPLICATION_ID = 0x73706563
+"""The letters ``spec``, at byte 68 of the file: what tells a store from any other SQLite file."""
+LOCK_SUFFIX = ".specsim-lock"
+"""Ending of the empty file beside a store that exists while a process sweeps into it."""
+PATIENCE_S = 60.0
+"""How long to wait for a process that is reading the file just now (s)."""
 DIED = "its worker process died"
 """The fault of a point that killed its worker twice; a resumed sweep tries it again."""
 TABLES = f"""
+    BEGIN;
+    PRAGMA application_id={APPLICATION_ID};
     CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, fault TEXT, {", ".join(f"{name} REAL" for name in METRICS)})
         WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS points (evaluator TEXT, number INTEGER, key BLOB, PRIMARY KEY (evaluator, number)) WITHOUT ROWID;
+    COMMIT;
+"""
+WRITTEN_AHEAD = """
+    PRAGMA journal_mode=WAL;
+    PRAGMA cache_size=-65536;  -- KiB: keys come in no order, so every bundle touches many pages
+    PRAGMA synchronous=NORMAL;  -- a killed process loses nothing; a power cut perhaps the last
 """
 
 
 class SweepProgress(NamedTuple):
-    """How far an evaluator has come: points that have a result, and those of them with a fault."""
+    """Counts the points of an evaluator that have a result, and those of them with a fault."""
 
     done: int
     faults: int
 
 
 class Store:
-    """An open store; ``definition`` is the sweep as plain data, None to read whatever the file holds."""
+    """Reads a store, and writes it where ``writable``; an empty file becomes a store when it is opened to be written.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._database = sqlite3.connect(path, isolation_level=None)
+    Raises :class:`BadInput` for a file that is no store, which stays as it is.
+    """
+
+    def __init__(self, path: Path, writable: bool = False) -> None:
+        self.path, self.writable = path, writable
+        _refuse_other_files(path)
         try:
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("PRAGMA cache_size=-65536")  # KiB: keys come in no order, so every bundle touches many pages
-            self._database.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing; a power cut perhaps the last
-            self._database.executescript(TABLES)
+            uri = _uri(path, "rwc" if writable else "ro")
+            self._database = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=PATIENCE_S)
+            if writable:
+                self._database.executescript(TABLES)
+                self._database.executescript(WRITTEN_AHEAD)
+            stored_format = self.fact("format") or FORMAT
         except sqlite3.OperationalError as error:
-            raise _unwritten(path, error) from error
+            raise _fault(path, f"cannot be {'written' if writable else 'read'}: {error}") from error
         except sqlite3.DatabaseError as error:
-            raise BadInput([Fault((str(path), 0, 0), "", f"is no store of a sweep: {error}")]) from error
-        if (self.fact("format") or FORMAT) != FORMAT:
-            raise BadInput([Fault((str(path), 0, 0), "", f"is a store of another version of specsim, {self.fact('format')}")])
+            raise _fault(path, f"is no store of a sweep: {error}") from error
+        if stored_format != FORMAT:
+            raise _fault(path, f"is a store of another version of specsim, {stored_format}")
 
     def close(self) -> None:
-        """Fold the log into the file."""
+        """Close the file; one that was written is whole without its log, unless somebody is reading it."""
+        if self.writable:
+            with suppress(sqlite3.OperationalError):  # the log then stays beside the store, and is read with it
+                self._database.executescript("PRAGMA busy_timeout=0; PRAGMA journal_mode=DELETE;")
         self._database.close()
 
     def fact(self, name: str) -> Any:
-        """Something said about the sweep; None if it is not there."""
-        found = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return json.loads(found[0]) if found else None
+        """Return what the store says about its sweep under a name, as plain data; None if it says nothing."""
+        row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return json.loads(row[0]) if row else None
 
     def begin(self, definition: dict[str, Any], identity: str) -> None:
-        """Say what is asked for; points of anything else are forgotten, their results are not."""
+        """Write down what is asked for; points of anything else are forgotten, their results are not."""
         if self.fact("identity") != identity:
             self._database.execute("DELETE FROM points")
         facts = {"format": FORMAT, "definition": definition, "identity": identity, "code_version": code_version().hex()}
-        self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", ((name, json.dumps(facts[name])) for name in facts))
+        with self._transaction():
+            rows = [(name, json.dumps(value)) for name, value in facts.items()]
+            self._database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
 
     def add(self, evaluator: Evaluator, rows: Iterable[Row]) -> None:
-        """Keep results, all of them or none."""
+        """Keep the results of points, all of them or none."""
         rows = list(rows)
         marks = ", ".join("?" * (2 + len(METRICS)))
         with self._transaction():
             self._database.executemany(
                 f"INSERT OR REPLACE INTO results VALUES ({marks})",  # noqa: S608
-                ((row.key, row.fault, *(row.found.get(name) for name in METRICS)) for row in rows),
+                ((row.key, row.fault, *(row.metrics.get(name) for name in METRICS)) for row in rows),
             )
             self._match(evaluator, ((row.number, row.key) for row in rows))
 
-    def match(self, evaluator: Evaluator, found: Iterable[tuple[int, bytes | None]]) -> None:
-        """Say which key a point has, where there is a result under it."""
+    def match(self, evaluator: Evaluator, keys: Iterable[tuple[int, bytes | None]]) -> None:
+        """Write down which key a point has, where there is a result under it; takes (number, key) of points."""
         with self._transaction():
-            self._match(evaluator, ((number, key) for number, key in found if key and self._knows(key)))
+            self._match(evaluator, ((number, key) for number, key in keys if key and self._has_result(key)))
 
-    def _match(self, evaluator: Evaluator, found: Iterable[tuple[int, bytes]]) -> None:
-        rows = ((evaluator, number, key) for number, key in found)
+    def _match(self, evaluator: Evaluator, keys: Iterable[tuple[int, bytes]]) -> None:
+        rows = ((evaluator, number, key) for number, key in keys)
         self._database.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", rows)
 
-    def _knows(self, key: bytes) -> bool:
+    def _has_result(self, key: bytes) -> bool:
         return bool(self._database.execute("SELECT 1 FROM results WHERE key = ?", (key,)).fetchone())
 
     @property
     def empty(self) -> bool:
-        """No results at all."""
+        """Return whether the store holds no result at all."""
         return not self._database.execute("SELECT 1 FROM results LIMIT 1").fetchone()
 
     def done(self, evaluator: Evaluator) -> set[int]:
-        """Numbers of the points that need not be evaluated again."""
+        """Return the numbers of the points that need not be evaluated again."""
         query = "SELECT number FROM points JOIN results USING (key) WHERE evaluator = ? AND fault IS NOT ?"
         return {number for (number,) in self._database.execute(query, (evaluator, DIED))}
 
     def progress(self, evaluator: Evaluator) -> SweepProgress:
-        """How far it has come."""
+        """Return how many points an evaluator has done, and how many of these failed."""
         query = "SELECT COUNT(*), COUNT(fault) FROM points JOIN results USING (key) WHERE evaluator = ?"
         return SweepProgress(*self._database.execute(query, (evaluator,)).fetchone())
 
     def rows(self, evaluator: Evaluator, metrics: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """(number, fault, metrics...) of every point that has a result, by number."""
+        """Return (number, fault, metrics...) of every point that has a result, by number."""
         columns = ", ".join(("number", "fault", *metrics))
         query = f"SELECT {columns} FROM points JOIN results USING (key) WHERE evaluator = ? ORDER BY number"  # noqa: S608
         return self._database.execute(query, (evaluator,))
-
-    def _write(self, query: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        with self._transaction():
-            self._database.executemany(query, rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -135,43 +160,94 @@ class Store:
 
 
 @contextmanager
-def writing(path: Path, tell: Callable[[str], object] = lambda _: None) -> Iterator[Store]:
-    """The store, for one process at a time; a second one says so to ``tell`` and waits.
+def writing(path: Path, warn: Callable[[str], object] = lambda _: None) -> Iterator[Store]:
+    """Yield the store, for one process at a time; a second process says so to ``warn`` and waits.
 
-    Raises :class:`BadInput` where there can be no such file, and where the disk is full; what the store holds is kept.
+    Raises :class:`BadInput` where there can be no such file, where the file is no store (it stays as it is), and where the
+    disk is full; what the store holds is kept.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = Path(f"{path}.lock").open("w")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise BadInput([Fault((str(path), 0, 0), "", f"cannot be written: {error.strerror}")]) from error
-    with lock:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            tell(f"another process sweeps into {path}; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        store = Store(path)
+            _refuse_other_files(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_locked(path, warn))
+        except OSError as error:
+            raise _fault(path, f"cannot be written: {error.strerror} ({error.filename})") from error
+        store = Store(path, writable=True)
         try:
             yield store
         except sqlite3.OperationalError as error:
-            raise _unwritten(path, error) from error
+            raise _fault(path, f"cannot be written: {error}") from error
         finally:
             store.close()
 
 
-def _unwritten(path: Path, error: sqlite3.OperationalError) -> BadInput:
-    return BadInput([Fault((str(path), 0, 0), "", f"cannot be written: {error}")])
+@contextmanager
+def _locked(path: Path, warn: Callable[[str], object]) -> Iterator[None]:
+    """Hold the lock of a store: an empty file of its own beside it, which is never written to and goes in the end."""
+    store = Path(os.path.realpath(path))
+    lock = store.with_name(store.name + LOCK_SUFFIX)
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                warn(f"another process sweeps into {path}; waiting for it")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _is_at(descriptor, lock):  # whoever had it took it away when they were done
+                continue
+            try:
+                yield
+            finally:
+                opened = os.fstat(descriptor)
+                if stat.S_ISREG(opened.st_mode) and not opened.st_size and _is_at(descriptor, lock):
+                    lock.unlink()
+            return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one that has this name now."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    return False
 
 
 def reading(path: Path) -> Store:
-    """A store that must be there, also while it is being written; raises :class:`BadInput`."""
-    if not path.is_file() or not os.access(path, os.R_OK):
-        raise BadInput([Fault((str(path), 0, 0), "", "there is no such store; specsim sweep makes one")])
+    """Open a store that must be there, also while it is being written, and write nothing; raises :class:`BadInput`."""
+    if not os.access(path, os.R_OK) or not path.is_file():
+        raise _fault(path, "there is no such store; specsim sweep makes one")
     if not path.stat().st_size:
-        raise BadInput([Fault((str(path), 0, 0), "", "is empty; specsim sweep makes a store")])
+        raise _fault(path, "is empty; specsim sweep makes a store")
     store = Store(path)
     if store.fact("definition") is None:
         store.close()
-        raise BadInput([Fault((str(path), 0, 0), "", "holds no sweep yet")])
+        raise _fault(path, "holds no sweep yet")
     return store
+
+
+def _refuse_other_files(path: Path) -> None:
+    """Raise :class:`BadInput` for a file that is neither empty nor a store; looking at it makes no file and no lock."""
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise _fault(path, "is no file; expected the name of a store")
+    if not path.stat().st_size:
+        return
+    try:
+        with closing(sqlite3.connect(_uri(path, "ro", "&immutable=1"), uri=True)) as database:
+            (application,) = database.execute("PRAGMA application_id").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise _fault(path, f"is no store of a sweep: {error}") from error
+    if application != APPLICATION_ID:
+        raise _fault(path, "is no store of a sweep, but another SQLite file; it stays as it is")
+
+
+def _uri(path: Path, mode: str, options: str = "") -> str:
+    return f"file:{quote(str(path.absolute()))}?mode={mode}{options}"
+
+
+def _fault(path: Path, message: str) -> BadInput:
+    return BadInput([Fault((str(path), 0, 0), "", message)])

@@ -1,4 +1,4 @@
-"""A sweep as a file states it: the base scenario, axes, how they combine, who evaluates, what is kept and drawn.
+"""Read a sweep: the base scenario, axes, how they combine, the evaluator, and what is kept and drawn.
 
 The file, in short::
 
@@ -19,7 +19,7 @@ A value ``{label: 8, set: {field: value, ...}}`` sets fields that change togethe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,36 +37,36 @@ from simulator.studies.sweep.key import canonical, code_version, digest, fields_
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 
 Evaluation = Literal["law", "replay", "simulation", "law then simulation"]
-AxisGiven = list[Any] | str
+StatedAxis = list[Any] | str
 KEEP = r"best (?P<share>\d+(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<sign><=|>=) ?(?P<bound>[-+.\deE]+)"
 
 
 class Plot(Frozen):
-    """A picture of the table.
+    """States a picture of the table of a sweep.
 
     ``x`` and ``y`` are axes or metrics. ``value`` colours a heat map or is cut by the contour of ``level``; ``hue`` tells
-    lines or points of one panel apart; ``facet`` makes a panel for each of its values. ``pareto`` marks what no other point
-    beats in both. A metric is meant as the last evaluator found it, or as ``law_``, ``replay_``, ``simulation_`` say.
+    lines or points of one panel apart; ``facet`` makes a panel for each of its values. ``pareto`` marks the points that no
+    point beats in both. A metric is that of the last evaluator, or of ``law_``, ``replay_``, ``simulation_`` before its name.
     """
 
     kind: Literal["line", "heatmap", "contour", "pareto"]
-    """What sort of picture."""
+    """The kind of picture."""
     x: str
-    """Axis or metric."""
+    """The axis or metric along the lower edge."""
     y: str | None = None
-    """Axis or metric."""
+    """The axis or metric along the left edge."""
     value: str | None = None
-    """What colours a heat map or is cut by a contour."""
+    """The metric that colours a heat map or is cut by a contour."""
     hue: str | None = None
-    """Tells lines or points apart."""
+    """The axis whose values are lines or points of different colours."""
     facet: str | None = None
-    """A panel for each of its values."""
+    """The axis with a panel for each of its values."""
     level: float = 1.0
-    """Where a contour cuts."""
+    """The value at which a contour is drawn."""
     title: str = ""
-    """Above the picture."""
+    """The words above the picture."""
     name: str = Field(default="", pattern=r"^[\w-]*$")
-    """Of its file."""
+    """The last part of its file's name."""
 
     @model_validator(mode="after")
     def _whole(self) -> Plot:
@@ -78,45 +78,45 @@ class Plot(Frozen):
 
 
 class SweepFile(Frozen):
-    """One sweep; ``keep`` says which points a simulation is to confirm: ``best 10% of tpot_ms`` or ``speedup >= 1.2``."""
+    """States a sweep as written; ``keep`` chooses points for a simulation: ``best 10% of tpot_ms`` or ``speedup >= 1.2``."""
 
     about: str = ""
-    """What it asks, in a sentence."""
+    """The question that the sweep asks, in a sentence."""
     scenario: str
-    """Where every point starts from."""
+    """The scenario that every point starts from."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Dotted fields and their values, for all points."""
-    axes: dict[str, AxisGiven] = Field(default_factory=dict)
+    axes: dict[str, StatedAxis] = Field(default_factory=dict)
     """Dotted fields, each with a list of values or a range ``first:last:count``."""
     combine: Combination = "product"
     """Every value with every other, the values in step, or points spread over the ranges."""
     samples: int = Field(default=0, ge=0)
-    """Points of a Latin hypercube."""
+    """Number of points of a Latin hypercube."""
     seed: int = Field(default=0, ge=0)
-    """Of a Latin hypercube."""
+    """Seed of a Latin hypercube."""
     evaluate: Evaluation = "simulation"
-    """By what a point is judged."""
+    """How points are evaluated."""
     keep: str = "best 10% of tpot_ms"
-    """Which points a simulation confirms after the law."""
+    """The points that a simulation confirms after the law."""
     metrics: tuple[str, ...] = ()
-    """Columns to keep; by default all."""
+    """The columns to keep; by default all."""
     plots: tuple[Plot, ...] = ()
-    """Pictures of the table."""
+    """The pictures of the table."""
 
     @property
     def evaluators(self) -> tuple[Evaluator, ...]:
-        """Who evaluates, one after the other."""
+        """Return the evaluators, in the order in which they run."""
         return ("law", "simulation") if self.evaluate == "law then simulation" else (self.evaluate,)
 
     @field_validator("keep")
     @classmethod
     def _understood(cls, text: str) -> str:
-        found = re.fullmatch(KEEP, text.strip())
-        if not found:
+        rule = re.fullmatch(KEEP, text.strip())
+        if not rule:
             raise ValueError(f"expected 'best 10% of tpot_ms' or 'speedup >= 1.2', got '{text}'")
-        metric = found["of"] or found["metric"]
+        metric = rule["of"] or rule["metric"]
         if metric not in LAW_METRICS:
-            raise ValueError(f"the law says nothing of '{metric}'{did_you_mean(metric, LAW_METRICS)}")
+            raise ValueError(f"the law does not give '{metric}'{did_you_mean(metric, LAW_METRICS)}")
         return text.strip()
 
     @field_validator("metrics")
@@ -130,7 +130,7 @@ class SweepFile(Frozen):
 
 @dataclass(frozen=True)
 class SweepStudy:
-    """A sweep ready to be evaluated."""
+    """Holds a sweep that is ready to be evaluated."""
 
     name: str
     file: SweepFile
@@ -141,23 +141,31 @@ class SweepStudy:
     design: Design
 
     def job(self, evaluator: Evaluator) -> SweepJob:
-        """What a worker is told."""
+        """Return what goes to a worker with the points."""
         return SweepJob(self.identity, evaluator, self.document, self.catalogue)
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The sweep as plain data, enough to lay out its points again."""
+        """Return the sweep as plain data, enough to lay out its points again."""
         return {"name": self.name, **self.file.model_dump(mode="json")}
 
     @cached_property
     def identity(self) -> str:
-        """Of everything that decides which scenario a point's number stands for, and what it comes to."""
+        """Return the digest of everything that decides which scenario a point's number stands for, and what it comes to."""
         asked = {name: value for name, value in self.definition.items() if name in ("axes", "combine", "samples", "seed")}
-        texts = [value for one in self.design.axes for fields in one.settings for value in fields.values()]
-        named = [file_digest(Path(text)) for text in texts if isinstance(text, str) and Path(text).is_file()]
-        shelves = [file_digest(path) for kind in FOLDERS for path in self.catalogue.names(kind).values() if kind != "sweep"]
+        named = [file_digest(path) for path in self._files_on_axes()]
+        kinds = [kind for kind in FOLDERS if kind != "sweep"]
+        shelves = [file_digest(path) for kind in kinds for path in self.catalogue.names(kind).values()]
         read = fields_of(self.base, self.catalogue).values()
         return digest(canonical([self.document.data, asked]), *read, *named, *shelves, code_version()).hex()
+
+    def _files_on_axes(self) -> Iterator[Path]:
+        """Yield the files that values of axes name."""
+        for axis_of_files in self.design.axes:
+            for fields in axis_of_files.settings:
+                for value in fields.values():
+                    if isinstance(value, str) and Path(value).is_file():
+                        yield Path(value)
 
     def check(self) -> None:
         """Refuse an axis over a field that the first point does not have; other faults are for the points to say."""
@@ -169,7 +177,7 @@ class SweepStudy:
 
 
 def layout(definition: Mapping[str, Any]) -> tuple[SweepFile, Design]:
-    """A definition from a store, and its points; the scenario itself is not needed for that."""
+    """Return a sweep from its definition in a store, and its points; the scenario itself is not needed for that."""
     written = Document({name: value for name, value in definition.items() if name != "name"}, {(): ("store", 0, 0)})
     file = validate(SweepFile, written)
     return file, _designed(file, written)
@@ -183,7 +191,7 @@ def study(
     seed: int | None = None,
     **stated: Any,
 ) -> SweepStudy:
-    """The sweep of this name, or a sweep over the scenario of this name, with what is ``stated`` in place of the file's.
+    """Return the sweep of this name, or a sweep over the scenario of this name; what is ``stated`` replaces the file's.
 
     ``axes`` (``key=values``) replace those of the same key or stand behind them; ``overrides`` (``key=value``) change the
     base scenario. Raises :class:`BadInput`, also for an axis over a field that does not exist.
@@ -191,21 +199,21 @@ def study(
     document = _document(name, catalogue)
     document.data |= {key: value for key, value in stated.items() if value is not None}
     for field, assignments, read_one in (("axes", axes, assigned), ("set", overrides, _override)):
-        held = document.data.setdefault(field, {})
+        fields = document.data.setdefault(field, {})
         for assignment in assignments:
             key, value = read_one(assignment)
-            held[key] = value
+            fields[key] = value
             document.places[field, key] = (f"--{'axis' if field == 'axes' else 'set'} {assignment}", 0, 0)
     file = validate(SweepFile, document)
     base = _base(file, document, catalogue, seed)
     loaded = checked(deepcopy(base), catalogue)
-    found = SweepStudy(Path(name).stem, file, base, loaded, catalogue, _designed(file, document))
-    found.check()
-    return found
+    sweep = SweepStudy(Path(name).stem, file, base, loaded, catalogue, _designed(file, document))
+    sweep.check()
+    return sweep
 
 
 def _document(name: str, catalogue: Catalogue) -> Document:
-    """A sweep's file; or one that has nothing but the scenario of this name."""
+    """Return a sweep's file; or a document with nothing but the scenario of this name."""
     sweeps, scenarios = catalogue.names("sweep"), catalogue.names("scenario")
     path = sweeps.get(name) or (Path(name) if "/" in name or name.endswith(".yaml") else None)
     if path is not None:
@@ -220,7 +228,7 @@ def _document(name: str, catalogue: Catalogue) -> Document:
 
 
 def _base(file: SweepFile, document: Document, catalogue: Catalogue, seed: int | None) -> Document:
-    """The scenario with what the sweep sets, before it is checked."""
+    """Return the scenario with what the sweep sets, before it is checked."""
     base = catalogue.scenario(str(catalogue.path("scenario", file.scenario, document, ("scenario",))))
     for key, value in file.set.items():
         base.put(tuple(key.split(".")), value, document.place(("set", key)))
@@ -239,25 +247,28 @@ def _override(assignment: str) -> tuple[str, Any]:
 
 
 def _designed(file: SweepFile, document: Document) -> Design:
-    axes = [axis(key, given, document.place(("axes", key))) for key, given in file.axes.items()]
+    axes = [axis(key, stated, document.place(("axes", key))) for key, stated in file.axes.items()]
     return design(axes, file.combine, file.samples, file.seed, document.place(("axes",)))
 
 
 def kept(text: str, values: Iterable[tuple[int, float | None]]) -> set[int]:
-    """Numbers of the points that ``keep`` chooses from (number, its metric); of equal ones those with the lowest numbers."""
-    found = re.fullmatch(KEEP, text)
-    known = [(value, number) for number, value in values if value is not None]
-    if found is None:
+    """Return the numbers of the points that ``keep`` chooses from (number, its metric).
+
+    Of equal points it chooses those with the lowest numbers.
+    """
+    rule = re.fullmatch(KEEP, text)
+    points = [(value, number) for number, value in values if value is not None]
+    if rule is None:
         raise ValueError(text)
-    if metric := found["metric"]:
-        sign, bound = (1.0 if found["sign"] == "<=" else -1.0), float(found["bound"])
-        return {number for value, number in known if sign * value <= sign * bound and metric}
-    sign = 1.0 if METRICS[found["of"]].less_is_better else -1.0
-    best = sorted((sign * value, number) for value, number in known)
-    return {number for _, number in best[: max(1, round(len(best) * float(found["share"]) / 100.0))]}
+    if rule["metric"]:
+        sign, bound = (1.0 if rule["sign"] == "<=" else -1.0), float(rule["bound"])
+        return {number for value, number in points if sign * value <= sign * bound}
+    sign = 1.0 if METRICS[rule["of"]].less_is_better else -1.0
+    best = sorted((sign * value, number) for value, number in points)
+    return {number for _, number in best[: max(1, round(len(best) * float(rule["share"]) / 100.0))]}
 
 
 def metric_of(text: str) -> str:
-    """The metric that ``keep`` looks at."""
-    found = re.fullmatch(KEEP, text)
-    return (found["of"] or found["metric"]) if found else ""
+    """Return the name of the metric that ``keep`` looks at."""
+    rule = re.fullmatch(KEEP, text)
+    return (rule["of"] or rule["metric"]) if rule else ""

@@ -15,34 +15,37 @@ from simulator.studies.sweep.study import SweepStudy, kept, metric_of
 
 
 class Watcher(Protocol):
-    """Is told how a sweep gets on."""
+    """Hears how a sweep gets on."""
 
     def begin(self, what: str, total: int, done: int) -> None:
-        """So many points to go through, of which some are there already."""
+        """Hear that ``total`` points are gone through, of which ``done`` are there already."""
 
     def advance(self, points: int, faults: int) -> None:
-        """More of them."""
+        """Hear that so many more points are done, ``faults`` of them faulty."""
 
 
 class Unwatched:
-    """Says nothing."""
+    """Ignores how a sweep gets on."""
 
     def begin(self, what: str, total: int, done: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def advance(self, points: int, faults: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def sweep(study: SweepStudy, store: Store, crew: Crew, watcher: Watcher | None = None) -> None:
-    """Every evaluator over its points, each bundle kept as soon as it is there: an interruption loses what is under way."""
+    """Run every evaluator over its points, and keep each bundle as soon as it is there.
+
+    An interruption loses only the bundles under way.
+    """
     store.begin(study.definition, study.identity)
     for evaluator in study.file.evaluators:
         _evaluate(study, evaluator, chosen(study, store, evaluator), store, crew, watcher or Unwatched())
 
 
 def chosen(study: SweepStudy, store: Store, evaluator: Evaluator) -> Collection[int]:
-    """Numbers of the points that an evaluator looks at: all, or those that the law before it leaves."""
+    """Return the numbers of the points that an evaluator looks at: all, or those that the law before it leaves."""
     if evaluator == study.file.evaluators[0]:
         return range(len(study.design))
     metric = metric_of(study.file.keep)
@@ -52,22 +55,22 @@ def chosen(study: SweepStudy, store: Store, evaluator: Evaluator) -> Collection[
 def _evaluate(
     study: SweepStudy, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew, watcher: Watcher
 ) -> None:
+    """Recognise points whose result is in the store under another number, then evaluate the rest."""
     job, done = study.job(evaluator), store.done(evaluator)
     if not store.empty and len(done) < len(numbers):
         missing = (number for number in numbers if number not in done)
-        watcher.begin("recognising", len(numbers) - len(done), 0)
-        for known in crew.results(
-            partial(keys_of_all, job), map(study.design.point, missing), len(numbers) - len(done), lambda point: None
-        ):
-            store.match(evaluator, ((point.number, key) for point, key in known))
-            watcher.advance(len(known), 0)
+        count = len(numbers) - len(done)
+        watcher.begin("recognising", count, 0)
+        for keys in crew.results(partial(keys_of_all, job), map(study.design.point, missing), count, lambda point: None):
+            store.match(evaluator, ((point.number, key) for point, key in keys))
+            watcher.advance(len(keys), 0)
         done = store.done(evaluator)
     ready = sum(number in done for number in numbers)
     watcher.begin(evaluator, len(numbers), ready)
     missing = (number for number in numbers if number not in done)
     work = partial(evaluate_all, job, code_version())
     points = map(study.design.point, missing)
-    for found in crew.results(work, points, len(numbers) - ready, lambda point: faulty(job, point, DIED)):
-        rows: list[Row] = [row for _, row in found]
+    for bundle in crew.results(work, points, len(numbers) - ready, lambda point: faulty(job, point, DIED)):
+        rows: list[Row] = [row for _, row in bundle]
         store.add(evaluator, rows)
         watcher.advance(len(rows), sum(row.fault is not None for row in rows))

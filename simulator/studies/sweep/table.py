@@ -1,4 +1,4 @@
-"""The table of a sweep: a row for each point, its axes, what every evaluator found, and what went wrong."""
+"""Make the table of a sweep: a row for each point with its axes, the metrics of every evaluator, and what went wrong."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from simulator.studies.sweep.store import Store
 from simulator.studies.sweep.study import SweepFile, layout
 
 Frame: TypeAlias = pd.DataFrame
+ENDINGS = (".csv", ".parquet")
 
 
 @dataclass(frozen=True)
 class SweepTable:
-    """A sweep as its store holds it."""
+    """Holds a sweep as its store has it: what was asked for, and a data frame of the points that have a result."""
 
     name: str
     file: SweepFile
     design: Design
     frame: Frame
-    """``point``, a column for each axis, ``EVALUATOR_METRIC`` for each number found, ``fault``; by number of the point."""
+    """Columns are ``point``, each axis, ``EVALUATOR_METRIC`` for each metric, and ``fault``; rows go by number of the point."""
 
     @property
     def axes(self) -> list[str]:
-        """Columns that are axes."""
+        """Return the names of the columns that are axes."""
         return [axis.key for axis in self.design.axes]
 
     def column(self, name: str) -> str:
-        """The column of an axis or of a metric, by default as the last evaluator found it; raises :class:`BadInput`."""
-        for found in (name, *(f"{evaluator}_{name}" for evaluator in reversed(self.file.evaluators))):
-            if found in self.frame:
-                return found
-        short = [axis for axis in self.axes if axis.rpartition(".")[2] == name]
-        if len(short) == 1:
-            return short[0]
-        known = [*self.axes, *(axis.rpartition(".")[2] for axis in self.axes), *METRICS]
-        message = f"the sweep has no such column{did_you_mean(name, known)}"
+        """Return the column of an axis or metric, by default that of the last evaluator; raises :class:`BadInput`."""
+        for column in (name, *(f"{evaluator}_{name}" for evaluator in reversed(self.file.evaluators))):
+            if column in self.frame:
+                return column
+        short_names = [axis.rpartition(".")[2] for axis in self.axes]
+        if short_names.count(name) == 1:
+            return self.axes[short_names.index(name)]
+        message = f"the sweep has no such column{did_you_mean(name, [*self.axes, *short_names, *METRICS])}"
         raise BadInput([Fault((self.name, 0, 0), name, message)])
 
 
 def table(store: Store) -> SweepTable:
-    """All points that have a result."""
+    """Return the table of all points that have a result."""
     definition = store.fact("definition")
     file, design = layout(definition)
-    frames = [_found(store, evaluator, file.metrics or tuple(METRICS)) for evaluator in file.evaluators]
-    frame = frames[0]
-    for other in frames[1:]:
-        frame = frame.merge(other, on="point", how="left", suffixes=("", "_then"))
+    metrics = file.metrics or tuple(METRICS)
+    frame = _results(store, file.evaluators[0], metrics)
+    for evaluator in file.evaluators[1:]:
+        frame = frame.merge(_results(store, evaluator, metrics), on="point", how="left", suffixes=("", "_then"))
         frame["fault"] = frame["fault"].where(frame["fault"].notna(), frame.pop("fault_then"))
     points = [design.point(number).labels for number in frame["point"]]
     for place, axis in reversed(list(enumerate(design.axes))):
@@ -65,43 +65,51 @@ def table(store: Store) -> SweepTable:
     return SweepTable(definition["name"], file, design, frame)
 
 
-def _found(store: Store, evaluator: Evaluator, metrics: Sequence[str]) -> Frame:
-    known = [name for name in metrics if evaluator != "law" or name in LAW_METRICS]
-    columns = ["point", "fault", *(f"{evaluator}_{name}" for name in known)]
-    frame = pd.DataFrame(store.rows(evaluator, known), columns=columns)
+def _results(store: Store, evaluator: Evaluator, metrics: Sequence[str]) -> Frame:
+    """Return number, fault and metrics of the points that an evaluator has done."""
+    names = [name for name in metrics if evaluator != "law" or name in LAW_METRICS]
+    columns = ["point", "fault", *(f"{evaluator}_{name}" for name in names)]
+    frame = pd.DataFrame(store.rows(evaluator, names), columns=columns)
     return frame.astype(dict.fromkeys(columns[2:], float))
 
 
-def export(found: SweepTable, path: Path) -> None:
-    """The table as ``.csv`` or ``.parquet``; the same results give the same bytes. Raises :class:`BadInput`."""
-    place = (f"--export {path}", 0, 0)
+def check_ending(path: Path) -> None:
+    """Raise :class:`BadInput` for a file whose name does not end as an exported table's does."""
+    if path.suffix not in ENDINGS:
+        raise BadInput([Fault((f"--export {path}", 0, 0), "", f"expected a name that ends in {' or '.join(ENDINGS)}")])
+
+
+def export(points: SweepTable, path: Path) -> None:
+    """Write the table as ``.csv`` or ``.parquet``; the same results give the same bytes. Raises :class:`BadInput`."""
+    check_ending(path)
     try:
         with replacing(path, parents=True) as new:
             if path.suffix == ".csv":
-                found.frame.to_csv(new, index=False, lineterminator="\n")
-            elif path.suffix == ".parquet":
-                mixed = [name for name in found.axes if pd.api.types.infer_dtype(found.frame[name]).startswith("mixed")]
-                found.frame.astype(dict.fromkeys(mixed, str)).to_parquet(new, index=False)
+                points.frame.to_csv(new, index=False, lineterminator="\n")
             else:
-                raise BadInput([Fault(place, "", "expected a name that ends in .csv or .parquet")])
+                mixed = [name for name in points.axes if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed")]
+                points.frame.astype(dict.fromkeys(mixed, str)).to_parquet(new, index=False)
     except ImportError as error:
-        raise BadInput([Fault(place, "", "needs the extra 'parquet': pip install 'specsim[parquet]'")]) from error
+        message = "needs the extra 'parquet': pip install 'specsim[parquet]'"
+        raise BadInput([Fault((f"--export {path}", 0, 0), "", message)]) from error
 
 
-def faults(found: SweepTable) -> dict[int, dict[str, str]]:
-    """By number of the point: where it stands, and what is wrong with it."""
-    wrong = found.frame[found.frame["fault"].notna()]
+def faults(points: SweepTable) -> dict[int, dict[str, str]]:
+    """Return by number of the point: its values on the axes, and what is wrong with it."""
+    faulty = points.frame[points.frame["fault"].notna()]
     return {
-        int(row["point"]): {"at": ", ".join(f"{key}={row[key]}" for key in found.axes), "fault": str(row["fault"])}
-        for _, row in wrong.iterrows()
+        int(row["point"]): {"at": ", ".join(f"{key}={row[key]}" for key in points.axes), "fault": str(row["fault"])}
+        for _, row in faulty.iterrows()
     }
 
 
-def cautions(found: SweepTable, base: Scenario) -> Iterator[str]:
-    """What to know before points are held against each other; ``base`` is the scenario before any axis."""
+def cautions(points: SweepTable, base: Scenario) -> Iterator[str]:
+    """Yield what to know before points are compared; ``base`` is the scenario before any axis."""
     if base.acceptance.stand_in:
         yield "acceptance is a stand-in, recorded from other models"
-    fields = {key for axis in found.design.axes for settings in axis.settings for key in settings}
+    fields: set[str] = set()
+    for axis in points.design.axes:
+        fields.update(*axis.settings)
     stated = base.durations and base.durations.draft_ms
     if stated is not None and "strategy.gamma" in fields and "durations.draft_ms" not in fields:
         yield (
@@ -110,17 +118,15 @@ def cautions(found: SweepTable, base: Scenario) -> Iterator[str]:
         )
 
 
-def best(found: SweepTable) -> dict[str, dict[str, Any]]:
-    """The best point by time per token and by speed-up, as the last evaluator found them; of equal ones the first."""
+def best(points: SweepTable) -> dict[str, dict[str, Any]]:
+    """Return the best point by time per token (ms) and by speed-up, as the last evaluator has them; of equals the first."""
     chosen = {}
     for name in ("tpot_ms", "speedup"):
-        column = f"{found.file.evaluators[-1]}_{name}"
-        if column in found.frame and found.frame[column].notna().any():
-            values = found.frame[column]
-            row = found.frame.loc[values.idxmin() if METRICS[name].less_is_better else values.idxmax()]
-            chosen[column] = {"value": float(row[column]), "point": int(row["point"]), "at": _labels(found, int(row["point"]))}
+        column = f"{points.file.evaluators[-1]}_{name}"
+        if column in points.frame and points.frame[column].notna().any():
+            values = points.frame[column]
+            row = points.frame.loc[values.idxmin() if METRICS[name].less_is_better else values.idxmax()]
+            number = int(row["point"])
+            labels = dict(zip(points.axes, points.design.point(number).labels, strict=True))
+            chosen[column] = {"value": float(row[column]), "point": number, "at": labels}
     return chosen
-
-
-def _labels(found: SweepTable, number: int) -> dict[str, Any]:
-    return dict(zip(found.axes, found.design.point(number).labels, strict=True))

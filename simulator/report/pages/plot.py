@@ -1,4 +1,4 @@
-"""Pictures of a sweep's table as SVG text: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
+"""Draw a sweep's table as SVG text: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from simulator.studies.sweep.study import Plot
 from simulator.studies.sweep.table import Frame, SweepTable
 
 FEW = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "D"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
-"""Okabe and Ito's colours, each with a marker of its own."""
+"""Okabe and Ito's colours, each with its marker."""
 RAMP = "cividis"
-"""Light to dark for everybody, also without colour."""
+"""A colour map that goes from dark to light for everybody, also without colour."""
 UNITS = {"_us": "µs", "_ms": "ms", "_gb_s": "GB/s", "_gb": "GB", "_s": "s", "_tflops": "TFLOP/s", "_tokens": "tokens",
          "_bytes": "bytes", "_w": "W"}  # fmt: skip
 WORDS = {
@@ -34,17 +34,17 @@ WORDS = {
     "requests.prompt_tokens": "prompt (tokens)",
     "strategy": "method",
 }
-"""Axes that have a name of their own."""
+"""Labels of axes that are better known by another name than their field."""
 CELLS = 14
-"""Ticks that find room along an edge of the whole picture."""
+"""Number of ticks that fit along an edge of the whole picture."""
 FAR = 12.0
 """Largest over smallest value beyond which a front needs a logarithmic scale."""
 NAMED = 6
-"""Points of a Pareto front that are told by name."""
+"""Points of a Pareto front whose settings are named."""
 
 
 def label(key: str) -> str:
-    """A metric, or an axis with its unit, in words: ``channel.latency_us`` is ``channel latency (µs)``."""
+    """Return the words for a metric, or for an axis with its unit: ``channel.latency_us`` is ``channel latency (µs)``."""
     evaluator, _, metric = key.partition("_")
     if evaluator in get_args(Evaluator) and metric in METRICS:
         return f"{METRICS[metric].label}, {evaluator}"
@@ -55,7 +55,7 @@ def label(key: str) -> str:
 
 
 def _short(key: str) -> str:
-    """An axis in a word or two, where there is little room."""
+    """Return an axis in a word or two, where there is little room."""
     return "" if key == "strategy" else key.rpartition(".")[2].removesuffix(_unit(key)).replace("_", " ")
 
 
@@ -64,18 +64,18 @@ def _unit(key: str) -> str:
 
 
 def _quantity(key: str, value: Any) -> str:
-    """A value with its unit."""
+    """Return a value with its unit."""
     return f"{_text(value)} {UNITS.get(_unit(key), '')}".strip()
 
 
-def picture(found: SweepTable, plot: Plot) -> str:
-    """One plot of a table as SVG text.
+def picture(points: SweepTable, plot: Plot) -> str:
+    """Return one plot of a table as SVG text.
 
     Axes that the plot does not name are left at their best: the value of the last metric named decides, and the picture
-    says so. Raises :class:`BadInput` for a column that does not exist, or where nothing is left to draw.
+    names these axes. Raises :class:`BadInput` for a column that does not exist, or where nothing is left to draw.
     """
-    plot = _resolved(found, plot)
-    frame, note = _reduced(found, plot)
+    plot = _resolved(points, plot)
+    frame, note = _reduced(points, plot)
     facets = _values(frame, plot.facet) if plot.facet else [None]
     columns = min(len(facets), 3 if len(facets) != 4 else 2)
     rows = ceil(len(facets) / columns)
@@ -87,7 +87,7 @@ def picture(found: SweepTable, plot: Plot) -> str:
         drawn = None
         for axes, facet in zip(panels, facets, strict=False):
             part = frame if facet is None else frame[frame[plot.facet] == facet]
-            drawn = draw(_Panel(axes, part, frame, plot, found, CELLS // columns)) or drawn
+            drawn = draw(_Panel(axes, part, frame, plot, points, CELLS // columns)) or drawn
             if facet is not None:
                 axes.set_title(f"{_short(str(plot.facet))} {_quantity(str(plot.facet), facet)}", size=9, loc="left")
         for axes in panels[len(facets) :]:
@@ -101,30 +101,30 @@ def picture(found: SweepTable, plot: Plot) -> str:
 # ---- which rows
 
 
-def _resolved(found: SweepTable, plot: Plot) -> Plot:
-    """With whole names of columns."""
-    named = {field: found.column(name) for field in ("x", "y", "value", "hue", "facet") if (name := getattr(plot, field))}
+def _resolved(points: SweepTable, plot: Plot) -> Plot:
+    """Return the plot with whole names of columns."""
+    named = {field: points.column(name) for field in ("x", "y", "value", "hue", "facet") if (name := getattr(plot, field))}
     return plot.model_copy(update=named)
 
 
-def _reduced(found: SweepTable, plot: Plot) -> tuple[Frame, str]:
-    """Rows without a fault, one for each combination of the axes that the plot names; and what was chosen for the others."""
+def _reduced(points: SweepTable, plot: Plot) -> tuple[Frame, str]:
+    """Return rows without a fault, one for each combination of the axes that the plot names, and a note on the rest."""
     named = [name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name]
-    frame = found.frame.dropna(subset=named)
+    frame = points.frame.dropna(subset=named)
     if frame.empty:
-        raise BadInput([Fault((found.name, 0, 0), ", ".join(named), "no point has a value for all of these")])
-    free = [axis for axis in found.axes if axis not in named and frame[axis].nunique() > 1]
-    if plot.kind == "pareto" or found.file.combine != "product" or not free:
+        raise BadInput([Fault((points.name, 0, 0), ", ".join(named), "no point has a value for all of these")])
+    free = [axis for axis in points.axes if axis not in named and frame[axis].nunique() > 1]
+    if plot.kind == "pareto" or points.file.combine != "product" or not free:
         return frame, ""
-    judge = [name for name in named if name not in found.axes][-1]
-    shown = [axis for axis in found.axes if axis in named]
+    judge = [name for name in named if name not in points.axes][-1]
+    shown = [axis for axis in points.axes if axis in named]
     best = frame.groupby(shown, sort=False)[judge]
     chosen = best.idxmin() if METRICS[judge.partition("_")[2]].less_is_better else best.idxmax()
     return frame.loc[chosen], "best over " + ", ".join(label(axis) for axis in free)
 
 
 def _values(frame: Frame, column: str | None) -> list[Any]:
-    """Different values of an axis, in its order; numbers ascending."""
+    """Return the distinct values of an axis in its order, numbers ascending."""
     values = list(dict.fromkeys(frame[column])) if column else []
     return sorted(values) if all(isinstance(value, int | float) for value in values) else values
 
@@ -134,25 +134,25 @@ def _text(value: Any) -> str:
 
 
 class _Panel(NamedTuple):
-    """What one panel is drawn from: its rows, and those of all panels, which share their scales."""
+    """The data that one panel is drawn from: its rows, and those of all panels, which share their scales."""
 
     axes: Any
     rows: Frame
     whole: Frame
     plot: Plot
-    found: SweepTable
+    points: SweepTable
     ticks: int
-    """So many find room along the lower edge."""
+    """Number of ticks that fit along the lower edge."""
 
 
 # ---- the kinds
 
 
 def _line(panel: _Panel) -> None:
-    """``y`` against ``x``, a line for each ``hue``."""
+    """Draw ``y`` against ``x``, a line for each ``hue``."""
     axes, plot = panel.axes, panel.plot
     places = _scale(axes.xaxis, panel.whole[plot.x], panel.ticks)
-    scattered = panel.found.file.combine == "latin_hypercube"
+    scattered = panel.points.file.combine == "latin_hypercube"
     for (colour, marker), hue, part in _hues(panel):
         rows = part.sort_values(plot.x) if places is None else part
         at = rows[plot.x] if places is None else [places[value] for value in rows[plot.x]]
@@ -165,17 +165,17 @@ def _line(panel: _Panel) -> None:
 
 
 def _heatmap(panel: _Panel) -> Any:
-    """``value`` over cells; where it is cut by ``level``, the border between cells is drawn."""
+    """Draw ``value`` over cells, and the border between cells above and below ``level``."""
     axes, plot, whole = panel.axes, panel.plot, panel.whole
-    if panel.found.file.combine == "latin_hypercube":
-        raise BadInput([Fault((panel.found.name, 0, 0), "kind", "points of a Latin hypercube make no cells; choose contour")])
+    if panel.points.file.combine == "latin_hypercube":
+        raise BadInput([Fault((panel.points.name, 0, 0), "kind", "points of a Latin hypercube make no cells; choose contour")])
     xs, ys = _values(whole, plot.x), _values(whole, plot.y)
     grid = _grid(panel.rows, plot, xs, ys)
     low, high = float(whole[plot.value].min()), float(whole[plot.value].max())
     drawn = axes.pcolormesh(np.arange(len(xs) + 1), np.arange(len(ys) + 1), grid, cmap=RAMP, vmin=low, vmax=high)
     for axis, values, room in ((axes.xaxis, xs, panel.ticks), (axes.yaxis, ys, CELLS)):
         step = ceil(len(values) / room)
-        axis.set_ticks([index + 0.5 for index in range(0, len(values), step)], [_text(one) for one in values[::step]])
+        axis.set_ticks([index + 0.5 for index in range(0, len(values), step)], [_text(value) for value in values[::step]])
     if len(xs) <= panel.ticks:
         for row, column in np.argwhere(~np.isnan(grid)):
             ink = "white" if grid[row, column] < low + 0.55 * (high - low) else "black"
@@ -185,31 +185,32 @@ def _heatmap(panel: _Panel) -> Any:
 
 
 def _grid(part: Frame, plot: Plot, xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    """Return an array (ys, xs) of ``value``, not a number where there is no point."""
     return part.pivot(index=plot.y, columns=plot.x, values=plot.value).reindex(index=ys, columns=xs).to_numpy(dtype=float)
 
 
 def _border(axes: Any, grid: Any, level: float) -> None:
-    """Edges between cells on both sides of ``level``."""
+    """Draw the edges between cells on both sides of ``level``."""
     above = grid >= level
-    known = ~np.isnan(grid)
-    for row, column in np.argwhere((above[:, 1:] != above[:, :-1]) & known[:, 1:] & known[:, :-1]):
+    filled = ~np.isnan(grid)
+    for row, column in np.argwhere((above[:, 1:] != above[:, :-1]) & filled[:, 1:] & filled[:, :-1]):
         axes.plot([column + 1, column + 1], [row, row + 1], color=VERMILLION, lw=2.2, solid_capstyle="round")
-    for row, column in np.argwhere((above[1:] != above[:-1]) & known[1:] & known[:-1]):
+    for row, column in np.argwhere((above[1:] != above[:-1]) & filled[1:] & filled[:-1]):
         axes.plot([column, column + 1], [row + 1, row + 1], color=VERMILLION, lw=2.2, solid_capstyle="round")
 
 
 def _contour(panel: _Panel) -> Any:
-    """``value`` as filled levels with the line at ``level``; with ``hue`` the lines alone, one for each."""
+    """Draw ``value`` as filled levels with the line at ``level``; with ``hue`` only the lines, one for each."""
     axes, plot, whole = panel.axes, panel.plot, panel.whole
     for name in (plot.x, plot.y):
         if not pd.api.types.is_numeric_dtype(whole[name]):
             message = "a contour needs numbers on both axes; choose heatmap"
-            raise BadInput([Fault((panel.found.name, 0, 0), str(name), message)])
+            raise BadInput([Fault((panel.points.name, 0, 0), str(name), message)])
     for axis, column, room in ((axes.xaxis, plot.x, panel.ticks), (axes.yaxis, plot.y, CELLS)):
         _scale(axis, whole[column], room)
     filled = None
     for (colour, _), hue, rows in _hues(panel):
-        over, data = _surface(axes, rows, plot, panel.found)
+        over, data = _surface(axes, rows, plot, panel.points)
         if plot.hue is None:
             levels = MaxNLocator(10).tick_values(whole[plot.value].min(), whole[plot.value].max())
             filled = over("contourf")(*data, levels=levels, cmap=RAMP)
@@ -217,23 +218,29 @@ def _contour(panel: _Panel) -> Any:
         if low < plot.level <= high:
             over("contour")(*data, levels=[plot.level], colors=[colour if plot.hue else VERMILLION], linewidths=2.2)
         if plot.hue:
-            everywhere = "" if low < plot.level <= high else f": {'above' if low >= plot.level else 'below'} everywhere"
-            axes.plot([], [], color=colour, lw=2.2, label=hue + everywhere)
+            axes.plot([], [], color=colour, lw=2.2, label=hue + _side(low, high, plot.level))
     if plot.hue:
         axes.grid(color="#e4e4e4", lw=0.6)
     return filled
 
 
-def _surface(axes: Any, rows: Frame, plot: Plot, found: SweepTable) -> tuple[Any, tuple[Any, ...]]:
-    """The methods that draw over these points, and their data: a grid, or points anywhere."""
-    if found.file.combine == "latin_hypercube":
+def _side(low: float, high: float, level: float) -> str:
+    """Return on which side of ``level`` all values lie, from ``low`` to ``high``; empty where the line separates them."""
+    if low < level <= high:
+        return ""
+    return ": above everywhere" if low >= level else ": below everywhere"
+
+
+def _surface(axes: Any, rows: Frame, plot: Plot, points: SweepTable) -> tuple[Any, tuple[Any, ...]]:
+    """Return the methods that draw over these points, and their data: a grid, or points anywhere."""
+    if points.file.combine == "latin_hypercube":
         return lambda verb: getattr(axes, f"tri{verb}"), (rows[plot.x], rows[plot.y], rows[plot.value])
     xs, ys = _values(rows, plot.x), _values(rows, plot.y)
     return lambda verb: getattr(axes, verb), (xs, ys, np.ma.masked_invalid(_grid(rows, plot, xs, ys)))
 
 
 def _pareto(panel: _Panel) -> None:
-    """Every point, and the front of those that none beats in both, some of them told by name."""
+    """Draw every point, and the front of those that no point beats in both metrics, with the settings of up to ``NAMED``."""
     axes, plot = panel.axes, panel.plot
     for (colour, marker), hue, rows in _hues(panel):
         axes.plot(rows[plot.x], rows[plot.y], ls="none", marker=marker, ms=3.5, color=colour, alpha=0.55, mew=0, label=hue)
@@ -248,18 +255,18 @@ def _pareto(panel: _Panel) -> None:
     chosen = sorted({round(index) for index in np.linspace(0, len(front) - 1, min(NAMED, len(front)))})
     for letter, at in zip(ascii_uppercase, chosen, strict=False):
         row = front.iloc[at]
-        told = ", ".join(f"{_short(key)} {_quantity(key, row[key])}" for key in panel.found.axes if key != plot.facet)
+        settings = ", ".join(f"{_short(key)} {_quantity(key, row[key])}" for key in panel.points.axes if key != plot.facet)
         axes.annotate(letter, (row[plot.x], row[plot.y]), (0, 6), textcoords="offset points", size=8, ha="center")
-        axes.plot([], [], ls="none", label=f"{letter}: {told}")
+        axes.plot([], [], ls="none", label=f"{letter}: {settings}")
     axes.margins(0.06, 0.1)
 
 
 def _front(part: Frame, x: str, y: str) -> Frame:
-    """Points that no other one is at least as good as in both and better in one, by ``x``."""
+    """Return the points that none is at least as good as in both metrics and better in one, by ``x``."""
     senses = [1.0 if METRICS[name.partition("_")[2]].less_is_better else -1.0 for name in (x, y)]
-    points = sorted(zip(senses[0] * part[x], senses[1] * part[y], part.index, strict=True))
+    ranked = sorted(zip(senses[0] * part[x], senses[1] * part[y], part.index, strict=True))
     chosen, least = [], float("inf")
-    for _, height, index in points:
+    for _, height, index in ranked:
         if height < least:
             chosen.append(index)
             least = height
@@ -270,7 +277,7 @@ def _front(part: Frame, x: str, y: str) -> Frame:
 
 
 def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
-    """Colour and marker, name and rows of each line; many numbers go from dark to light."""
+    """Yield style (colour, marker), name and rows of each line; where there are many, colours go from dark to light."""
     hue = panel.plot.hue
     if not hue:
         yield FEW[0], "", panel.rows
@@ -285,24 +292,24 @@ def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
 
 
 def _scale(axis: Any, values: Any, room: int) -> dict[Any, int] | None:
-    """Ticks for an axis: its own values; in equal ratios logarithmic. For words, where each one stands."""
+    """Set an axis' ticks at its values, logarithmic for equal ratios; for words, return the place of each."""
     if not pd.api.types.is_numeric_dtype(values):
-        known = {value: index for index, value in enumerate(dict.fromkeys(values))}
-        axis.set_ticks(range(len(known)), [_text(value) for value in known])
-        return known
-    found = sorted(set(values))
-    by_ratio = len(found) > 2 and found[0] > 0 and _uneven([log(one) for one in found]) < _uneven(found)
+        places = {value: index for index, value in enumerate(dict.fromkeys(values))}
+        axis.set_ticks(range(len(places)), [_text(value) for value in places])
+        return places
+    numbers = sorted(set(values))
+    by_ratio = len(numbers) > 2 and numbers[0] > 0 and _uneven([log(number) for number in numbers]) < _uneven(numbers)
     if by_ratio:
         getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
         axis.set_minor_locator(NullLocator())
-    if len(found) <= 2 * CELLS:
-        axis.set_ticks(found[:: ceil(len(found) / room)])
+    if len(numbers) <= 2 * CELLS:
+        axis.set_ticks(numbers[:: ceil(len(numbers) / room)])
     axis.set_major_formatter(FuncFormatter(lambda value, _: _text(float(f"{value:.4g}"))))
     return None
 
 
 def _uneven(values: Sequence[float]) -> float:
-    """Spread of the distances between neighbours, over their mean."""
+    """Return the standard deviation of the distances between neighbours over their mean."""
     steps = np.diff(values)
     return float(steps.std() / steps.mean())
 
@@ -318,7 +325,7 @@ def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: 
     for axes in panels:
         named |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name}
     order = {hue: number for number, hue in enumerate(hues)}
-    handles = dict(sorted(named.items(), key=lambda item: order.get(item[0].partition(":")[0], len(order))))
+    handles = dict(sorted(named.items(), key=lambda entry: order.get(entry[0].partition(":")[0], len(order))))
     if plot.kind in ("heatmap", "contour") and not plot.hue:
         handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
     if handles:
