@@ -1,4 +1,4 @@
-"""The command ``specsim validate``: how far off laws and runs are."""
+"""The command ``specsim validate``: how far laws and runs are from simulations and published values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines
+from simulator.cli.options import catalogue_option, faults_as_lines, json_option
 
 SHARE = click.FloatRange(min=0)
 
@@ -26,7 +26,7 @@ SHARE = click.FloatRange(min=0)
 @click.option("--most-mape-of-a-paper", type=SHARE, metavar="PERCENT", help="Largest MAPE of a paper with ten cells or more.")
 @click.option("--live", is_flag=True, help="Decoding on this machine instead: what `specsim measure decoding` does.")
 @click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+@json_option
 @catalogue_option
 @click.pass_context
 def validate(
@@ -53,39 +53,39 @@ def validate(
     from simulator.evidence.law_check import law_gaps
     from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
     from simulator.parallel import CORES, spread
-    from simulator.report.pages.validate_words import as_data, print_validation
+    from simulator.report.pages.validate import as_data, print_validation
 
     with faults_as_lines(), Console(stderr=True).status("laws") as status:
-        asked, found = chosen(Catalogue(own), papers), []
-        with spread(processes or CORES) as everywhere:
-            gaps = law_gaps(everywhere)
-            for paper in asked:
+        results = []
+        with spread(processes or CORES) as processes_map:
+            gaps = law_gaps(processes_map)
+            for paper in chosen(Catalogue(own), papers):
                 status.update(paper.name)
-                found.append(validated(paper, everywhere))
-        missed = shortfalls(found, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
+                results.append(validated(paper, processes_map))
+        missed = shortfalls(results, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
         if out:
-            _write(out, found, gaps, shortfalls(found, GOAL), shlex.join(["specsim", "validate", *papers]))
+            _write(out, results, gaps, shortfalls(results, GOAL), shlex.join(["specsim", "validate", *papers]))
     if as_json:
-        click.echo(json.dumps(as_data(found, gaps, missed), indent=2))
+        click.echo(json.dumps(as_data(results, gaps, missed), indent=2))
     else:
-        print_validation(found, gaps, missed, Console())
-    for one in missed:
-        click.echo(f"bound missed: {one}", err=True)
+        print_validation(results, gaps, missed, Console())
+    for shortfall in missed:
+        click.echo(f"bound missed: {shortfall}", err=True)
     sys.exit(3 if missed else 0)
 
 
 def _decoding(context: click.Context, out: Path | None, as_json: bool) -> None:
-    """By its name, since nothing here needs torch but this."""
+    """Invoke ``measure decoding``, found by its name because nothing else here needs torch."""
     root = context.find_root()
     measure = cast(click.Group, cast(click.Group, root.command).get_command(root, "measure"))
     context.invoke(cast(click.Command, measure.get_command(context, "decoding")), out=out, as_json=as_json)
 
 
-def _write(out: Path, found: Any, gaps: Any, missed: Any, command: str) -> None:
+def _write(out: Path, results: Any, gaps: Any, missed: Any, command: str) -> None:
+    """Write the page and the CSV of every cell into a folder."""
     from simulator.evidence.published import contradictions, paper_figures
     from simulator.report.page import page_files, write_files
-    from simulator.report.pages.validate import validation_page
-    from simulator.report.pages.validate_words import CELLS, cells_csv
+    from simulator.report.pages.validate import CELLS, cells_csv, validation_page
 
-    page = validation_page(found, gaps, missed, paper_figures(), contradictions(), command)
-    write_files(out, page_files(page, "validation") | {CELLS: cells_csv(found)})
+    page = validation_page(results, gaps, missed, paper_figures(), contradictions(), command)
+    write_files(out, page_files(page, "validation") | {CELLS: cells_csv(results)})

@@ -1,4 +1,4 @@
-"""The report of a run as a page: the answer first, then how it came about, then everything that went in."""
+"""The page of a run (``specsim run``): the answer first, then how it comes about, then all inputs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ KINDS_SHOWN = 4
 
 
 def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | None = None) -> Page:
-    """All of it; the sweep only where there is one. ``speedup``: the interval that it lies in."""
+    """Return the page of a run. ``sweep``: other windows, if any; ``speedup``: the interval of the speed-up."""
     scenario = result.scenario
     opening: list[Block] = [Paragraph(conditions(result))]
     if speedup and scenario.schedule.window:
@@ -79,24 +79,25 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
 
 
 def _answers(result: Result) -> Iterator[Block]:
-    found = columns(result)
+    answers = columns(result)
+    last_ms = answers[-1].tpot_ms
     rows: list[Sequence[Words]] = [
-        ("mean step (ms)", *(number(column.step_ms) for column in found)),
-        ("tokens per step and request", *(number(column.tokens_per_step) for column in found)),
-        (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in found)),
-        ("time per token against the simulation", *(percent((c.tpot_ms / found[-1].tpot_ms - 1) * 100) for c in found)),
+        ("mean step (ms)", *(number(column.step_ms) for column in answers)),
+        ("tokens per step and request", *(number(column.tokens_per_step) for column in answers)),
+        (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in answers)),
+        ("time per token against the simulation", *(percent((column.tpot_ms / last_ms - 1) * 100) for column in answers)),
     ]
-    yield Table(("", *(column.origin for column in found)), rows, "Law, replay and simulation of a step and a token")
+    yield Table(("", *(column.origin for column in answers)), rows, "Law, replay and simulation of a step and a token")
     yield Paragraph(
         "Law: step over tokens, at the mean context. Replay and simulation: mean over requests of "
-        "(E2E − TTFT)/(tokens − 1). The law with replayed means is told the acceptance and the step kinds that the "
-        "simulation counted: it explains, it does not predict."
+        "(E2E − TTFT)/(tokens − 1). The law with replayed means uses the simulation's own acceptance and step mix, so it "
+        "explains the gap but predicts nothing."
     )
-    items = []
+    differences = []
     for gap in gaps(result):
         parts = ", ".join(f"{name} {percent(size)}" for name, size in gap.parts)
-        items.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). Why: {gap.why}."))
-    yield Bullets(items)
+        differences.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). Why: {gap.why}."))
+    yield Bullets(differences)
     yield Paragraph(f"Law: {result.law.source}. Relation of the law to the process: {result.law.relation}.")
 
 
@@ -110,8 +111,8 @@ def _time(result: Result) -> Iterator[Block]:
             row = [kind_name(kind) if not index else "", name, number(phase.wall_s * 1e3)]
             if split:
                 for use in ("compute", "collectives", "host"):
-                    held = [seconds for lane, seconds in phase.busy.items() if lane.endswith(f" {use}")]
-                    row.append(number(sum(held) * 1e3) if held else "–")
+                    busy_s = [seconds for lane, seconds in phase.busy.items() if lane.endswith(f" {use}")]
+                    row.append(number(sum(busy_s) * 1e3) if busy_s else "–")
             rows.append(row)
     head = ("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split))
     yield Table(head, rows, "Parts of a step")
@@ -133,12 +134,12 @@ def _time(result: Result) -> Iterator[Block]:
 def _batches(result: Result) -> Iterator[Block]:
     serving = result.simulated.serving
     if serving.counted.slo:
-        yield Table(batches.SLO_HEAD, list(batches.verdicts(serving)), "What was asked, and what was found")
+        yield Table(batches.SLO_HEAD, list(batches.verdicts(serving)), "Limits of the SLO, and what the simulation shows")
     yield Table(batches.HEAD, list(batches.times(serving)), "Times of requests and tokens")
     if result.replications:
         yield Table(batches.REPLICATION_HEAD, list(batches.replications(result)), "Over several seeds")
-        told = f"± is half of a {CONFIDENCE:.0%} interval over {result.seeds} seeds (Student's t), this run's the first."
-        yield Paragraph(told)
+        seeds = f"{result.seeds} seeds (Student's t), of which this run's is the first"
+        yield Paragraph(f"± is half of a {CONFIDENCE:.0%} interval over {seeds}.")
     if result.simulated.replicas:
         yield Table(batches.REPLICA_HEAD, list(batches.replicas(result.simulated)), "Replica by replica")
     yield Bullets([f"{sentence}." for sentence in batches.sentences(result)])
@@ -182,7 +183,7 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
     text = f"Best window by law (marginal rates): γ = {best.gamma} with {number(best.law_tpot_ms)} ms per token"
     tried = {point.gamma: point.simulated_tpot_ms for point in sweep if point.simulated_tpot_ms is not None}
     if tried:
-        gamma = min(tried, key=lambda known: tried[known])
+        gamma = min(tried, key=lambda window: tried[window])
         count = max(point.simulated_requests for point in sweep)
         where = ", ".join(map(str, tried))
         text += f"; by simulation ({count} requests at each of γ = {where}): γ = {gamma} with {number(tried[gamma])} ms"
