@@ -1,6 +1,6 @@
-"""Write the reference book, ``docs/reference/``, from the command line and the classes that files are read into.
+"""Write ``docs/reference/`` from the command line and the classes that files are read into.
 
-Run by ``python3 dev.py reference``; a test holds what is committed to what this writes.
+``python3 dev.py reference`` runs it; a test compares what is committed with what this writes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import runpy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -353,3 +354,4 @@ def write() -> None:
 
 if __name__ == "__main__":
     write()
+    runpy.run_path(str(Path(__file__).with_name("write_house.py")), run_name="__main__")
