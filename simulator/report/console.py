@@ -10,8 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from simulator.report import run_memory as memory
-from simulator.report import run_serving as batches
+from simulator.report import run_memory, run_serving
 from simulator.report.run_summary import choices, columns, conditions, doubt, fallback, gaps, headline, number, percent, share
 from simulator.scenario.run import Result
 from simulator.scenario.uncertainty import Interval
@@ -46,15 +45,15 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
             console.print(table, width=width)
         return table.row_count > 0
 
-    show(batches.SLO_HEAD, batches.verdicts(served))
-    show(batches.REPLICATION_HEAD, batches.replications(result))
+    show(run_serving.SLO_HEAD, run_serving.verdicts(served))
+    show(run_serving.REPLICATION_HEAD, run_serving.replications(result))
     if result.scenario.requests.together:
-        show(batches.HEAD, batches.times(served))
-        show(batches.REPLICA_HEAD, batches.replicas(result.simulated))
-        for sentence in batches.sentences(result):
+        show(run_serving.HEAD, run_serving.times(served))
+        show(run_serving.REPLICA_HEAD, run_serving.replicas(result.simulated))
+        for sentence in run_serving.sentences(result):
             item(console, sentence, width)
-    if show(memory.HEAD, memory.stage_rows(result.scenario)):
-        item(console, memory.caption(result.scenario), width)
+    if show(run_memory.HEAD, run_memory.stage_rows(result.scenario)):
+        item(console, run_memory.caption(result.scenario), width)
     if text := fallback(result):
         item(console, f"Fallback: {text}", width)
     if text := choices(result):
@@ -115,7 +114,7 @@ def print_batches(found: Mapping[str, Any], console: Console) -> None:
             console, "Set by batch: " + "; ".join(f"{held} from {size} on" for held, size in reversed(settings.items())), width
         )
     sizes = f"By law, for batches of {points[0]['batch']} to {points[-1]['batch']}"
-    item(console, f"{sizes}: {batches.crossed(**found['crossover'], name=name)}", width)
+    item(console, f"{sizes}: {run_serving.crossed(**found['crossover'], name=name)}", width)
     if found["tile_edges"]:
         edges = ", ".join(map(str, found["tile_edges"]))
         item(console, f"Verifying needs another tile of rows from these batches on: {edges}", width)
