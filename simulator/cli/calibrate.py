@@ -40,10 +40,10 @@ class Tiles(click.ParamType[tuple[int, ...]]):
 
 @click.group()
 def calibrate() -> None:
-    """Profiles from measured times of operations; `paper`: what a paper leaves open, from its published values.
+    """Fit profiles to measured times of operations; `paper`: fit what a paper leaves open to its published values.
 
     One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
-    layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it of other people's files.
+    layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it from files of other projects.
     """
 
 
@@ -58,7 +58,7 @@ def calibrate() -> None:
 def import_(
     files: tuple[Path, ...], form: str, model: str | None, source: str, out: Path, as_json: bool, own: tuple[Path, ...]
 ) -> None:
-    """Measurements of microsoft/vidur or casys-kaist/LLMServingSim as one table."""
+    """Convert measurements of microsoft/vidur or casys-kaist/LLMServingSim to a table."""
     import pandas as pd
 
     from simulator.catalogue import Catalogue
@@ -108,7 +108,7 @@ def device(
     tiles: tuple[int, ...] | None,
     quick: bool,
 ) -> None:
-    """Products, attention and small operations of a device: fit, errors, errors of what was left out."""
+    """Fit products, attention and small operations of a device; print the errors, also of what was left out."""
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
@@ -119,7 +119,9 @@ def device(
 
     with faults_as_lines(), Console(stderr=True).status("fitting"):
         document = _document("device", like, Catalogue(own))
-        form = Form(tiles or TABLE.tiles, at or TABLE.at) if table or at else Form(tiles) if tiles else None
+        form = Form(tiles) if tiles else None
+        if table or at:
+            form = Form(tiles or TABLE.tiles, at or TABLE.at)
         rows = read(tables)
         fitted = profile.device(rows, document, _validated(Device, document), form, left_out=not quick)
         options = ["--table"] if table else []
@@ -135,7 +137,7 @@ def device(
 def link(
     tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
-    """All-reduce and transfer of a link, in every form that a profile knows."""
+    """Fit all-reduce and transfer of a link, in every form that a profile can have."""
     from simulator.catalogue import Catalogue
     from simulator.cost.device import Link
     from simulator.evidence.calibrate import profile
@@ -151,7 +153,7 @@ def link(
 @calibrate.command()
 @fit_options(report=False)
 def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """A device from whole passes, as llama-bench prints them: a constant per layer, efficiency and widths by weight format."""
+    """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
     from simulator.catalogue import Catalogue
     from simulator.cost.device import Device
     from simulator.evidence.calibrate import profile
@@ -183,9 +185,9 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
 @json_option
 @catalogue_option
 def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Free parameters of the paper NAME, fitted to its calibrated cells and to nothing else.
+    """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else.
 
-    Prints what is free and what decides it, the fit, and what it leaves of every calibrated cell.
+    Prints the parameters and the cells that decide them, the fit, and the residual of every calibrated cell.
     """
     from rich.console import Console
 

@@ -27,7 +27,7 @@ WIDTH = 98
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @catalogue_option
 def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Names of everything in the catalogue, from scenarios to traces; of methods, their features."""
+    """List the names of everything in the catalogue, from scenarios to traces; of methods, their features."""
     from simulator.catalogue import Catalogue
 
     kind = PLURALS.get(kind or "", kind)
@@ -76,7 +76,7 @@ def _shorten(text: str, width: int) -> str:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @catalogue_option
 def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
-    """What a name stands for: its file, its numbers and where they come from."""
+    """Show what a name stands for: its file, its numbers and where they come from."""
     from simulator.catalogue import Catalogue
 
     with faults_as_lines():
@@ -87,7 +87,7 @@ def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
 @click.command()
 @click.argument("kind", type=click.Choice(SCHEMAS), default="scenario")
 def schema(kind: str) -> None:
-    """JSON Schema of a kind of file, for editors."""
+    """Print the JSON Schema of a kind of file, for editors."""
     click.echo(json.dumps(json_schema(kind), indent=2))
 
 

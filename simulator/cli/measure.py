@@ -43,7 +43,7 @@ def torch_needed(doing: str) -> Iterator[Status]:
 
 @click.group()
 def measure() -> None:
-    """The machine that it runs on: its profile, and decoding live with the shipped small pair."""
+    """Measure the machine that it runs on: its profile, and live decoding with the shipped small pair."""
 
 
 @measure.command()
@@ -56,7 +56,7 @@ def measure() -> None:
 @click.option("--sequences", type=COUNT, help="A fixed number of sequences [default: dynamic].")
 @json_option
 def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, sequences: int | None, as_json: bool) -> None:
-    """DuoDecoding's c on this machine, and gamma = c tried live against its neighbours.
+    """Measure DuoDecoding's c on this machine, and try gamma = c live against its neighbours.
 
     The shipped small target decodes on one core, its draft writes on another.
     """
@@ -105,7 +105,7 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
 )
 @json_option
 def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: str, out: Path | None, as_json: bool) -> None:
-    """Live decoding against its prediction, passes timed between its blocks.
+    """Compare live decoding with its prediction; passes are timed between its blocks.
 
     Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of two stages with a tree.
     Exit code 1 if a step was not as simulated, 3 if an error is beyond its bound.
@@ -164,10 +164,10 @@ def _print_live(live: Live) -> None:
 @click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
 @json_option
 def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
-    """The machine that it runs on as a device, an engine and a link, all called NAME.
+    """Write the machine that it runs on as a device, an engine and a link, all called NAME.
 
-    Written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all times as OUT/NAME.csv, which
-    `specsim calibrate device` reads.
+    They are written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all times as OUT/NAME.csv,
+    which `specsim calibrate device` reads.
     """
     with torch_needed("timing") as status:
         import torch
@@ -177,7 +177,9 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
         from simulator.evidence.live.machine import measured
         from simulator.files import writing
 
-        chip = ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else kind
+        chip = kind
+        if kind == "auto":
+            chip = "cuda" if torch.cuda.is_available() else "cpu"
         if chip == "cuda" and not torch.cuda.is_available():
             raise BadInput([Fault(("--kind cuda", 0, 0), "", "torch finds no CUDA device here; expected cpu or auto")])
         profile = measured(chip, lambda what: status.update(f"timing {what}"))

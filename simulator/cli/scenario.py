@@ -43,12 +43,12 @@ def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
         text = Catalogue(own).file("scenario", example).read_text("utf-8")
         try:
             with path.open("x", encoding="utf-8") as file:
-                file.write(f"# Begun as {example}.\n{text}")
+                file.write(f"# Copied from {example}.\n{text}")
         except OSError as error:
             reason = "is there already; choose another name" if isinstance(error, FileExistsError) else error.strerror
             raise BadInput([Fault((str(path), 0, 0), "", f"{reason}")]) from error
     typed_path = path if "/" in str(path) else f"./{path}"
-    click.echo(f"{path}, begun as {example}. Next: specsim explain {typed_path}, specsim run {typed_path}")
+    click.echo(f"{path}, copied from {example}. Next: specsim explain {typed_path}, specsim run {typed_path}")
 
 
 @click.command()
@@ -75,7 +75,7 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
 @click.command()
 @scenario_options
 def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """The closed form alone: its durations, its step kinds and what they come to."""
+    """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from rich.console import Console
 
     from simulator.catalogue import Catalogue

@@ -30,14 +30,14 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(cls=LazyGroup, lazy={"record": "simulator.cli.record:record"})
 def trace() -> None:
-    """Recorded acceptance: what a trace says, converting from other formats, re-scaling."""
+    """Inspect, convert, re-scale and record traces of acceptance."""
 
 
 @trace.command()
 @click.argument("name")
 @reading_options
 def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Numbers of a trace, NAME or file, beside the formulas; NAME:DRAFTER for another drafter of the same text.
+    """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another drafter of the same text.
 
     Header, acceptance by kind of text, accepted tokens by window (replayed, i.i.d., law), hits of draft and
     early exits, run lengths, repetition.
@@ -63,7 +63,7 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
 @click.argument("names", nargs=-1, required=True)
 @reading_options
 def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Several traces side by side."""
+    """Compare several traces."""
     from dataclasses import asdict
 
     from rich.console import Console
@@ -87,7 +87,7 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
 @reading_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the SVG files.")
 def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...], out: Path) -> None:
-    """What `info` says, as SVG files."""
+    """Draw what `info` prints as SVG files."""
     from simulator.acceptance.statistics import statistics
     from simulator.report.pages.trace import figures
 
@@ -114,7 +114,7 @@ def iid(
     windows: tuple[int, ...],
     out: Path | None,
 ) -> None:
-    """How wrong the i.i.d. formula is, fitted at one draft token and asked for more.
+    """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more.
 
     All drafters of a trace, or one with NAME:DRAFTER; a trace with one drafter also by kind of text.
     """
@@ -159,7 +159,7 @@ def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tup
 @click.option("--out", type=click.Path(path_type=Path), help="Trace (.npz) or acceptance block (.yaml) to write.")
 @json_option
 def convert(source: str, form: str, window: int | None, out: Path | None, as_json: bool) -> None:
-    """Records of other programs as a trace or as rates.
+    """Convert records of other programs to a trace or to rates.
 
     IN is a file; for a summary it may also be the numbers themselves.
 
@@ -202,7 +202,7 @@ def convert(source: str, form: str, window: int | None, out: Path | None, as_jso
 @json_option
 @catalogue_option
 def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: tuple[Path, ...]) -> None:
-    """A trace made easier or harder to a published mean.
+    """Make a trace easier or harder, to a published mean.
 
     Bursts stay where they are; `derived_from` in the header says how it was done.
     """

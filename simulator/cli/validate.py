@@ -40,7 +40,7 @@ def validate(
     own: tuple[Path, ...],
     **bounds: float | None,
 ) -> None:
-    """Laws against simulation, then published values against runs, with the committed fits.
+    """Compare laws with simulation, then published values with runs that use the committed fits.
 
     Nothing is fitted. Exit code 3 where a bound that was given is missed.
     """

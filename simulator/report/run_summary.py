@@ -39,8 +39,10 @@ class Gap:
 
 def number(value: float, significant: int = 4) -> str:
     """Return a number as text with ``significant`` digits, at most three behind the point."""
-    if value == 0.0 or abs(value) < 0.0005:
-        return "0" if value == 0.0 else "<0.001" if value > 0 else ">-0.001"
+    if value == 0.0:
+        return "0"
+    if abs(value) < 0.0005:
+        return "<0.001" if value > 0 else ">-0.001"
     digits = min(3, max(0, significant - 1 - floor(log10(abs(value)))))
     return f"{value:,.{digits}f}"
 

@@ -69,7 +69,8 @@ def _by_unit(cells: Sequence[Prediction]) -> dict[str, list[Prediction]]:
 def _ticks(low: float, high: float) -> list[float]:
     """Return a few round numbers between two, for a logarithmic axis."""
     steps = (1, 2, 5) if high / low > 4 else (1, 1.5, 2, 3, 4, 5, 7)
-    return [step * 10.0**power for power in range(-3, 6) for step in steps if low <= step * 10.0**power <= high]
+    ticks = [step * 10.0**power for power in range(-3, 6) for step in steps]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def residuals(papers: Sequence[Validated]) -> str:
