@@ -1,6 +1,6 @@
-"""Write the reference book, ``docs/reference/``, from the command line and the classes that files are read into.
+"""Write ``docs/reference/`` from the command line and the classes that files are read into.
 
-Run by ``python3 dev.py reference``; a test holds what is committed to what this writes.
+``python3 dev.py reference`` runs it; a test compares what is committed with what this writes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import runpy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ EXITS = """\
 | --- | --- |
 | 0 | done |
 | 2 | the input cannot be understood: one line per fault, with file, line, column, field and what was expected |
-| 3 | it is understood and cannot be: a model does not fit, no fleet keeps the SLO, a bound is missed |
+| 3 | it is understood but impossible: a model does not fit, no fleet meets the SLO, a bound is missed |
 | 130, 143 | ended by Ctrl-C, by SIGTERM; no file is left half-written |"""
 UNITS = {
     "_us_per_layer": "µs", "_us_per_pass": "µs", "_usd_per_hour": "USD/h", "_gb_s": "GB/s", "_tflops": "TFLOP/s",
@@ -358,3 +359,4 @@ def write() -> None:
 
 if __name__ == "__main__":
     write()
+    runpy.run_path(str(Path(__file__).with_name("write_house.py")), run_name="__main__")

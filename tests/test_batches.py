@@ -1,4 +1,4 @@
-"""The batch study (Mirror-SD App. D.1) and where a batch stops to pay."""
+"""The batch study (Mirror-SD App. D.1) and where a batch stops paying."""
 
 from __future__ import annotations
 

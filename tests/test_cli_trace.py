@@ -46,7 +46,7 @@ def call(*arguments: str) -> str:
 def test_info_says_it_in_tables_and_as_one_object(folder: Path) -> None:
     text = call("info", "own.npz")
     assert max(map(len, text.splitlines())) <= 100
-    for part in ("any window", "exit at 0.5, at corrections", "By kind of text", "windows without an end"):
+    for part in ("any window", "exit at 0.5, at corrections", "By kind of text", "windows of unlimited length"):
         assert part in text
     found = json.loads(call("info", "./steps.npz", "--flavour", "chat", "--json"))
     assert found["header"]["window"] == 3

@@ -20,7 +20,8 @@ from pydantic import BaseModel
 
 import simulator.scenario  # the model classes below are found through their base
 from simulator.catalogue import FOLDERS, Catalogue, strategy_files
-from simulator.cli.main import KINDS, main
+from simulator.cli.catalogue import KINDS
+from simulator.cli.main import main
 from simulator.files.schema import Frozen
 from simulator.files.schema import parse as document
 from simulator.scenario import load

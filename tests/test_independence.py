@@ -16,10 +16,11 @@ from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import Trace, read
 from simulator.catalogue import Catalogue
 from simulator.cli.main import main
-from simulator.report.pages.iid import FIGURE, PAGE, page, row
+from simulator.report.markdown import as_markdown
+from simulator.report.pages.iid import FIGURE, NAME, page, row
 from tests.test_acceptance import make_trace
 
-REPORT = Path(__file__).parents[1] / "reports" / "iid" / PAGE
+REPORT = Path(__file__).parents[1] / "reports" / "iid" / f"{NAME}.md"
 
 
 def drawn(rate_after_hit: float, rate_after_miss: float, requests: int = 200, tokens: int = 300) -> Trace:
@@ -99,8 +100,8 @@ def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:
     arguments = ["trace", "iid", str(tmp_path / "own.npz"), "--window", "2", "--out", str(tmp_path / "page")]
     found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert found["traces"][0]["errors"][0]["gamma"] == 2
-    assert [Path(path).name for path in found["written"]] == [PAGE, FIGURE]
-    text = (tmp_path / "page" / PAGE).read_text()
+    assert [Path(path).name for path in found["written"]] == [f"{NAME}.md", f"{NAME}.html", FIGURE]
+    text = (tmp_path / "page" / f"{NAME}.md").read_text()
     assert f"]({FIGURE})" in text
     assert "--window 2" in text
     plain = CliRunner().invoke(main, arguments)
@@ -110,6 +111,6 @@ def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:
 
 def test_the_page_says_the_worst_both_ways() -> None:
     found = [independence(drawn(*rates, requests=20), str(rates)) for rates in ((0.9, 0.3), (0.4, 0.9))]
-    text = page(found, "a command")
+    text = as_markdown(page(found, "a command"))
     assert f"too little by up to {-found[0].errors[-1].percent:.1f} % ({found[0].name}, γ = 8)" in text
     assert f"too much by up to {max(error.percent for error in found[1].errors):.1f} % ({found[1].name}" in text

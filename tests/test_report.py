@@ -257,7 +257,7 @@ def test_reports_run_nothing_and_only_figures_draw():
                 assert (
                     not module.startswith("matplotlib")
                     or path.parent.name == "pages"
-                    or path.stem in ("figures", "pipeline_timeline")
+                    or path.stem in ("figures", "pipeline_timeline", "validation_figures")
                 )
 
 

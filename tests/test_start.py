@@ -42,7 +42,7 @@ def test_every_shipped_scenario_can_be_begun_with(name: str, tmp_path: Path, mon
 def test_nothing_is_overwritten_and_a_copy_runs(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     assert CliRunner().invoke(main, ["new", str(path)]).exit_code == 0
-    assert path.read_text("utf-8").startswith("# Begun as durations_only.\n")
+    assert path.read_text("utf-8").startswith("# Copied from durations_only.\n")
     assert run(load(str(path), ["requests.count=2"])).speedup > 1
     path.write_text("mine alone")
     again = CliRunner().invoke(main, ["new", str(path)])

@@ -23,7 +23,7 @@ from simulator.evidence.published import cells, notes, paper_figures
 from simulator.evidence.validation import ErrorBounds, Prediction, Validated, left_over, shortfalls, summaries, validated
 from simulator.files.schema import BadInput, Fault
 from simulator.parallel import in_turn, spread
-from simulator.report.pages.validate_words import print_validation
+from simulator.report.pages.validate import print_validation
 from simulator.scenario import load
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import Doubt, Times, interval, of_speedup, slowed

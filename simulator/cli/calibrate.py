@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines
+from simulator.cli.options import catalogue_option, faults_as_lines, json_option
 
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
     from simulator.files.schema import Document
 
 FORMATS = ("vidur", "llmservingsim")
-"""Keys of ``calibrate.importers.IMPORTERS``, written out because those load pandas; a test compares them."""
+"""Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUT = click.Path(dir_okay=False, path_type=Path)
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 
 
 class Tiles(click.ParamType[tuple[int, ...]]):
-    """``16,64,128``: ascending token counts."""
+    """Ascending token counts: ``16,64,128``."""
 
     name = "tiles"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Token counts that products are rounded up to."""
+        """Return the token counts."""
         if isinstance(value, tuple):
             return value
         words = str(value).split(",")
@@ -41,10 +40,10 @@ class Tiles(click.ParamType[tuple[int, ...]]):
 
 @click.group()
 def calibrate() -> None:
-    """Profiles from measured times of operations; `paper`: what a paper leaves open, from its published values.
+    """Fit profiles to measured times of operations; `paper`: fit what a paper leaves open to its published values.
 
     One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
-    layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it of other people's files.
+    layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it from files of other projects.
     """
 
 
@@ -59,7 +58,7 @@ def calibrate() -> None:
 def import_(
     files: tuple[Path, ...], form: str, model: str | None, source: str, out: Path, as_json: bool, own: tuple[Path, ...]
 ) -> None:
-    """Measurements of microsoft/vidur or casys-kaist/LLMServingSim as one table."""
+    """Convert measurements of microsoft/vidur or casys-kaist/LLMServingSim to a table."""
     import pandas as pd
 
     from simulator.catalogue import Catalogue
@@ -76,7 +75,7 @@ def import_(
 
 
 def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What every fit takes; ``report``: it also writes a page."""
+    """Add the options of a fit; ``report``: also ``--report``, the folder of a page."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         command = catalogue_option(json_option(command))
@@ -109,7 +108,7 @@ def device(
     tiles: tuple[int, ...] | None,
     quick: bool,
 ) -> None:
-    """Products, attention and small operations of a device: fit, errors, errors of what was left out."""
+    """Fit products, attention and small operations of a device; print the errors, also of what was left out."""
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
@@ -120,16 +119,17 @@ def device(
 
     with faults_as_lines(), Console(stderr=True).status("fitting"):
         document = _document("device", like, Catalogue(own))
-        form = Form(tiles or TABLE.tiles, at or TABLE.at) if table or at else Form(tiles) if tiles else None
+        form = Form(tiles) if tiles else None
+        if table or at:
+            form = Form(tiles or TABLE.tiles, at or TABLE.at)
         rows = read(tables)
-        found = profile.device(rows, document, _validated(Device, document), form, left_out=not quick)
+        fitted = profile.device(rows, document, _validated(Device, document), form, left_out=not quick)
         options = ["--table"] if table else []
-        options += [
-            word for name, some in (("--at", at), ("--tiles", tiles)) if some for word in (name, ",".join(map(str, some)))
-        ]
+        for option, counts in (("--at", at), ("--tiles", tiles)):
+            options += [option, ",".join(map(str, counts))] if counts else []
         name = f"{Path(like).stem}{'_table' if table or at else ''}"
-        written = _results(name, found, out, report, _command("device", tables, like, options))
-    _told(found, written, as_json)
+        written = _write_results(name, fitted, out, report, _command("device", tables, like, options))
+    _print_fit(fitted, written, as_json)
 
 
 @calibrate.command()
@@ -137,7 +137,7 @@ def device(
 def link(
     tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
-    """All-reduce and transfer of a link, in every form that a profile knows."""
+    """Fit all-reduce and transfer of a link, in every form that a profile can have."""
     from simulator.catalogue import Catalogue
     from simulator.cost.device import Link
     from simulator.evidence.calibrate import profile
@@ -145,15 +145,15 @@ def link(
 
     with faults_as_lines():
         document = _document("link", like, Catalogue(own))
-        found = profile.link(read(tables), document, _validated(Link, document))
-        written = _results(Path(like).stem, found, out, report, _command("link", tables, like, []))
-    _told(found, written, as_json)
+        fitted = profile.link(read(tables), document, _validated(Link, document))
+        written = _write_results(Path(like).stem, fitted, out, report, _command("link", tables, like, []))
+    _print_fit(fitted, written, as_json)
 
 
 @calibrate.command()
 @fit_options(report=False)
 def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """A device from whole passes, as llama-bench tells them: a constant per layer, efficiency and widths by weight format."""
+    """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
     from simulator.catalogue import Catalogue
     from simulator.cost.device import Device
     from simulator.evidence.calibrate import profile
@@ -163,19 +163,18 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
 
     with faults_as_lines():
         document = _document("device", like, Catalogue(own))
-        found = fit(_validated(Device, document), read(tables))
+        fitted = fit(_validated(Device, document), read(tables))
         if out:
-            writing.write(out, profile.text(written(found, document)))
+            writing.write(out, profile.text(written(fitted, document)))
     if as_json:
-        formats = {name: one._asdict() for name, one in found.formats.items()}
-        click.echo(
-            json.dumps({"us_per_layer": found.us_per_layer, "formats": formats, "written": [str(out)] if out else []}, indent=2)
-        )
+        formats = {name: weights._asdict() for name, weights in fitted.formats.items()}
+        paths = [str(out)] if out else []
+        click.echo(json.dumps({"us_per_layer": fitted.us_per_layer, "formats": formats, "written": paths}, indent=2))
         return
-    click.echo(f"{found.us_per_layer:g} us per layer, all but its weights")
-    for name, one in found.formats.items():
-        ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in one.width)
-        click.echo(f"{name}: memory efficiency {one.memory_efficiency:g}; memory time by tokens {ratios}")
+    click.echo(f"{fitted.us_per_layer:g} us per layer, all but its weights")
+    for name, weights in fitted.formats.items():
+        ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in weights.width)
+        click.echo(f"{name}: memory efficiency {weights.memory_efficiency:g}; memory time by tokens {ratios}")
     click.echo(f"written: {out}\n" if out else "", nl=False)
 
 
@@ -186,9 +185,9 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
 @json_option
 @catalogue_option
 def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Free parameters of the paper NAME, fitted to its calibrated cells and to nothing else.
+    """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else.
 
-    Prints what is free and what decides it, the fit, and what it leaves of every calibrated cell.
+    Prints the parameters and the cells that decide them, the fit, and the residual of every calibrated cell.
     """
     from rich.console import Console
 
@@ -197,30 +196,31 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
     from simulator.evidence.fitting import calibrate
     from simulator.files.writing import whole_file
     from simulator.parallel import CORES, spread
-    from simulator.report.pages.fits import as_yaml, parameters, residuals
+    from simulator.report.pages.paper import as_yaml, print_parameters, print_residuals
 
     console = Console(stderr=as_json)
     with faults_as_lines(), Console(stderr=True).status("starting") as status:
-        (asked,) = papers(Catalogue(own), (name,))
-        path = out or asked.folder / "fitted.yaml"
-        parameters(asked, console)
-        with whole_file(path) as file, spread(processes or CORES) as everywhere:
+        (chosen,) = papers(Catalogue(own), (name,))
+        path = out or chosen.folder / "fitted.yaml"
+        print_parameters(chosen, console)
+        with whole_file(path) as file, spread(processes or CORES) as processes_map:
 
-            def told(error: float) -> None:
+            def show_residual(error: float) -> None:
                 status.update(f"fitting: residual {100 * error:.2f} % (root mean square)")
 
-            found = calibrate(asked, lambda questions: everywhere(Question.answer, questions), told)
+            fit = calibrate(chosen, lambda questions: processes_map(Question.answer, questions), show_residual)
             if file:
-                file.write(as_yaml(found.fitted(name)))
-    residuals(asked, found, console)
+                file.write(as_yaml(fit.fitted(name)))
+    print_residuals(chosen, fit, console)
     if as_json:
-        data = {"paper": name, "terms": found.terms, "residuals": found.residuals, "runs": found.runs, "written": str(path)}
+        data = {"paper": name, "terms": fit.terms, "residuals": fit.residuals, "runs": fit.runs, "written": str(path)}
         click.echo(json.dumps(data, indent=2))
     else:
         click.echo(f"written: {path}")
 
 
 def _document(kind: str, name: str, catalogue: Any) -> Document:
+    """Read the file of a catalogue entry; a model gets its file's name."""
     from simulator.files.schema import Document, read
 
     mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
@@ -241,29 +241,28 @@ def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str])
     return shlex.join(["specsim", "calibrate", verb, *(path.name for path in tables), "--like", like, *options])
 
 
-def _results(name: str, found: FittedProfile, out: Path | None, report: Path | None, command: str) -> list[str]:
-    """Write the profile and the page that were asked for."""
+def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: Path | None, command: str) -> list[str]:
+    """Write the profile and the page that were asked for; return the paths of their files."""
     from simulator.evidence.calibrate import profile
     from simulator.files import writing
+    from simulator.report.page import page_files
     from simulator.report.pages.calibrate import page
-    from simulator.report.pages.calibrate_figures import figure
 
-    texts = {out: profile.text(found.data)} if out else {}
+    texts = {out: profile.text(fitted.data)} if out else {}
     if report:
-        texts[report / f"{name}.md"] = page(name, found, command)
-        texts |= {} if found.layers is None else {report / f"{name}.svg": figure(found.layers)}
+        texts |= {report / file: text for file, text in page_files(page(name, fitted, command), name).items()}
     for path, text in texts.items():
         writing.write(path, text)
     return [str(path) for path in texts]
 
 
-def _told(found: FittedProfile, written: list[str], as_json: bool) -> None:
+def _print_fit(fitted: FittedProfile, written: list[str], as_json: bool) -> None:
     from rich.console import Console
 
     from simulator.report.pages.calibrate import as_data, print_fit
 
     if as_json:
-        click.echo(json.dumps({**as_data(found), "written": written}, indent=2))
+        click.echo(json.dumps({**as_data(fitted), "written": written}, indent=2))
         return
-    print_fit(found, Console())
+    print_fit(fitted, Console())
     click.echo("".join(f"written: {path}\n" for path in written), nl=False)

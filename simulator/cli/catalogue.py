@@ -1,46 +1,131 @@
-"""What there is, and what a name stands for: the content of ``show`` and ``schema``."""
+"""The commands about the catalogue: ``specsim list``, ``show`` and ``schema``."""
 
 from __future__ import annotations
 
-import ast
+import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simulator.catalogue import FOLDERS, REFERENCES, Catalogue, shown, strategy_files, strategy_names
-from simulator.cost.device import Device, Link
-from simulator.cost.engine import Engine
-from simulator.cost.model import ModelSpec
-from simulator.files.plugins import plugin_file
-from simulator.files.schema import BadInput, Fault, Frozen, descendants, did_you_mean, read, validate
+import click
 
-MODELS: dict[str, type[Frozen]] = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
+from simulator.cli.options import catalogue_option, faults_as_lines
+
+if TYPE_CHECKING:
+    from simulator.catalogue import Catalogue
+    from simulator.files.schema import Frozen
+
+KINDS = ("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
+PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
+SCHEMAS = ("scenario", "sweep", "plan", "workload", "device", "link", "engine", "model", "method")
+"""Kinds of files that have a JSON Schema."""
+WIDTH = 98
+"""Columns of a line of ``list``."""
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice((*KINDS, *PLURALS)), required=False, metavar="[KIND]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@catalogue_option
+def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """List the names of everything in the catalogue, from scenarios to traces; of methods, their features."""
+    from simulator.catalogue import Catalogue
+
+    kind = PLURALS.get(kind or "", kind)
+    if kind == "method":
+        _list_methods(as_json, own)
+        return
+    with faults_as_lines():
+        catalogue = Catalogue(own)
+        abouts = {name: catalogue.abouts(name) for name in ((kind,) if kind else KINDS)}
+    if as_json:
+        click.echo(json.dumps(abouts, indent=2))
+        return
+    column = max(len(name) for names in abouts.values() for name in names) + 2
+    for title, names in abouts.items():
+        click.secho(f"{title} ({len(names)})", bold=True)
+        for name, about in names.items():
+            click.echo(f"  {name:<{column}}{_shorten(about, WIDTH - column)}")
+
+
+def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
+    """List the methods with the features of SpecPipe's Table 2."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.report.pages.methods import print_features
+    from simulator.studies.method_features import features
+
+    with faults_as_lines():
+        by_method = dict(features(Catalogue(own)))
+    if as_json:
+        click.echo(json.dumps({"method": {name: asdict(method) for name, method in by_method.items()}}, indent=2))
+    else:
+        print_features(by_method, Console())
+
+
+def _shorten(text: str, width: int) -> str:
+    """Return the first line of a text, cut to ``width`` columns."""
+    line = text.partition("\n")[0]
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+@click.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@catalogue_option
+def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Show what a name stands for: its file, its numbers and where they come from."""
+    from simulator.catalogue import Catalogue
+
+    with faults_as_lines():
+        entry = details(name, Catalogue(own))
+    click.echo(json.dumps(entry.data, indent=2) if as_json else entry.text)
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(SCHEMAS), default="scenario")
+def schema(kind: str) -> None:
+    """Print the JSON Schema of a kind of file, for editors."""
+    click.echo(json.dumps(json_schema(kind), indent=2))
 
 
 class Details(NamedTuple):
-    """One catalogue entry, for people and for programs."""
+    """A catalogue entry as text for people and as data for programs."""
 
     text: str
     data: dict[str, Any]
 
 
 def _docstring(path: Path) -> str:
+    import ast
+
     return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
 
 
 def details(name: str, catalogue: Catalogue) -> Details:
-    """Everything about a name, whatever kind it is; raises :class:`BadInput` where there is none."""
-    if path := strategy_files().get(name) or plugin_file(name):
-        words = _docstring(path)
+    """Return the entry of a name of any kind; raise :class:`BadInput` where nothing has the name."""
+    from simulator.catalogue import FOLDERS, strategy_files, strategy_names
+    from simulator.files.plugins import plugin_file
+    from simulator.files.schema import BadInput, Fault, did_you_mean
+
+    if strategy := strategy_files().get(name) or plugin_file(name):
+        words = _docstring(strategy)
         return Details(f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words})
     for kind in FOLDERS:
-        path_found = catalogue.names(kind).get(name)
-        if path_found:
-            return _trace_details(name, path_found) if kind == "trace" else _file_details(kind, name, path_found)
-    every = [known for kind in FOLDERS for known in catalogue.names(kind)] + strategy_names()
-    raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, every)}")])
+        if path := catalogue.names(kind).get(name):
+            return _trace_details(name, path) if kind == "trace" else _file_details(kind, name, path)
+    names = [entry for kind in FOLDERS for entry in catalogue.names(kind)] + strategy_names()
+    raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, names)}")])
 
 
 def _file_details(kind: str, name: str, path: Path) -> Details:
+    """Return a YAML file as it stands, and of a model the numbers that follow from it."""
+    from simulator.catalogue import shown
+    from simulator.cost.model import ModelSpec
+    from simulator.files.schema import read, validate
+
     document = read(path, shown(path))
     text = f"{kind} {name}   ({shown(path)})\n\n{path.read_text('utf-8')}"
     data = {"kind": kind, "name": name, "file": shown(path), "content": document.data}
@@ -53,29 +138,31 @@ def _file_details(kind: str, name: str, path: Path) -> Details:
             "kv_bytes_per_token": model.kv_bytes_per_token(),
         }
         data["computed"] = computed
-        text += "\ncomputed\n" + "".join(
-            f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n" for key, value in computed.items()
-        )
+        text += "\ncomputed\n"
+        for key, value in computed.items():
+            text += f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n"
     return Details(text, data)
 
 
 def _trace_details(name: str, path: Path) -> Details:
+    """Return the header of a trace, and how many of its draft tokens are accepted."""
     import yaml
 
     from simulator.acceptance.statistics import statistics
     from simulator.acceptance.trace import read as read_trace
+    from simulator.catalogue import shown
 
     trace = read_trace(path)
-    found = statistics(trace)
-    longest = found.windows[-1]
+    numbers = statistics(trace)
+    longest = numbers.windows[-1]
     facts = {
-        "requests": found.requests,
-        "tokens": found.tokens,
-        "bytes_per_token": round(path.stat().st_size / found.tokens, 2),
-        "acceptance_by_flavour": {one.flavour: round(one.rate, 4) for one in found.flavours},
+        "requests": numbers.requests,
+        "tokens": numbers.tokens,
+        "bytes_per_token": round(path.stat().st_size / numbers.tokens, 2),
+        "acceptance_by_flavour": {flavour.flavour: round(flavour.rate, 4) for flavour in numbers.flavours},
         f"mean_accepted_at_gamma_{longest.gamma}": round(longest.replayed, 4),
         f"mean_accepted_at_gamma_{longest.gamma}_by_law": round(longest.law, 4),
-        "repeated_four_grams": None if found.repetition is None else round(found.repetition, 4),
+        "repeated_four_grams": None if numbers.repetition is None else round(numbers.repetition, 4),
         "more": f"specsim trace info {name}",
     }
     data = {"kind": "trace", "name": name, "file": shown(path), "facts": facts, "header": dict(trace.header)}
@@ -84,29 +171,30 @@ def _trace_details(name: str, path: Path) -> Details:
 
 
 def json_schema(kind: str) -> dict[str, Any]:
-    """JSON Schema of a kind of file, for editors, each field with its meaning.
+    """Return the JSON Schema of a kind of file, for editors, with the meaning of each field.
 
     A field that names a file may hold the name instead. A scenario may start from another one (``like``) and
     leave out what it says, so nothing in it is required; ``specsim`` itself checks the whole.
     """
     from simulator.files.descriptions import field_descriptions
+    from simulator.files.schema import Frozen, descendants
 
     model = _class_of(kind)
-    found = model.model_json_schema()
-    own_last = sorted(descendants(Frozen), key=lambda one: one.__module__.startswith("simulator."))
-    known = {one.__name__: one for one in own_last}  # another package may use a name once more
-    for name, part in {model.__name__: found, **found.get("$defs", {})}.items():
-        for field, words in field_descriptions(known[name]).items():
+    schema_of_kind = model.model_json_schema()
+    shipped_last = sorted(descendants(Frozen), key=lambda cls: cls.__module__.startswith("simulator."))
+    classes = {cls.__name__: cls for cls in shipped_last}  # a class of another package may have the name of a shipped one
+    for name, part in {model.__name__: schema_of_kind, **schema_of_kind.get("$defs", {})}.items():
+        for field, words in field_descriptions(classes[name]).items():
             part["properties"][field].setdefault("description", words.replace("``", "`"))
     if kind == "scenario":
-        _as_files_have_it(found)
-    elif "required" in found:
-        found["required"] = [field for field in found["required"] if field != "name"]
-    return found
+        _allow_names(schema_of_kind)
+    elif "required" in schema_of_kind:
+        schema_of_kind["required"] = [field for field in schema_of_kind["required"] if field != "name"]
+    return schema_of_kind
 
 
 def _class_of(kind: str) -> type[Frozen]:
-    """What a file of a kind is read into."""
+    """Return the class that a file of a kind is read into."""
     if kind == "method":
         from simulator.studies.method_features import MethodFile
 
@@ -127,14 +215,26 @@ def _class_of(kind: str) -> type[Frozen]:
         from simulator.scenario import Scenario
 
         return Scenario
-    return MODELS[kind]
+    return _hardware_class(kind)
 
 
-def _as_files_have_it(found: dict[str, Any]) -> None:
-    """A scenario may start from another one, and names may stand for files."""
-    found["properties"]["like"] = {"type": "string", "description": "name or path of the scenario to start from"}
-    _or_a_name(found, "strategy", "strategy")
-    for part in (found, *found["$defs"].values()):
+def _hardware_class(kind: str) -> type[Frozen]:
+    """Return the class of a device, a link, an engine or a model."""
+    from simulator.cost.device import Device, Link
+    from simulator.cost.engine import Engine
+    from simulator.cost.model import ModelSpec
+
+    classes: dict[str, type[Frozen]] = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
+    return classes[kind]
+
+
+def _allow_names(scenario_schema: dict[str, Any]) -> None:
+    """Let a scenario start from another one, and names stand for files."""
+    from simulator.catalogue import REFERENCES
+
+    scenario_schema["properties"]["like"] = {"type": "string", "description": "name or path of the scenario to start from"}
+    _or_a_name(scenario_schema, "strategy", "strategy")
+    for part in (scenario_schema, *scenario_schema["$defs"].values()):
         part.pop("required", None)
         for field, target in REFERENCES.items():
             if "$ref" in str(part.get("properties", {}).get(field)):  # a number of requests is no workload

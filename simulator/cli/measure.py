@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import Sizes, faults_as_lines
+from simulator.cli.options import Sizes, faults_as_lines, json_option
 from simulator.cli.record import EXTRA, INSTALL
 from simulator.files.document import BadInput, Fault
 
@@ -25,12 +25,11 @@ REQUESTS = click.IntRange(1, 120)
 HEAD = " gamma  tokens/s  slowest  fastest  tokens  iteration  target   draft  beyond both (ms)"
 LIVE_HEAD = ("ms/token", "predicted", "error", "spread", "bound", "90 % interval", "rounds in it", "same steps")
 LIVE_ROW = "{:<18}{:>9}{:>11}{:>10}{:>8}{:>8}{:>19}{:>14}{:>13}"
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 
 
 @contextmanager
 def torch_needed(doing: str) -> Iterator[Status]:
-    """Bad input as lines, also a missing torch; a spinner meanwhile."""
+    """Print bad input as lines, also a missing torch; yield the spinner that turns meanwhile."""
     from rich.console import Console
 
     with faults_as_lines(), Console(stderr=True).status(doing) as status:
@@ -44,7 +43,7 @@ def torch_needed(doing: str) -> Iterator[Status]:
 
 @click.group()
 def measure() -> None:
-    """The machine that it runs on: its profile, and decoding live with the shipped small pair."""
+    """Measure the machine that it runs on: its profile, and live decoding with the shipped small pair."""
 
 
 @measure.command()
@@ -57,7 +56,7 @@ def measure() -> None:
 @click.option("--sequences", type=COUNT, help="A fixed number of sequences [default: dynamic].")
 @json_option
 def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, sequences: int | None, as_json: bool) -> None:
-    """DuoDecoding's c on this machine, and gamma = c tried live against its neighbours.
+    """Measure DuoDecoding's c on this machine, and try gamma = c live against its neighbours.
 
     The shipped small target decodes on one core, its draft writes on another.
     """
@@ -66,23 +65,23 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
     with torch_needed("decoding"):
         from simulator.evidence.live.budget import measure as measured
 
-        found = measured(budgets or (), tokens, rounds, requests, sequences)
+        study = measured(budgets or (), tokens, rounds, requests, sequences)
     if as_json:
-        click.echo(json.dumps(asdict(found), indent=2))
+        click.echo(json.dumps(asdict(study), indent=2))
         return
     click.echo(
-        f"c = T_target / T_draft = {found.target_ms:.2f} ms / {found.draft_ms:.2f} ms = {found.cost_coefficient:.2f}, "
-        f"gamma = {found.budget}; most tokens per second at gamma = {found.best}"
+        f"c = T_target / T_draft = {study.target_ms:.2f} ms / {study.draft_ms:.2f} ms = {study.cost_coefficient:.2f}, "
+        f"gamma = {study.budget}; most tokens per second at gamma = {study.best}"
     )
     click.echo(
-        f"verified tokens per second, median of {found.rounds} rounds and their spread, {found.requests} requests a round"
+        f"verified tokens per second, median of {study.rounds} rounds and their spread, {study.requests} requests a round"
     )
     click.echo(HEAD)
-    for one in found.budgets:
-        rates = f"{one.tokens_per_s:>9.1f} {one.slowest_per_s:>8.1f} {one.fastest_per_s:>8.1f} {one.tokens_per_iteration:>7.2f}"
-        times = f"{one.iteration_ms:>10.2f} {one.target_ms:>7.2f} {one.draft_ms:>7.2f} {one.overhead_ms:>7.2f}"
-        click.echo(f"{one.budget:>6} {rates} {times}")
-    click.echo(f" alone {found.autoregressive_per_s:>9.1f}")
+    for point in study.budgets:
+        speeds = f"{point.tokens_per_s:>9.1f} {point.slowest_per_s:>8.1f} {point.fastest_per_s:>8.1f}"
+        times = f"{point.iteration_ms:>10.2f} {point.target_ms:>7.2f} {point.draft_ms:>7.2f} {point.overhead_ms:>7.2f}"
+        click.echo(f"{point.budget:>6} {speeds} {point.tokens_per_iteration:>7.2f} {times}")
+    click.echo(f" alone {study.autoregressive_per_s:>9.1f}")
 
 
 @measure.command()
@@ -106,7 +105,7 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
 )
 @json_option
 def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: str, out: Path | None, as_json: bool) -> None:
-    """Live decoding against its prediction, passes timed between its blocks.
+    """Compare live decoding with its prediction; passes are timed between its blocks.
 
     Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of two stages with a tree.
     Exit code 1 if a step was not as simulated, 3 if an error is beyond its bound.
@@ -115,43 +114,46 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
         from simulator.evidence.live.validation import validate
 
         blocks = iter(range(1, rounds * requests + 1))
-        told = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
-        found = validate(gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=told)
+        tick = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
+        live = validate(gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=tick)
         if out:
-            asked = ["--gammas", ",".join(map(str, gammas)), "--tokens", tokens, "--requests", requests, "--rounds", rounds]
-            _kept(found, out, shlex.join(["specsim", "measure", "decoding", *map(str, asked), "--clock", clock]))
+            options = ["--gammas", ",".join(map(str, gammas)), "--tokens", tokens, "--requests", requests, "--rounds", rounds]
+            _write_page(live, out, shlex.join(["specsim", "measure", "decoding", *map(str, options), "--clock", clock]))
     if as_json:
-        click.echo(json.dumps(found.data(), indent=2))
+        click.echo(json.dumps(live.data(), indent=2))
     else:
-        _told(found)
-    raise SystemExit(found.exit_code)
+        _print_live(live)
+    raise SystemExit(live.exit_code)
 
 
-def _kept(found: Live, out: Path, command: str) -> None:
+def _write_page(live: Live, out: Path, command: str) -> None:
+    """Write the page and the CSV of every round into a folder."""
     from datetime import UTC, datetime
 
     from simulator.evidence.live.machine import described
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.measure import ROUNDS, live_page, rounds_csv
 
-    data = found.data()
+    data = live.data()
     page = live_page(data, described(), f"{datetime.now(UTC):%Y-%m-%d}", command)
     write_files(out, page_files(page, "live") | {ROUNDS: rounds_csv(data)})
 
 
-def _told(found: Live) -> None:
-    load = " before, ".join(f"{one:.1f}" for one in found.load)
-    click.echo(f"one core by its {found.clock} time, two by the wall; programs that wanted a core: {load} after")
+def _print_live(live: Live) -> None:
+    """Print measured and predicted time per token of every setting in ms."""
+    load = "{:.1f} before, {:.1f} after".format(*live.load)
+    click.echo(f"one core by its {live.clock} time, two by the wall; programs that wanted a core: {load}")
     click.echo(LIVE_ROW.format("", *LIVE_HEAD))
-    for one in found.points:
-        times, interval = (f"{some:.2f}" for some in one.medians_ms), " to ".join(f"{some:.2f}" for some in one.interval_ms)
-        error = f"{one.error:+.1%}{'' if one.held else ' !'}"
-        counts = f"{one.covered} of {len(one.measured_ms)}", f"{one.identical} of {one.requests}"
-        name = f"{one.setting.strategy} {one.setting.gamma or ''}"
-        click.echo(LIVE_ROW.format(name, *times, error, f"{one.spread:.1%}", f"{one.bound:.1%}", interval, *counts))
-    for strategy, (measured_at, predicted_at) in found.windows().items():
+    for point in live.points:
+        times = (f"{milliseconds:.2f}" for milliseconds in point.medians_ms)
+        interval = " to ".join(f"{milliseconds:.2f}" for milliseconds in point.interval_ms)
+        error = f"{point.error:+.1%}{'' if point.held else ' !'}"
+        counts = f"{point.covered} of {len(point.measured_ms)}", f"{point.identical} of {point.requests}"
+        name = f"{point.setting.strategy} {point.setting.gamma or ''}"
+        click.echo(LIVE_ROW.format(name, *times, error, f"{point.spread:.1%}", f"{point.bound:.1%}", interval, *counts))
+    for strategy, (measured_at, predicted_at) in live.windows().items():
         click.echo(f"{strategy}: best window {measured_at}, predicted {predicted_at}")
-    click.echo(f"measured rounds within their intervals: {found.coverage:.0%}; errors beyond their bounds: {found.missed} (!)")
+    click.echo(f"measured rounds within their intervals: {live.coverage:.0%}; errors beyond their bounds: {live.missed} (!)")
 
 
 @measure.command()
@@ -162,10 +164,10 @@ def _told(found: Live) -> None:
 @click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
 @json_option
 def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
-    """The machine that it runs on as a device, an engine and a link, all called NAME.
+    """Write the machine that it runs on as a device, an engine and a link, all called NAME.
 
-    Written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all times as OUT/NAME.csv, which
-    `specsim calibrate device` reads.
+    They are written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all times as OUT/NAME.csv,
+    which `specsim calibrate device` reads.
     """
     with torch_needed("timing") as status:
         import torch
@@ -175,18 +177,20 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
         from simulator.evidence.live.machine import measured
         from simulator.files import writing
 
-        chip = ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else kind
+        chip = kind
+        if kind == "auto":
+            chip = "cuda" if torch.cuda.is_available() else "cpu"
         if chip == "cuda" and not torch.cuda.is_available():
             raise BadInput([Fault(("--kind cuda", 0, 0), "", "torch finds no CUDA device here; expected cpu or auto")])
-        found = measured(chip, lambda what: status.update(f"timing {what}"))
-        contents = {"devices": found.device, "engines": found.engine, "links": found.link}
+        profile = measured(chip, lambda what: status.update(f"timing {what}"))
+        contents = {"devices": profile.device, "engines": profile.engine, "links": profile.link}
         paths = {folder: out / "hardware_profiles" / folder / f"{name}.yaml" for folder in contents}
         for folder, path in paths.items():
             writing.write(path, text(contents[folder]))
-        write(found.times, out / f"{name}.csv")
+        write(profile.times, out / f"{name}.csv")
     if as_json:
-        click.echo(json.dumps({"written": [*map(str, paths.values())], "pass_mape_percent": found.pass_percent}, indent=2))
+        click.echo(json.dumps({"written": [*map(str, paths.values())], "pass_mape_percent": profile.pass_percent}, indent=2))
         return
-    for model, percent in found.pass_percent.items():
+    for model, percent in profile.pass_percent.items():
         click.echo(f"passes of the {model} model: mean error of the profiles {percent:.1f} %")
     click.echo("".join(f"written: {path}\n" for path in (*paths.values(), out / f"{name}.csv")), nl=False)

@@ -1,4 +1,4 @@
-"""What the commands of ``specsim`` have in common."""
+"""Options, types and groups that the commands of ``specsim`` share."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def faults_as_lines() -> Iterator[None]:
-    """Bad input ends the command with one line per fault on stderr: exit code 2, or 3 if infeasible.
+    """End the command on bad input with a line for each fault on stderr: exit code 2, or 3 if infeasible.
 
-    SIGTERM ends it too, once everything that was begun is tidied up.
+    SIGTERM ends it too, after whatever was begun is tidied up.
     """
     from simulator.files.document import BadInput
     from simulator.files.writing import ended_by_sigterm
@@ -36,26 +36,32 @@ def faults_as_lines() -> Iterator[None]:
         sys.exit(error.exit_code)
 
 
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--json``."""
+    text = "One JSON object on stdout and nothing else there."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
 def overrides_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--set KEY=VALUE``, repeatable."""
+    """Add ``--set KEY=VALUE``, repeatable."""
     text = "Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000."
     return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)(command)
 
 
 def seed_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--seed N``."""
+    """Add ``--seed N``."""
     return click.option("--seed", type=click.IntRange(min=0), help="Replaces the scenario's seed.")(command)
 
 
 def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--catalogue DIR``, repeatable."""
+    """Add ``--catalogue DIR``, repeatable."""
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
     text = "Folder of your own, laid out like the shipped one, searched first."
     return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
 
 
 class Asked(NamedTuple):
-    """What the user of a study asked for."""
+    """Arguments and options of a study as the user gave them."""
 
     scenarios: tuple[str, ...]
     overrides: tuple[str, ...]
@@ -65,34 +71,32 @@ class Asked(NamedTuple):
     own: tuple[Path, ...]
 
     def loaded(self) -> list[Loaded]:
-        """Every scenario."""
+        """Return every scenario, loaded."""
         from simulator.catalogue import Catalogue
         from simulator.scenario import load
 
         return [load(name, self.overrides, Catalogue(self.own), self.seed) for name in self.scenarios]
 
     def changed(self, *overrides: str) -> Asked:
-        """The same with more overrides."""
+        """Return the same request with more overrides."""
         return self._replace(overrides=(*self.overrides, *overrides))
 
-    def typed(self, verb: str, *others: str) -> str:
-        """The command as it can be typed again."""
+    def typed(self, verb: str, *options: str) -> str:
+        """Return the command as it can be typed again."""
         return typed(
-            verb, self.scenarios, self.overrides, self.seed, (*others, *(("--out", str(self.out)) if self.out else ()))
+            verb, self.scenarios, self.overrides, self.seed, (*options, *(("--out", str(self.out)) if self.out else ()))
         )
 
 
 def study_options(function: Callable[..., None]) -> Callable[..., None]:
-    """What every study over scenarios takes; ``function`` is handed it as one :class:`Asked`."""
+    """Add the options of every study over scenarios; ``function`` receives them as an :class:`Asked`."""
 
     @wraps(function)
     def gathered(**options: Any) -> None:
         function(Asked(*(options.pop(name) for name in Asked._fields)), **options)
 
     text = "File for the study: a picture (.svg), or a page (.md) with its picture beside it."
-    command = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(
-        gathered
-    )
+    command = json_option(gathered)
     command = click.option("--out", type=Ending(".svg", ".md"), help=text)(command)
     return click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")(
         overrides_option(seed_option(catalogue_option(command)))
@@ -100,42 +104,42 @@ def study_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def typed(
-    verb: str, scenarios: Iterable[str], overrides: Iterable[str], seed: int | None = None, others: Iterable[str] = ()
+    verb: str, scenarios: Iterable[str], overrides: Iterable[str], seed: int | None = None, options: Iterable[str] = ()
 ) -> str:
-    """A command as it can be typed again."""
-    words = ["specsim", verb, *scenarios, *(word for one in overrides for word in ("--set", one))]
-    return shlex.join([*words, *(["--seed", str(seed)] if seed is not None else []), *others])
+    """Return a command as it can be typed again."""
+    words = ["specsim", verb, *scenarios, *(word for override in overrides for word in ("--set", override))]
+    return shlex.join([*words, *(["--seed", str(seed)] if seed is not None else []), *options])
 
 
 class LazyGroup(click.Group):
-    """A group whose commands stand in modules of their own, imported when they are asked for."""
+    """A group of commands in separate modules, each imported when it is asked for."""
 
     def __init__(self, *args: Any, lazy: dict[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every name, also of what is not imported yet."""
+        """Return the names of all commands, imported or not."""
         return sorted({*super().list_commands(ctx), *self.lazy})
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of this name, imported now where it has to be."""
+        """Return the command of this name, imported if it is not yet."""
         if name not in self.lazy:
             return super().get_command(ctx, name)
         module, _, attribute = self.lazy[name].partition(":")
-        found: click.Command = getattr(importlib.import_module(module), attribute)
-        return found
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
 
 
 class SectionedGroup(LazyGroup):
-    """A group of many commands, of which ``--help`` lists each with a line of its own, section by section."""
+    """A group of many commands, which ``--help`` lists with a line each, section by section."""
 
     def __init__(self, *args: Any, sections: dict[str, dict[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.sections = sections
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Nothing is imported for it."""
+        """Write the sections of ``--help``; nothing is imported for it."""
         widest = max(len(name) for lines in self.sections.values() for name in lines)
         for title, lines in self.sections.items():
             with formatter.section(title):
@@ -143,14 +147,14 @@ class SectionedGroup(LazyGroup):
 
 
 class Ending(click.Path):
-    """A file to write whose name has to say what it holds."""
+    """A path to write to, whose ending has to be one of a few."""
 
     def __init__(self, *endings: str) -> None:
         super().__init__(path_type=Path, dir_okay=False)
         self.endings = endings
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Its path."""
+        """Return the path; fail where the ending is another one."""
         path: Any = super().convert(value, param, ctx)
         if path.suffix not in self.endings:
             self.fail(f"expected a name that ends in {' or '.join(self.endings)}, got '{value}'", param, ctx)
@@ -158,20 +162,20 @@ class Ending(click.Path):
 
 
 class Sizes(click.ParamType[list[int]]):
-    """``1,2,4-8``: sizes and ranges of sizes."""
+    """A list of sizes and ranges of sizes: ``1,2,4-8``."""
 
     name = "sizes"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        """Ascending batch sizes."""
+        """Return the sizes, ascending."""
         if isinstance(value, list):
             return value
-        found: set[int] = set()
+        sizes: set[int] = set()
         for part in str(value).split(","):
-            size = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
-            if not size:
+            match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+            if not match:
                 self.fail(f"expected sizes like 1,2,4-8, got '{value}'", param, ctx)
-            found |= set(range(int(size[1]), int(size[2] or size[1]) + 1))
-        if not found or min(found) < 1 or max(found) > 4_096:
+            sizes |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+        if not sizes or min(sizes) < 1 or max(sizes) > 4_096:
             self.fail(f"expected sizes from 1 to 4,096, got '{value}'", param, ctx)
-        return sorted(found)
+        return sorted(sizes)

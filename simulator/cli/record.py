@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from simulator.cli.options import faults_as_lines
+from simulator.cli.options import faults_as_lines, json_option
 from simulator.files.document import BadInput, Fault
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
@@ -18,14 +18,14 @@ INTERRUPTED = 130
 
 
 def shares(text: str) -> tuple[float, ...]:
-    """Comma-separated numbers between 0 and 1; none in an empty text."""
+    """Return comma-separated numbers between 0 and 1; none of an empty text. Raises :class:`BadInput`."""
     try:
-        found = tuple(float(word) for word in text.split(",")) if text else ()
+        numbers = tuple(float(word) for word in text.split(",")) if text else ()
     except ValueError:
-        found = (0.0,)
-    if not all(0.0 < share < 1.0 for share in found):
+        numbers = (0.0,)
+    if not all(0.0 < number < 1.0 for number in numbers):
         raise BadInput([Fault((f"--exits {text}", 0, 0), "", "expected shares between 0 and 1, as in 0.25,0.5,0.75")])
-    return found
+    return numbers
 
 
 FOLDER, FILE = click.Path(path_type=Path), click.Path(path_type=Path, dir_okay=False)
@@ -50,14 +50,20 @@ COUNT, SHARE = click.IntRange(min=1), click.FloatRange(0.0, 1.0, min_open=True)
 @click.option("--exits", metavar="SHARES", default="", help="Early exits by logit lens, as shares of the depth: 0.25,0.5,0.75.")
 @click.option("--chat", is_flag=True, help="Put each prompt into the tokenizer's chat template.")
 @click.option("--batch", type=COUNT, default=8, show_default=True, help="Requests at a time; bounds the memory.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of sampling; each request has its own.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of sampling; each request has a seed derived from it.",
+)
 @click.option("--device", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
 @click.option("--dtype", type=click.Choice(("auto", "float32", "bfloat16", "float16")), default="auto", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
-def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: str, **asked: Any) -> None:
+@json_option
+def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: str, **options: Any) -> None:
     """Record a trace from two Hugging Face models on this machine.
 
-    The target writes, then the draft is asked about every token. Finished batches wait in OUT.part: the same
+    The target writes, then the draft predicts every token. Finished batches wait in OUT.part: the same
     command goes on where an interrupted one stopped. Nothing is downloaded and no code of a model folder is run.
     """
     with faults_as_lines():
@@ -70,7 +76,7 @@ def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: s
             raise BadInput([Fault(("trace record", 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
         if temperature == 0.0 and (top_k or top_p < 1.0):
             raise BadInput([Fault(("--top-k, --top-p", 0, 0), "", "cut a distribution to sample from; give a --temperature")])
-        job = RecordingJob(sampling=Sampling(temperature, top_k, top_p), exits=shares(exits), **asked)
+        job = RecordingJob(sampling=Sampling(temperature, top_k, top_p), exits=shares(exits), **options)
         try:
             trace = record_pair(job)
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The commands ``specsim trace``: look at traces, convert other people's records, re-scale."""
+"""The commands ``specsim trace``: look at traces, convert records of other programs, re-scale."""
 
 from __future__ import annotations
 
@@ -10,36 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import LazyGroup, catalogue_option, faults_as_lines
+from simulator.cli.options import LazyGroup, catalogue_option, faults_as_lines, json_option
 
 if TYPE_CHECKING:
     from simulator.acceptance.trace import Trace
 
 FORMATS = ("specdecode_bench_eagle", "specdecode_bench_ngram", "rest", "steps", "vllm_log", "golden_lengths", "mean_length")
-"""Keys of ``converters.TO_TRACE`` and ``TO_RATES``, written out because those load numpy; a test compares them."""
-
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+"""Keys of ``converters.TO_TRACE`` and ``TO_RATES``, copied because that module loads numpy; a test compares them."""
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What every command that looks at traces takes."""
+    """Add the options of every command that looks at traces."""
     text = "Only this kind of text; repeatable [default: all]."
     command = click.option("--flavour", "flavours", multiple=True, metavar="NAME", help=text)(command)
-    text = "Draws the acceptance of sampled traces [default: 0]."
+    text = "Seed of the draws of sampled traces [default: 0]."
     command = click.option("--seed", type=int, default=0, help=text)(command)
     return catalogue_option(json_option(command))
 
 
 @click.group(cls=LazyGroup, lazy={"record": "simulator.cli.record:record"})
 def trace() -> None:
-    """Recorded acceptance: what a trace says, converting from other formats, re-scaling."""
+    """Inspect, convert, re-scale and record traces of acceptance."""
 
 
 @trace.command()
 @click.argument("name")
 @reading_options
 def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Numbers of a trace, NAME or file, beside the formulas; NAME:DRAFTER for another drafter of the same text.
+    """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another drafter of the same text.
 
     Header, acceptance by kind of text, accepted tokens by window (replayed, i.i.d., law), hits of draft and
     early exits, run lengths, repetition.
@@ -52,20 +50,20 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
     from simulator.report.pages.trace import print_info
 
     with faults_as_lines():
-        path, found = _open(name, own)
-        numbers = statistics(found, flavours, seed)
+        path, opened = _open(name, own)
+        numbers = statistics(opened, flavours, seed)
     if as_json:
-        data = {"trace": path.stem, "bytes": path.stat().st_size, **asdict(numbers), "header": dict(found.header)}
+        data = {"trace": path.stem, "bytes": path.stat().st_size, **asdict(numbers), "header": dict(opened.header)}
         click.echo(json.dumps(data, indent=2))
     else:
-        print_info(name if ":" in name else path.stem, found, numbers, path.stat().st_size, Console())
+        print_info(name if ":" in name else path.stem, opened, numbers, path.stat().st_size, Console())
 
 
 @trace.command()
 @click.argument("names", nargs=-1, required=True)
 @reading_options
 def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Several traces side by side."""
+    """Compare several traces."""
     from dataclasses import asdict
 
     from rich.console import Console
@@ -74,15 +72,14 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
     from simulator.report.pages.trace import print_comparison
 
     with faults_as_lines():
-        opened = [_open(name, own) for name in names]
-        found = [
-            (name if ":" in name else path.stem, statistics(one, flavours, seed))
-            for name, (path, one) in zip(names, opened, strict=True)
-        ]
+        traces = []
+        for name in names:
+            path, opened = _open(name, own)
+            traces.append((name if ":" in name else path.stem, statistics(opened, flavours, seed)))
     if as_json:
-        click.echo(json.dumps({"traces": [{"trace": name, **asdict(numbers)} for name, numbers in found]}, indent=2))
+        click.echo(json.dumps({"traces": [{"trace": name, **asdict(numbers)} for name, numbers in traces]}, indent=2))
     else:
-        print_comparison(found, Console())
+        print_comparison(traces, Console())
 
 
 @trace.command()
@@ -90,14 +87,14 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
 @reading_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the SVG files.")
 def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...], out: Path) -> None:
-    """What `info` says, as SVG files."""
+    """Draw what `info` prints as SVG files."""
     from simulator.acceptance.statistics import statistics
-    from simulator.report.pages.trace_figures import figures
+    from simulator.report.pages.trace import figures
 
     with faults_as_lines():
-        _, found = _open(name, own)
-        drawn = figures(statistics(found, flavours, seed))
-        written = [_write(out / f"{file}.svg", text) for file, text in drawn.items()]
+        _, opened = _open(name, own)
+        drawings = figures(statistics(opened, flavours, seed))
+        written = [_write(out / f"{file}.svg", text) for file, text in drawings.items()]
     click.echo(json.dumps({"written": written}, indent=2) if as_json else "\n".join(written))
 
 
@@ -117,36 +114,42 @@ def iid(
     windows: tuple[int, ...],
     out: Path | None,
 ) -> None:
-    """How wrong the i.i.d. formula is, fitted to one draft token and asked about more.
+    """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more.
 
     All drafters of a trace, or one with NAME:DRAFTER; a trace with one drafter also by kind of text.
     """
     from rich.console import Console
 
     from simulator.acceptance.iid import WINDOWS, every_drafter
-    from simulator.report.pages.iid import FIGURE, PAGE, page, print_independence
-    from simulator.report.pages.iid_figures import figure
+    from simulator.report.page import page_files
+    from simulator.report.pages.iid import NAME, page, print_independence
 
     with faults_as_lines():
-        found = []
+        drafters = []
         for name in names:
             path, opened = _open(name, own)
             label = name if ":" in name else path.stem
-            found += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
-        text = {PAGE: page(found, _iid_command(names, flavours, windows, seed)), FIGURE: figure(found)} if out else {}
-        written = [_write(out / file, content) for file, content in text.items()] if out else []
+            drafters += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
+        written = []
+        if out:
+            files = page_files(page(drafters, _iid_command(names, flavours, windows, seed)), NAME)
+            written = [_write(out / file, text) for file, text in files.items()]
     if as_json:
-        data = [{**one._asdict(), "errors": [error._asdict() for error in one.errors]} for one in found]
+        data = [{**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]} for drafter in drafters]
         click.echo(json.dumps({"traces": data, "written": written}, indent=2))
         return
-    print_independence(found, Console())
+    print_independence(drafters, Console())
     click.echo("".join(f"written: {path}\n" for path in written), nl=False)
 
 
 def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tuple[int, ...], seed: int) -> str:
-    options = [("--flavour", flavour) for flavour in flavours] + [("--window", str(gamma)) for gamma in windows]
-    options += [("--seed", str(seed))] if seed else []
-    return shlex.join(["specsim", "trace", "iid", *names, *(word for option in options for word in option)])
+    """Return the command as it can be typed again."""
+    words = ["specsim", "trace", "iid", *names]
+    for flavour in flavours:
+        words += ["--flavour", flavour]
+    for gamma in windows:
+        words += ["--window", str(gamma)]
+    return shlex.join([*words, *(["--seed", str(seed)] if seed else [])])
 
 
 @trace.command()
@@ -156,7 +159,7 @@ def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tup
 @click.option("--out", type=click.Path(path_type=Path), help="Trace (.npz) or acceptance block (.yaml) to write.")
 @json_option
 def convert(source: str, form: str, window: int | None, out: Path | None, as_json: bool) -> None:
-    """Other people's records as a trace or as rates.
+    """Convert records of other programs to a trace or to rates.
 
     IN is a file; for a summary it may also be the numbers themselves.
 
@@ -179,10 +182,9 @@ def convert(source: str, form: str, window: int | None, out: Path | None, as_jso
     with faults_as_lines():
         lines = _lines(source, form in TO_RATES)
         if form in TO_TRACE:
-            found = _placed(source, lambda: TO_TRACE[form](lines, window))
-            _save(found, out, as_json)
+            _save(_with_file_name(source, lambda: TO_TRACE[form](lines, window)), out, as_json)
             return
-        block = {"acceptance": dict(_placed(source, lambda: TO_RATES[form](lines, window)))}
+        block = {"acceptance": dict(_with_file_name(source, lambda: TO_RATES[form](lines, window)))}
         text = yaml.safe_dump(block, sort_keys=False)
         written = [_write(out, text)] if out else []
     if as_json:
@@ -195,24 +197,24 @@ def convert(source: str, form: str, window: int | None, out: Path | None, as_jso
 @click.argument("source", metavar="IN")
 @click.option("--mean", type=float, required=True, help="Tokens per step wanted, correction or bonus included.")
 @click.option("--window", type=click.IntRange(1), required=True, help="Draft tokens per window at which that holds.")
-@click.option("--seed", type=int, default=0, help="Fixed draws of a sampled trace [default: 0].")
+@click.option("--seed", type=int, default=0, help="Seed of the draws of a sampled trace [default: 0].")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Trace (.npz) to write.")
 @json_option
 @catalogue_option
 def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: tuple[Path, ...]) -> None:
-    """A trace made easier or harder to a published mean.
+    """Make a trace easier or harder, to a published mean.
 
     Bursts stay where they are; `derived_from` in the header says how it was done.
     """
     from simulator.acceptance.rescale import rescale as rescaled
 
     with faults_as_lines():
-        path, found = _open(source, own)
-        _save(_placed(source, lambda: rescaled(found, mean, window, seed, path.stem)), out, as_json)
+        path, opened = _open(source, own)
+        _save(_with_file_name(source, lambda: rescaled(opened, mean, window, seed, path.stem)), out, as_json)
 
 
 def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
-    """A trace by name or file; ``NAME:DRAFTER`` for another drafter than its first."""
+    """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other than the first."""
     from simulator.acceptance.trace import read
     from simulator.catalogue import Catalogue
     from simulator.files.schema import BadInput, Fault, did_you_mean
@@ -224,15 +226,15 @@ def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
         if name not in names:
             raise BadInput([Fault((name, 0, 0), "", f"there is no trace of this name{did_you_mean(name, names)}")])
         path = names[name]
-    found = read(path)
-    if drafter and drafter not in found.drafters:
-        message = f"this trace has no drafter '{drafter}'{did_you_mean(drafter, found.drafters)}"
+    opened = read(path)
+    if drafter and drafter not in opened.drafters:
+        message = f"this trace has no drafter '{drafter}'{did_you_mean(drafter, opened.drafters)}"
         raise BadInput([Fault((name, 0, 0), "", message)])
-    return path, found.drafted_by(drafter or "draft")
+    return path, opened.drafted_by(drafter or "draft")
 
 
 def _lines(source: str, may_be_numbers: bool) -> list[str]:
-    """Lines of a file, or the numbers that stand in its place."""
+    """Return the lines of a file, or the numbers that are given instead of its name."""
     from simulator.files import reading
     from simulator.files.schema import BadInput, Fault
 
@@ -245,8 +247,8 @@ def _lines(source: str, may_be_numbers: bool) -> list[str]:
         raise BadInput([Fault((source, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
 
 
-def _placed(source: str, work: Callable[[], Any]) -> Any:
-    """Do it; faults of a converter, which knows lines but no file, get the file's name."""
+def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
+    """Return what ``work`` returns; faults of a converter, which knows lines but no file, get the file's name."""
     from simulator.files.schema import BadInput, Fault
 
     try:
@@ -256,23 +258,24 @@ def _placed(source: str, work: Callable[[], Any]) -> Any:
         raise BadInput(faults) from error
 
 
-def _save(found: Trace, out: Path | None, as_json: bool) -> None:
+def _save(made: Trace, out: Path | None, as_json: bool) -> None:
+    """Write a trace and print its size; raise :class:`BadInput` unless ``out`` ends in ``.npz``."""
     from simulator.files.schema import BadInput, Fault
 
     if out is None or out.suffix != ".npz":
         raise BadInput([Fault(("--out", 0, 0), "", f"expected a file that ends in .npz, got {out or 'none'}")])
-    _write(out, found)
-    data = {"written": [str(out)], "requests": len(found.flavour), "tokens": found.positions, "header": dict(found.header)}
+    _write(out, made)
+    data = {"written": [str(out)], "requests": len(made.flavour), "tokens": made.positions, "header": dict(made.header)}
     if as_json:
         click.echo(json.dumps(data, indent=2))
         return
-    click.echo(f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {found.header['replay']}")
-    for key, value in found.header.get("derived_from", {}).items():
+    click.echo(f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {made.header['replay']}")
+    for key, value in made.header.get("derived_from", {}).items():
         click.echo(f"  {key}: {value}")
 
 
 def _write(path: Path, content: Trace | str) -> str:
-    """Write a file; its name."""
+    """Write a file and return its name."""
     from simulator.files import writing
 
     if isinstance(content, str):

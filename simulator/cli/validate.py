@@ -1,4 +1,4 @@
-"""The command ``specsim validate``: how far off laws and runs are."""
+"""The command ``specsim validate``: how far laws and runs are from simulations and published values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines
+from simulator.cli.options import catalogue_option, faults_as_lines, json_option
 
 if TYPE_CHECKING:
     from simulator.evidence.law_check import ExampleVerdict
@@ -32,7 +32,7 @@ ALL = "all"
 @click.option("--most-mape-of-a-paper", type=SHARE, metavar="PERCENT", help="Largest MAPE of a paper with ten cells or more.")
 @click.option("--live", is_flag=True, help="Decoding on this machine instead: what `specsim measure decoding` does.")
 @click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+@json_option
 @catalogue_option
 @click.pass_context
 def validate(
@@ -47,7 +47,7 @@ def validate(
     own: tuple[Path, ...],
     **bounds: float | None,
 ) -> None:
-    """Laws against simulation, then published values against runs, with the committed fits.
+    """Compare laws with simulation, then published values with runs that use the committed fits.
 
     Nothing is fitted. Exit code 3 where a bound that was given is missed, or a law breaks what it claims.
     """
@@ -62,16 +62,17 @@ def validate(
     from simulator.evidence.law_check import law_gaps
     from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
     from simulator.parallel import CORES, spread
-    from simulator.report.pages.validate_words import as_data, law_data, law_sentence, print_validation
+    from simulator.report.law_claims import law_data, law_sentence
+    from simulator.report.pages.validate import as_data, print_validation
 
     with faults_as_lines(), Console(stderr=True).status("laws") as status:
-        asked, results = chosen(Catalogue(own), papers), []
-        with spread(processes or CORES) as everywhere:
-            examples = _examples((ALL,), everywhere)
-            gaps = law_gaps(everywhere)
-            for paper in asked:
+        results = []
+        with spread(processes or CORES) as processes_map:
+            examples = _examples((ALL,), processes_map)
+            gaps = law_gaps(processes_map)
+            for paper in chosen(Catalogue(own), papers):
                 status.update(paper.name)
-                results.append(validated(paper, everywhere))
+                results.append(validated(paper, processes_map))
         missed = shortfalls(results, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
         if out:
             _write(out, results, gaps, shortfalls(results, GOAL), shlex.join(["specsim", "validate", *papers]))
@@ -91,7 +92,7 @@ def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:
     from rich.console import Console
 
     from simulator.parallel import CORES, spread
-    from simulator.report.pages.validate_words import law_data, print_laws
+    from simulator.report.law_claims import law_data, print_laws
 
     with faults_as_lines(), spread(processes or (CORES if ALL in names else 1)) as everywhere:
         verdicts = _examples(names, everywhere)
@@ -125,11 +126,10 @@ def _decoding(context: click.Context, out: Path | None, as_json: bool) -> None:
 
 
 def _write(out: Path, results: Any, gaps: Any, missed: Any, command: str) -> None:
-    """Write the page of a validation, its pictures and its cells."""
+    """Write the page and the CSV of every cell into a folder."""
     from simulator.evidence.published import contradictions, paper_figures
     from simulator.report.page import page_files, write_files
-    from simulator.report.pages.validate import validation_page
-    from simulator.report.pages.validate_words import CELLS, cells_csv
+    from simulator.report.pages.validate import CELLS, cells_csv, validation_page
 
     page = validation_page(results, gaps, missed, paper_figures(), contradictions(), command)
     write_files(out, page_files(page, "validation") | {CELLS: cells_csv(results)})

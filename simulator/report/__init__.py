@@ -1,1 +1,1 @@
-"""Reports: what a run found out, on paper and on screen. Nothing here runs a simulation."""
+"""Reports of results: terminal, Markdown and HTML. Nothing here runs a simulation."""

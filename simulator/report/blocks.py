@@ -1,6 +1,6 @@
-"""What a page is made of, whoever shows it: :mod:`~simulator.report.markdown` or :mod:`~simulator.report.html`.
+"""The blocks that a page is made of; :mod:`~simulator.report.markdown` and :mod:`~simulator.report.html` render them.
 
-Words are text with a few marks; text is never markup, so that nothing that came from a file can become any.
+Words are text with a few marks. Text is never read as markup, so that nothing that came from a file can become markup.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Strong:
 
 @dataclass(frozen=True)
 class Code:
-    """Words to be typed."""
+    """Words that are typed: a command, a field, a value."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Hyperlink:
-    """Words that lead to a page or a file beside this one."""
+    """Words that lead to a page or to a file next to this page."""
 
     text: str
     to: str
@@ -45,7 +45,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Bullets:
-    """Things of equal rank."""
+    """A list of sentences without an order."""
 
     items: Sequence[Words]
     name: ClassVar[str] = "bullets"
@@ -53,9 +53,9 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head. ``bars``: columns of shares that a bar may stand behind; ``badges``: columns of one word each.
+    """Rows under a head. ``bars``: columns of shares that a bar may be drawn behind; ``badges``: columns of single words.
 
-    ``sortable``: whether its rows have no order of their own; ``title``: what it shows, for who cannot see where it stands.
+    ``sortable``: whether a reader may order the rows; ``title``: what it shows, for readers who cannot see its place.
     """
 
     head: Sequence[str]
@@ -69,9 +69,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture as SVG text, in a ``file`` of its own beside a Markdown page.
+    """A picture as SVG text, which a Markdown page refers to as ``file``.
 
-    ``spans``: what a page that can may draw instead, to be zoomed (:func:`~simulator.report.timeline.span_data`).
+    ``spans``: data of a timeline that an HTML page draws instead and can zoom (:func:`~simulator.report.timeline.span_data`).
     """
 
     title: str
@@ -83,7 +83,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to be typed or read by a machine; folded behind its ``title`` where it has one."""
+    """Text to be typed or to be read by a program; folded behind its ``title`` where it has a title."""
 
     text: str
     language: str = ""
@@ -96,7 +96,7 @@ Block: TypeAlias = Paragraph | Bullets | Table | Figure | Listing
 
 @dataclass(frozen=True)
 class Section:
-    """A title and what stands below it."""
+    """A title and the blocks below it."""
 
     title: str
     blocks: Sequence[Block]
@@ -104,7 +104,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Highlight:
-    """A number of the answer, and what it is."""
+    """A number of the answer, and its meaning in words."""
 
     value: str
     what: str
@@ -112,7 +112,7 @@ class Highlight:
 
 @dataclass(frozen=True)
 class Page:
-    """The answer first, then how it came about, then everything that went in and the command that makes it again."""
+    """A report: the answer first, then how it comes about, then all inputs and the command that makes the page again."""
 
     title: str
     about: str
@@ -124,12 +124,12 @@ class Page:
 
     @property
     def figures(self) -> Iterator[Figure]:
-        """Every picture, in order."""
+        """Yield every picture of the page, in order."""
         for blocks in (self.opening, *(section.blocks for section in self.sections)):
             yield from (block for block in blocks if isinstance(block, Figure))
 
 
-def sections(*found: tuple[str, Iterable[Block]]) -> list[Section]:
-    """Of titles and blocks; what has no block has no section."""
-    held = (Section(title, list(blocks)) for title, blocks in found)
-    return [one for one in held if one.blocks]
+def sections(*titled: tuple[str, Iterable[Block]]) -> list[Section]:
+    """Return sections made of titles and blocks, without those that have no block."""
+    filled = [Section(title, list(blocks)) for title, blocks in titled]
+    return [section for section in filled if section.blocks]

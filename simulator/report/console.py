@@ -1,4 +1,4 @@
-"""The answer on a terminal: at most 100 columns, nothing that only a colour says."""
+"""A result on a terminal: at most 100 columns wide, and readable without colours."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from simulator.report import run_memory as memory
-from simulator.report import run_serving as batches
+from simulator.report import run_memory, run_serving
 from simulator.report.run_summary import (
     GAP_HEAD,
     agreement_sentence,
@@ -36,7 +35,7 @@ KINDS_SHOWN = 4
 
 
 def print_result(result: Result, console: Console, speedup: Interval) -> None:
-    """Answer, the interval of its speed-up, the four columns, gaps, lanes, fallback, notes."""
+    """Print the answer, the interval of its speed-up, the four columns, gaps, lanes, serving, memory and notes."""
     width = min(console.width, WIDEST)
 
     def say(text: str, style: str = "") -> None:
@@ -54,46 +53,48 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
     served = result.simulated.serving
 
     def show(head: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
-        held = new_table(*head)
+        table = new_table(*head)
         for row in rows:
-            held.add_row(*row)
-        if held.row_count:
-            console.print(held, width=width)
-        return held.row_count > 0
+            table.add_row(*row)
+        if table.row_count:
+            console.print(table, width=width)
+        return table.row_count > 0
 
     show(GAP_HEAD, gap_rows(result))
-    show(batches.SLO_HEAD, batches.verdicts(served))
-    show(batches.REPLICATION_HEAD, batches.replications(result))
+    show(run_serving.SLO_HEAD, run_serving.verdicts(served))
+    show(run_serving.REPLICATION_HEAD, run_serving.replications(result))
     if result.scenario.requests.together:
-        show(batches.HEAD, batches.times(served))
-        show(batches.REPLICA_HEAD, batches.replicas(result.simulated))
-        for sentence in batches.sentences(result):
+        show(run_serving.HEAD, run_serving.times(served))
+        show(run_serving.REPLICA_HEAD, run_serving.replicas(result.simulated))
+        for sentence in run_serving.sentences(result):
             item(console, sentence, width)
-    if show(memory.HEAD, memory.stage_rows(result.scenario)):
-        item(console, memory.caption(result.scenario), width)
-    extra = [f"Fallback: {text}" for text in [fallback(result)] if text]
-    extra += [f"{text[0].upper()}{text[1:]}" for text in [choices(result)] if text]
-    for note in (*extra, *(f"Note: {note}" for note in result.caveats)):
-        item(console, note, width)
+    if show(run_memory.HEAD, run_memory.stage_rows(result.scenario)):
+        item(console, run_memory.caption(result.scenario), width)
+    if text := fallback(result):
+        item(console, f"Fallback: {text}", width)
+    if text := choices(result):
+        item(console, f"{text[0].upper()}{text[1:]}", width)
+    for caveat in result.caveats:
+        item(console, f"Note: {caveat}", width)
 
 
-def print_law(found: Mapping[str, Any], console: Console) -> None:
-    """What ``run.law_details`` found: time per token, step kinds, named durations in ms."""
+def print_law(details: Mapping[str, Any], console: Console) -> None:
+    """Print the data of ``run.law_details``: time per token, step kinds, named durations in ms."""
     width = min(console.width, WIDEST)
-    law, baseline = found["law"], found["baseline"]["tpot_ms"]
-    console.print(Text(found["scenario"], style="bold"), width=width)
+    law, baseline = details["law"], details["baseline"]["tpot_ms"]
+    console.print(Text(details["scenario"], style="bold"), width=width)
     answer = (
-        f"{number(law['tpot_ms'], 3)} ms per token (law), {found['speedup']:.2f} times the speed of autoregressive decoding "
+        f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed of autoregressive decoding "
         f"({number(baseline, 3)} ms, law): {number(law['step_ms'])} ms per step, "
         f"{number(law['tokens_per_step'])} tokens per step"
     )
     console.print(Text(answer, style="bold"), width=width)
-    kinds = found["kinds"]
+    kinds = details["kinds"]
     names = list(dict.fromkeys(name for kind in kinds for name in kind["durations"]))
     table = new_table("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
     for name in names:
-        held = [kind["durations"].get(name) for kind in kinds[:KINDS_SHOWN]]
-        table.add_row(name.removesuffix("_ms"), *(number(value) if value is not None else "" for value in held))
+        durations = [kind["durations"].get(name) for kind in kinds[:KINDS_SHOWN]]
+        table.add_row(name.removesuffix("_ms"), *("" if value is None else number(value) for value in durations))
     table.add_row("step", *(number(kind["step_ms"]) for kind in kinds[:KINDS_SHOWN]), end_section=True)
     for name in kinds[0]["derived"]:
         label = name.removesuffix("_ms").replace("_", " ")
@@ -102,7 +103,7 @@ def print_law(found: Mapping[str, Any], console: Console) -> None:
     if len(kinds) > KINDS_SHOWN:
         item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
     item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
-    if found["stand_in"]:
+    if details["stand_in"]:
         item(console, "Acceptance is a stand-in, recorded from other models", width)
 
 
@@ -129,7 +130,7 @@ def print_batches(found: Mapping[str, Any], console: Console) -> None:
             console, "Set by batch: " + "; ".join(f"{held} from {size} on" for held, size in reversed(settings.items())), width
         )
     sizes = f"By law, for batches of {points[0]['batch']} to {points[-1]['batch']}"
-    item(console, f"{sizes}: {batches.crossed(**found['crossover'], name=name)}", width)
+    item(console, f"{sizes}: {run_serving.crossed(**found['crossover'], name=name)}", width)
     if found["tile_edges"]:
         edges = ", ".join(map(str, found["tile_edges"]))
         item(console, f"Verifying needs another tile of rows from these batches on: {edges}", width)
@@ -137,28 +138,29 @@ def print_batches(found: Mapping[str, Any], console: Console) -> None:
 
 
 def _kind(kind: Mapping[str, Any]) -> str:
+    """Return the name of a step kind, with how many requests of the step have no window."""
     missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)
     return f"{kind['name']} of {missing}" if missing else str(kind["name"])
 
 
 def item(console: Console, text: str, width: int) -> None:
-    """A paragraph with a hanging mark."""
+    """Print a paragraph behind a dash, its lines indented."""
     grid = Table.grid(padding=(0, 1))
     grid.add_row("-", Text(text))
     console.print(grid, width=width)
 
 
 def _answers(result: Result) -> Table:
-    found = columns(result)
+    answers = columns(result)
     table = new_table("", "law, marginal", "law, replayed", "replay", "simulation", "law to simul.")
 
     def row(name: str, values: Iterable[float]) -> None:
-        held = list(values)
-        table.add_row(name, *map(number, held), percent((held[-1] / held[0] - 1) * 100))
+        numbers = list(values)
+        table.add_row(name, *map(number, numbers), percent((numbers[-1] / numbers[0] - 1) * 100))
 
-    row("mean step (ms)", (column.step_ms for column in found))
-    row("tokens per step", (column.tokens_per_step for column in found))
-    row("ms per token", (column.tpot_ms for column in found))
+    row("mean step (ms)", (column.step_ms for column in answers))
+    row("tokens per step", (column.tokens_per_step for column in answers))
+    row("ms per token", (column.tpot_ms for column in answers))
     return table
 
 
@@ -171,7 +173,7 @@ def _lanes(result: Result) -> Table:
     return table
 
 
-class _Whole(Table):
+class _UncutTable(Table):
     """A table in which no number and no word of a row is cut, however narrow the terminal."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
@@ -182,8 +184,8 @@ class _Whole(Table):
 
 
 def new_table(first: str, *others: str) -> Table:
-    """The look of every table: names to the left, numbers to the right."""
-    table = _Whole(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    """Return an empty table in the look that all tables share: names to the left, numbers to the right."""
+    table = _UncutTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column(first)
     for name in others:
         table.add_column(name, justify="right")

@@ -1,4 +1,4 @@
-"""Figures as SVG text, 16 cm wide; the same data gives the same bytes."""
+"""Figures of a run as SVG text, 16 cm wide; the same data gives the same bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOK: Any = {
 
 
 def window_sweep(points: Sequence[SweepPoint]) -> str:
-    """Step time and time per token against ``gamma``, the zero-slope region shaded; SVG text."""
+    """Draw step time and time per token against ``gamma``, the zero-slope region shaded; SVG text."""
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH_IN, 6.0), layout="constrained")
         steps, tokens = figure.subplots(2, 1, sharex=True)
@@ -50,9 +50,9 @@ def window_sweep(points: Sequence[SweepPoint]) -> str:
 
 
 def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
-    """Where T_draft reaches Delta (a straight line between points), and gamma*, the last swept window that is hidden.
+    """Return the window at which T_draft reaches Delta, interpolated, and gamma*, the last swept window that is hidden.
 
-    The first is None where drafting never leaves its hiding place, the second where it is never hidden.
+    The first is None where drafting is hidden at every window, the second where it is never hidden.
     """
     last = None
     for before, point in zip([None, *points], points, strict=False):
@@ -110,7 +110,7 @@ def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
 
 
 def _slope(points: Sequence[SweepPoint]) -> float | None:
-    """Growth of T_draft in ms per draft token over the windows at which it is not hidden."""
+    """Return the growth of T_draft in ms per draft token over the windows at which it is not hidden."""
     exposed = [point for point in points if point.overlap_ms is None or point.draft_ms > point.overlap_ms]
     if len(exposed) < 2:
         return None
@@ -142,7 +142,7 @@ def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
 
 
 def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
-    """Share of verified windows by accepted draft tokens: simulated bars beside the law's markers; SVG text."""
+    """Draw the share of verified windows by accepted draft tokens: simulated bars and the law's markers; SVG text."""
     longest = max([*outcome.accepted, len(odds.accepted) - 1 if odds else 0])
     lengths = np.arange(longest + 1)
     counts = np.array([outcome.accepted.get(int(length), 0) for length in lengths], dtype=float)
@@ -164,7 +164,7 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as SVG text, free of dates."""
+    """Return a figure as SVG text without a date."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "specsim"})
     return text.getvalue()

@@ -1,7 +1,7 @@
-"""A page as one HTML file that loads nothing: style, script and pictures stand in it.
+"""A page as a single HTML file that loads nothing: it contains its style, script and pictures.
 
-Everything that is not a template is escaped by Jinja; pictures are our own SVG, taken apart and put together again. A content
-security policy lets the page's one script run and nothing else, and no request leave.
+Jinja escapes everything that is not a template; pictures are SVG made by this package, parsed and serialised again. A
+content security policy allows the script of the page and nothing else, and no request.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 NUMBER = re.compile(r"\s*[-+−<>~±]*\s*[\d,.]+(e[-+]?\d+)?( ?[%×])?(\s*\(.*\)| to [\d.,]+)?\s*")
 SHARE = re.compile(r"(\d+(?:\.\d+)?) %")
 UNIT = re.compile(r"(?<=\d) (?=(%|×|[mu]?s)(?![\w]))")
-"""The blank between a number and its unit, where no line is to end."""
+"""Matches the blank between a number and its unit, where no line may end."""
 SHORT, LONG = 20, 36
-"""Letters of a cell that stands on one line, and of one that wants room for several."""
+"""Letters of a cell that stays on a single line, and of a cell that needs several."""
 
 
 class TableCell(NamedTuple):
-    """A cell of a table: its words, whether it is a number, is long, is a badge, and the width of the bar behind it."""
+    """A cell of a table: its words, the classes of its style and badge, and the width of the bar behind it in per cent."""
 
     words: Words
     style: str
@@ -40,9 +40,9 @@ class TableCell(NamedTuple):
 
 
 def as_html(page: Page) -> str:
-    """The whole of it; the same page gives the same text."""
+    """Return a page as HTML text; the same page gives the same text."""
     style, script = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js"))
-    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (files of our own)
+    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (shipped files)
     digest = b64encode(sha256(script.encode()).digest()).decode()
     text: str = _environment().get_template("page.html").render(page=page, digest=digest, **parts)
     return text
@@ -50,25 +50,26 @@ def as_html(page: Page) -> str:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    """Return the Jinja environment of the templates, with the filters that they use."""
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    found.filters |= {"breakable": breakable, "marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
-    return found
+    environment.filters |= {"breakable": breakable, "marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
+    return environment
 
 
 def slug(title: str) -> str:
-    """A title as the name of a place in the page."""
+    """Return a title as the name of an anchor in the page."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
 
 
 def breakable(title: str) -> Markup:
-    """A title whose long names may go on in the next line behind any of their underscores."""
+    """Return a title in which a line may break behind any underscore."""
     return Markup("_<wbr>").join(escape(part) for part in title.split("_"))
 
 
 def marked(words: Words) -> Markup:
-    """Words with their marks; text is escaped."""
+    """Return words with their marks as HTML; text is escaped."""
     match words:
         case Strong(text):
             return Markup("<strong>{}</strong>").format(text)
@@ -83,7 +84,7 @@ def marked(words: Words) -> Markup:
 
 
 def plain(words: Words) -> str:
-    """Words without their marks."""
+    """Return words without their marks."""
     match words:
         case Strong(text) | Code(text) | Hyperlink(text, _):
             return text
@@ -94,36 +95,39 @@ def plain(words: Words) -> str:
 
 
 def cells(table: Table) -> tuple[list[TableCell], list[list[TableCell]]]:
-    """Head and rows of a table with what their look depends on."""
+    """Return the head and the rows of a table as cells with the style of their column."""
     texts = [[plain(cell) for cell in row] for row in table.rows]
     styles = [_style([row[place] for row in texts if place < len(row)]) for place in range(len(table.head))]
     head = [TableCell(name, style, "", None) for name, style in zip(table.head, styles, strict=True)]
 
-    def row(words: tuple[Words, ...], told: list[str]) -> Iterator[TableCell]:
-        for place, (cell, text) in enumerate(zip(words, told, strict=True)):
+    def row(words: tuple[Words, ...], plain_texts: list[str]) -> Iterator[TableCell]:
+        for place, (cell, text) in enumerate(zip(words, plain_texts, strict=True)):
             share = SHARE.match(text) if place in table.bars else None
             badge = slug(text) if place in table.badges else ""
             yield TableCell(cell, styles[place], badge, min(100.0, float(share[1])) if share else None)
 
-    return head, [list(row(tuple(words), told)) for words, told in zip(table.rows, texts, strict=True)]
+    return head, [list(row(tuple(words), row_texts)) for words, row_texts in zip(table.rows, texts, strict=True)]
 
 
 def _style(texts: list[str]) -> str:
-    held = [text for text in texts if text not in ("", "–")]
-    if held and all(NUMBER.fullmatch(text) for text in held):
+    """Return the style of a column: ``number``, or by its longest text ``short``, ``words`` or ``long``."""
+    filled = [text for text in texts if text not in ("", "–")]
+    if filled and all(NUMBER.fullmatch(text) for text in filled):
         return "number"
-    most = max(map(len, held), default=0)
-    return "long" if most > LONG else "words" if most > SHORT else "short"
+    longest = max(map(len, filled), default=0)
+    if longest > LONG:
+        return "long"
+    return "words" if longest > SHORT else "short"
 
 
 def drawn(figure: Figure) -> Markup:
-    """Its picture as an element with a title, whose names and styles are its own, so that many fit into one page.
+    """Return a picture as an SVG element with a title; its names and styles are made unique, so that a page may hold many.
 
     Raises :class:`xml.etree.ElementTree.ParseError` where it is no SVG text.
     """
     for prefix, space in (("", SVG), ("xlink", XLINK)):
         ElementTree.register_namespace(prefix, space)
-    root, key = ElementTree.fromstring(figure.svg), slug(figure.file)  # noqa: S314 (our own text)
+    root, key = ElementTree.fromstring(figure.svg), slug(figure.file)  # noqa: S314 (made by this package)
     for name in ("metadata", "title"):
         for unwanted in root.findall(f"{{{SVG}}}{name}"):
             root.remove(unwanted)
@@ -140,7 +144,7 @@ def drawn(figure: Figure) -> Markup:
 
 
 def _renamed(name: str, value: str, key: str) -> str:
-    """An attribute whose names of other elements begin with ``key``."""
+    """Return the value of an attribute in which names of elements begin with ``key``."""
     if name == "id":
         return "-".join((key, *value.split()))
     if name.endswith("href") and value.startswith("#"):

@@ -1,4 +1,4 @@
-"""What went into a page: every number with its source, and the scenario with every default and file filled in."""
+"""The inputs of a page: every number with its source, and the scenario with every default and file filled in."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ CONFIDENCES = ("measured", "calibrated", "datasheet", "published", "computed", "
 
 
 def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
-    """Every number with a source, best known first."""
+    """Yield the table of every number with a source, measured ones first."""
     entries = list(provenance(scenario))
     if not entries:
-        yield Paragraph("No number with a source went in: durations and rates are stated in the scenario.")
+        yield Paragraph("No number with a source was used: durations and rates are stated in the scenario.")
         return
     counts = Counter(str(entry["confidence"]) for entry in entries)
     order = [name for name in CONFIDENCES if name in counts]
     yield Paragraph(f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + ".")
     ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
-    rows = [(str(e["confidence"]), Code(str(e["parameter"])), f"{e['value']:g}", str(e["source"])) for e in ranked]
+    rows = []
+    for entry in ranked:
+        parameter = Code(str(entry["parameter"]))
+        rows.append((str(entry["confidence"]), parameter, f"{entry['value']:g}", str(entry["source"])))
     head = ("confidence", "parameter", "value", "source")
-    yield Table(head, rows, "Numbers that went in", badges=(0,), sortable=True)
+    yield Table(head, rows, "Numbers used", badges=(0,), sortable=True)
 
 
 def resolved_blocks(scenario: Scenario) -> Iterator[Block]:
-    """All of a scenario, folded."""
+    """Yield the complete scenario as a folded listing."""
     text = yaml.safe_dump(resolved(scenario), sort_keys=False, allow_unicode=True, width=110)
     yield Listing(text, "yaml", f"{scenario.name}, every default and every file filled in")

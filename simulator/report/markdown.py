@@ -1,4 +1,4 @@
-"""A page as Markdown; its pictures stand beside it."""
+"""A page as Markdown, with its pictures as files next to it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from itertools import chain
 from simulator.report.blocks import Block, Bullets, Code, Figure, Hyperlink, Listing, Page, Paragraph, Strong, Table, Words
 
 MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(|[`~]{3,}|^[ \t]*(?:#|>|[-+*][ \t]|=+$|-+$)", re.MULTILINE)
-"""What would be a tag, a link, a fence, a title or a list in words that only say something."""
+"""Matches what Markdown would read as a tag, a link, a fence, a title or a list in words that are none."""
 
 
 def plain(text: str) -> str:
-    """Text that is no markup."""
-    return MARKUP.sub(lambda found: "".join(letter if letter.isspace() else f"\\{letter}" for letter in found[0]), text)
+    """Return text with everything escaped that would be markup."""
+    return MARKUP.sub(_escaped, text)
+
+
+def _escaped(markup: re.Match[str]) -> str:
+    return "".join(letter if letter.isspace() else f"\\{letter}" for letter in markup[0])
 
 
 def as_markdown(page: Page) -> str:
-    """The whole of it."""
+    """Return a page as Markdown text."""
     about, answer = plain(page.about), page.answer
     blocks = [f"# {page.title}", *([about] if about else []), *([f"**{plain(answer)}**"] if answer else [])]
     blocks += chain.from_iterable(map(shown, page.opening))
@@ -28,7 +32,7 @@ def as_markdown(page: Page) -> str:
 
 
 def shown(block: Block) -> Iterator[str]:
-    """A block as one or more paragraphs."""
+    """Yield the paragraphs of a block."""
     match block:
         case Paragraph(words):
             yield inline(words)
@@ -46,7 +50,7 @@ def shown(block: Block) -> Iterator[str]:
 
 
 def inline(words: Words) -> str:
-    """Words with their marks."""
+    """Return words with their marks as Markdown."""
     match words:
         case Strong(text):
             return f"**{plain(text)}**"
@@ -61,7 +65,7 @@ def inline(words: Words) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
 
     def line(cells: Iterable[object]) -> str:
         return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,4 +1,4 @@
-"""Pages as files: one with everything that belongs to it in a folder; a study as a picture (.svg) or a page (.md) beside it."""
+"""Pages as files: a page with its pictures in a folder; a study as a picture (.svg) or as a page (.md) with its picture."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from simulator.report.html import as_html
 from simulator.report.markdown import as_markdown
 
 Writer = Callable[[str, str, Iterable[str]], None]
-"""Called once with a title, a picture as SVG text, and the blocks of the page below it."""
+"""A function to be called once with a title, a picture as SVG text, and the Markdown paragraphs below it."""
 
 
 def page_files(page: Page, name: str) -> dict[str, str]:
-    """Text by file: ``name.md`` with its pictures beside it, and ``name.html`` with everything in it."""
+    """Return texts by file name: ``name.md`` and its pictures, and ``name.html``, which contains them."""
     return {
         f"{name}.md": as_markdown(page),
         f"{name}.html": as_html(page),
@@ -25,7 +25,7 @@ def page_files(page: Page, name: str) -> dict[str, str]:
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> None:
-    """Every text into its file in ``folder``, which is made; each file complete or not at all.
+    """Write every text into its file in ``folder``, which is made; each file complete or not at all.
 
     Raises :class:`BadInput` where that cannot be done.
     """
@@ -35,9 +35,9 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
 
 @contextmanager
 def study_file(path: Path | None, command: str) -> Iterator[Writer | None]:
-    """What writes the study to ``path`` (None without one), as :func:`whole_file`: complete, or not at all.
+    """Yield a function that writes the study to ``path``, complete or not at all; None without a path.
 
-    ``command`` stands at the end of a page. Raises :class:`BadInput` where a file cannot be made.
+    ``command`` is shown at the end of a page. Raises :class:`BadInput` where a file cannot be made.
     """
     if path is None:
         yield None

@@ -1,6 +1,6 @@
 """Timeline of a pipeline as Figure 12 of SpecPipe has it: a row for each device, zoomed out and zoomed in.
 
-Compute, pruning and transmission in colours of their own; a link is drawn below in the row of the stage that sends.
+Compute, pruning and transmission have different colours; a link is drawn at the bottom of the row of the stage that sends.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from simulator.report.timeline import OPENING, family
 from simulator.world import Span
 
 COLOURS = {"draft level": GREEN, "compute": BLUE, "prune": ORANGE, "transmit": VERMILLION}
-"""In the order in which they are laid over each other."""
+"""Colours by label, in the order in which they are drawn over each other."""
 FAR = 6
-"""How many times longer the stretch is that the zoomed-out panel shows."""
+"""How many times as much time the zoomed-out panel shows."""
 THIN = 0.3
-"""Height of a transmission in the row of its stage."""
+"""Height of a transmission in the row of its stage, in rows."""
 HAIR = 1 / 500
-"""Of a panel's width: nothing is drawn narrower."""
+"""Smallest width of what is drawn, as a share of the panel's width."""
 
 
 def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:
-    """Two panels as SVG text; ``window_s``: begin and end of the lower one in seconds, which the upper one shades."""
+    """Draw two panels, zoomed out and zoomed in, as SVG text; ``window_s``: begin and end of the lower panel in seconds."""
     begin, end = window_s
     first = min((span.start_s for span in spans if span.label not in OPENING), default=begin)
     far = max(first, begin - (FAR - 1) / 2 * (end - begin))
@@ -52,17 +52,17 @@ def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], capt
 
 
 def devices(spans: Iterable[Span]) -> list[str]:
-    """Rows from the top: the draft's device, then the stages in order."""
+    """Return the rows from the top: the draft's device, then the stages in order."""
     lanes = {span.lane for span in spans}
     stages = sorted((lane for lane in lanes if family(lane) == "stage"), key=lambda lane: int(lane.split()[1]))
     return [*(["draft"] if "draft" in lanes else []), *stages]
 
 
 def draw(axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: Sequence[str] = ()) -> set[str]:
-    """What the devices of ``rows`` (all of them where none is named) do from one second to another; the labels that occur."""
+    """Draw what the devices of ``rows`` (all of them if empty) do in a window of seconds; return the labels that occur."""
     begin, end = window_s
     names = list(rows) or devices(spans)
-    held: dict[str, list[MatplotlibPath]] = {}
+    boxes: dict[str, list[MatplotlibPath]] = {}
     for span in spans:
         device = f"stage {span.lane.split()[1]}" if family(span.lane) == "link" else span.lane
         if device in names and span.label in COLOURS and span.start_s < end and span.end_s > begin:
@@ -70,11 +70,11 @@ def draw(axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: 
             right = max(min(span.end_s, end) * 1e3, left + HAIR * (end - begin) * 1e3)
             high = low - (THIN if span.label == "transmit" else 0.8)
             corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
-            held.setdefault(span.label, []).append(MatplotlibPath(corners, closed=True))
-    for label in (label for label in COLOURS if label in held):
-        axes.add_patch(PathPatch(MatplotlibPath.make_compound_path(*held[label]), color=COLOURS[label], lw=0))
+            boxes.setdefault(span.label, []).append(MatplotlibPath(corners, closed=True))
+    for label in (label for label in COLOURS if label in boxes):
+        axes.add_patch(PathPatch(MatplotlibPath.make_compound_path(*boxes[label]), color=COLOURS[label], lw=0))
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(begin * 1e3, end * 1e3)
     axes.tick_params(axis="y", length=0)
-    return set(held)
+    return set(boxes)

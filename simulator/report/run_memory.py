@@ -1,4 +1,4 @@
-"""What each stage of a pipeline holds in memory (SP-10): as it is, and by the formula that SpecPipe prints."""
+"""Memory of each stage of a pipeline (SP-10): as it is, and by the formula that SpecPipe prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = ("stages", "weights", "table", "KV", "tree", "runtime", "GiB", "printed")
 
 
 def stage_rows(scenario: Scenario) -> Iterator[tuple[str, ...]]:
-    """Lines under ``HEAD`` in GiB, one for each run of equal stages; none without a pipeline of a dense model.
+    """Yield rows under ``HEAD`` in GiB, a row for each run of equal stages; none without a pipeline of a dense model.
 
     ``printed`` is the total with ``4 d^2 + 3 d f`` weights a layer, as if there were no grouped heads.
     """
@@ -28,7 +28,7 @@ def stage_rows(scenario: Scenario) -> Iterator[tuple[str, ...]]:
 
 
 def caption(scenario: Scenario) -> str:
-    """What the columns are."""
+    """Return what the columns of the table mean."""
     stated = scenario.serving.memory.kv_tokens is not None
     room = f"{scenario.kv_tokens or 0:,} tokens ({'stated' if stated else 'what the weights leave on the fullest device'})"
     return (

@@ -1,12 +1,10 @@
-"""The report of a run as a page: the answer first, then how it came about, then everything that went in."""
+"""The page of a run (``specsim run``): the answer first, then how it comes about, then all inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from simulator.report import figures
-from simulator.report import run_memory as memory
-from simulator.report import run_serving as batches
+from simulator.report import figures, run_memory, run_serving
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -50,10 +48,12 @@ from simulator.studies.window import SweepPoint
 SWEEP, ACCEPTED, TIMELINE, TRACE = "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"
 PERFETTO = "https://ui.perfetto.dev"
 KINDS_SHOWN = 4
+USES = ("compute", "collectives", "host")
+"""What the time of a part of a step is split into, where the cost model says so."""
 
 
 def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | None = None) -> Page:
-    """All of it; the sweep only where there is one. ``speedup``: the interval that it lies in."""
+    """Return the page of a run. ``sweep``: other windows, if any; ``speedup``: the interval of the speed-up."""
     scenario = result.scenario
     opening: list[Block] = [Paragraph(conditions(result))]
     if speedup and scenario.schedule.window:
@@ -69,7 +69,7 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
         sections=sections(
             ("Law, replay and simulation", _answers(result)),
             ("Where the time goes", _time(result)),
-            ("Requests and batches", _batches(result)),
+            ("Requests and batches", _serving(result)),
             ("Memory of the stages", _memory(result)),
             ("Fallback" if fallback(result) else "Choices", _fallback(result)),
             ("Which window", _window(result, sweep)),
@@ -85,52 +85,44 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
 
 
 def _answers(result: Result) -> Iterator[Block]:
-    found = columns(result)
+    """Yield the table of law, replay and simulation, and the gaps between them."""
+    answers = columns(result)
+    last_ms = answers[-1].tpot_ms
     rows: list[Sequence[Words]] = [
-        ("mean step (ms)", *(number(column.step_ms) for column in found)),
-        ("tokens per step and request", *(number(column.tokens_per_step) for column in found)),
-        (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in found)),
-        ("time per token against the simulation", *(percent((c.tpot_ms / found[-1].tpot_ms - 1) * 100) for c in found)),
+        ("mean step (ms)", *(number(column.step_ms) for column in answers)),
+        ("tokens per step and request", *(number(column.tokens_per_step) for column in answers)),
+        (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in answers)),
+        ("time per token against the simulation", *(percent((column.tpot_ms / last_ms - 1) * 100) for column in answers)),
     ]
-    yield Table(("", *(column.origin for column in found)), rows, "Law, replay and simulation of a step and a token")
+    yield Table(("", *(column.origin for column in answers)), rows, "Law, replay and simulation of a step and a token")
     yield Paragraph(
         "Law: step over tokens, at the mean context. Replay and simulation: mean over requests of "
-        "(E2E − TTFT)/(tokens − 1). The law with replayed means is told the acceptance and the step kinds that the "
-        "simulation counted: it explains, it does not predict."
+        "(E2E − TTFT)/(tokens − 1). The law with replayed means uses the simulation's own acceptance and step mix, so it "
+        "explains the gap but predicts nothing."
     )
-    items = []
+    differences = []
     for gap in gaps(result):
         parts = ", ".join(f"{name} {percent(size)}" for name, size in gap.parts)
-        items.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). May be due to: {gap.why}."))
-    yield Bullets(items)
+        differences.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). May be due to: {gap.why}."))
+    yield Bullets(differences)
     if rows_of_gap := gap_rows(result):
         yield Table(GAP_HEAD, rows_of_gap, GAP_TITLE)
     yield Paragraph(f"Law: {result.law.source}. {agreement_sentence(result)}")
 
 
 def _time(result: Result) -> Iterator[Block]:
-    kinds = list(result.phases)
+    """Yield the parts of a step, the kinds of steps and how busy the lanes are."""
     split = any(phase.busy for parts in result.phases.values() for phase in parts.values())
-    rows, first = [], result.phases[kinds[0]]
-    for kind in kinds[:KINDS_SHOWN]:
-        parts = {name: phase for name, phase in result.phases[kind].items() if kind == kinds[0] or first.get(name) != phase}
-        for index, (name, phase) in enumerate(parts.items()):
-            row = [kind_name(kind) if not index else "", name, number(phase.wall_s * 1e3)]
-            if split:
-                for use in ("compute", "collectives", "host"):
-                    held = [seconds for lane, seconds in phase.busy.items() if lane.endswith(f" {use}")]
-                    row.append(number(sum(held) * 1e3) if held else "–")
-            rows.append(row)
-    head = ("step kind", "part", "wall (ms)", *(("compute (ms)", "collectives (ms)", "host (ms)") * split))
-    yield Table(head, rows, "Parts of a step")
+    yield _parts_table(result, USES if split else ())
     origin = "Origin: the cost model at the mean context" if split else "Origin: stated in the scenario, with no split"
-    origin += "; draft and suffix run side by side" if any("suffix" in parts for parts in result.phases.values()) else ""
-    left = max(0, len(kinds) - KINDS_SHOWN)
-    yield Paragraph(
-        f"{origin}."
-        + " A part that takes the same as in the first step kind is not repeated." * (len(kinds) > 1)
-        + f" Rarer step kinds left out here: {left}." * (left > 0)
-    )
+    if any("suffix" in parts for parts in result.phases.values()):
+        origin += "; draft and suffix run at the same time"
+    sentences = [f"{origin}."]
+    if len(result.phases) > 1:
+        sentences.append("A part that takes the same as in the first step kind is not repeated.")
+    if len(result.phases) > KINDS_SHOWN:
+        sentences.append(f"Rarer step kinds left out here: {len(result.phases) - KINDS_SHOWN}.")
+    yield Paragraph(" ".join(sentences))
     shares = [(name, share(law), share(run)) for name, law, run in step_kinds(result)][: 2 * KINDS_SHOWN]
     head = ("step kind", "share by law (marginal rates)", "share in the simulation")
     yield Table(head, shares, "Kinds of steps", bars=(1, 2))
@@ -138,18 +130,40 @@ def _time(result: Result) -> Iterator[Block]:
     yield Table(("lane", "busy share of the whole run (simulation)"), busy, "Lanes", bars=(1,))
 
 
-def _batches(result: Result) -> Iterator[Block]:
+def _parts_table(result: Result, uses: Sequence[str]) -> Table:
+    """Return the durations of each part of a step in ms, split by ``uses``; parts as in the first kind are not repeated."""
+    rows: list[Sequence[Words]] = []
+    first: Mapping[str, object] = {}
+    for kind in list(result.phases)[:KINDS_SHOWN]:
+        title = kind_name(kind)
+        for name, phase in result.phases[kind].items():
+            if first.get(name) == phase:
+                continue
+            rows.append((title, name, number(phase.wall_s * 1e3), *(_use_ms(phase.busy, use) for use in uses)))
+            title = ""
+        first = first or result.phases[kind]
+    head = ("step kind", "part", "wall (ms)", *(f"{use} (ms)" for use in uses))
+    return Table(head, rows, "Parts of a step")
+
+
+def _use_ms(busy_s: Mapping[str, float], use: str) -> str:
+    """Return the time of compute, collectives or host in a part of a step in ms; a dash where it takes none."""
+    used_s = [seconds for lane, seconds in busy_s.items() if lane.endswith(f" {use}")]
+    return number(sum(used_s) * 1e3) if used_s else "–"
+
+
+def _serving(result: Result) -> Iterator[Block]:
     serving = result.simulated.serving
     if serving.counted.slo:
-        yield Table(batches.SLO_HEAD, list(batches.verdicts(serving)), "What was asked, and what was found")
-    yield Table(batches.HEAD, list(batches.times(serving)), "Times of requests and tokens")
+        yield Table(run_serving.SLO_HEAD, list(run_serving.verdicts(serving)), "Limits of the SLO, and simulated times")
+    yield Table(run_serving.HEAD, list(run_serving.times(serving)), "Times of requests and tokens")
     if result.replications:
-        yield Table(batches.REPLICATION_HEAD, list(batches.replications(result)), "Over several seeds")
-        told = f"± is half of a {CONFIDENCE:.0%} interval over {result.seeds} seeds (Student's t), this run's the first."
-        yield Paragraph(told)
+        yield Table(run_serving.REPLICATION_HEAD, list(run_serving.replications(result)), "Over several seeds")
+        seeds = f"{result.seeds} seeds (Student's t), of which this run's is the first"
+        yield Paragraph(f"± is half of a {CONFIDENCE:.0%} interval over {seeds}.")
     if result.simulated.replicas:
-        yield Table(batches.REPLICA_HEAD, list(batches.replicas(result.simulated)), "Replica by replica")
-    yield Bullets([f"{sentence}." for sentence in batches.sentences(result)])
+        yield Table(run_serving.REPLICA_HEAD, list(run_serving.replicas(result.simulated)), "Replica by replica")
+    yield Bullets([f"{sentence}." for sentence in run_serving.sentences(result)])
     policy = type(result.scenario.serving.policy)
     rule = (policy.__doc__ or "").partition("\n")[0]
     yield Paragraph(f"Origin: simulation; quantiles within 0.5 %. Batching: {rule}")
@@ -165,7 +179,7 @@ def _fallback(result: Result) -> Iterator[Block]:
     yield Paragraph(
         f"On all {result.fallback[0].windows:,} windows of the recording (γ = {result.scenario.schedule.window}), "
         "by exit depth and κ. "
-        "The paper's bound, fallback ≤ 1 − Ω, speaks of a position and holds there; a step has up to γ + 1 chances. "
+        "The paper's bound, fallback ≤ 1 − Ω, is about a position and holds there; a step has up to γ + 1 chances. "
         "Wider is never worse; deeper need not be better, so it comes with an interval (95 %, whole requests resampled)."
     )
     rows = [
@@ -183,6 +197,7 @@ def _fallback(result: Result) -> Iterator[Block]:
 
 
 def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
+    """Yield the figure of other windows, and which window is best; nothing without a sweep."""
     if not sweep:
         return
     yield Figure("Step time and time per token against the window", SWEEP, figures.window_sweep(sweep))
@@ -190,7 +205,7 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
     text = f"Best window by law (marginal rates): γ = {best.gamma} with {number(best.law_tpot_ms)} ms per token"
     tried = {point.gamma: point.simulated_tpot_ms for point in sweep if point.simulated_tpot_ms is not None}
     if tried:
-        gamma = min(tried, key=lambda known: tried[known])
+        gamma = min(tried, key=lambda window: tried[window])
         count = max(point.simulated_requests for point in sweep)
         where = ", ".join(map(str, tried))
         text += f"; by simulation ({count} requests at each of γ = {where}): γ = {gamma} with {number(tried[gamma])} ms"
@@ -204,9 +219,9 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
 
 
 def _memory(result: Result) -> Iterator[Block]:
-    if stages := list(memory.stage_rows(result.scenario)):
-        yield Table(memory.HEAD, stages, "Memory of the stages")
-        yield Paragraph(memory.caption(result.scenario))
+    if stages := list(run_memory.stage_rows(result.scenario)):
+        yield Table(run_memory.HEAD, stages, "Memory of the stages")
+        yield Paragraph(run_memory.caption(result.scenario))
 
 
 def _accepted(result: Result) -> Iterator[Block]:

@@ -1,8 +1,8 @@
-"""What a report says about requests and batches: times with their spread, memory, work done in vain."""
+"""Tables and sentences of a run's report about requests and batches: times with their spread, memory, wasted work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from simulator.report.run_summary import number, share
 from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Outcome, ServingOutcome
@@ -12,105 +12,123 @@ from simulator.serving.slo import METRICS
 
 HEAD = ("ms", "mean", *(f"p{share}" for share in QUANTILES), "most")
 REPLICATION_HEAD = (f"over seeds, {CONFIDENCE:.0%}", *HEAD[1:-1])
-SLO_HEAD = ("asked", "limit (ms)", "found (ms)", "within the limit", "")
+SLO_HEAD = ("SLO", "limit (ms)", "simulated (ms)", "within the limit", "")
 REPLICA_HEAD = ("replica", "requests", "tokens", "busy", "batch", "queue", "preempted", "TTFT p99 (ms)")
 
 
 def times(serving: ServingOutcome) -> Iterator[tuple[str, ...]]:
-    """Rows under ``HEAD``, in milliseconds; quantiles are within half a per cent."""
-    held = (
+    """Yield rows under ``HEAD`` in milliseconds; quantiles are within half a per cent."""
+    sketches = (
         ("from arrival to admission", serving.wait),
         ("TTFT", serving.ttft),
         ("TBT", serving.tbt),
         ("TPOT", serving.tpot),
         ("E2E", serving.e2e),
     )
-    for name, sketch in held:
+    for name, sketch in sketches:
         values = (sketch.mean, *(sketch.quantile(part / 100) for part in QUANTILES), max(sketch.most, 0.0))
         yield (name, *(number(seconds * 1e3) for seconds in values))
 
 
 def verdicts(serving: ServingOutcome) -> Iterator[tuple[str, ...]]:
-    """Rows under ``SLO_HEAD``; none without an SLO."""
-    for one in serving.counted.slo:
-        asked = f"{one.metric.upper()} {one.percentile}"
-        yield asked, number(one.limit_ms), number(one.found_ms), share(one.attainment), "met" if one.met else "MISSED"
+    """Yield rows under ``SLO_HEAD``; none without an SLO."""
+    for limit in serving.counted.slo:
+        name, times = f"{limit.metric.upper()} {limit.percentile}", (number(limit.limit_ms), number(limit.found_ms))
+        yield name, *times, share(limit.attainment), "met" if limit.met else "MISSED"
 
 
 def replicas(outcome: Outcome) -> Iterator[tuple[str, ...]]:
-    """Rows under ``REPLICA_HEAD``; none where there is one."""
-    for index, one in enumerate(outcome.replicas, start=1):
-        busiest = max(one.busy_s.values(), default=0.0) / outcome.end_s
-        counts = f"{one.requests:,}", f"{one.tokens:,}", share(busiest), number(one.mean_batch, 3), number(one.mean_waiting, 3)
-        yield str(index), *counts, f"{one.preemptions:,}", number(one.ttft.quantile(0.99) * 1e3)
+    """Yield rows under ``REPLICA_HEAD``; none where there is a single replica."""
+    for index, replica in enumerate(outcome.replicas, start=1):
+        busiest = max(replica.busy_s.values(), default=0.0) / outcome.end_s
+        means = number(replica.mean_batch, 3), number(replica.mean_waiting, 3)
+        counts = f"{replica.requests:,}", f"{replica.tokens:,}", share(busiest), *means, f"{replica.preemptions:,}"
+        yield str(index), *counts, number(replica.ttft.quantile(0.99) * 1e3)
 
 
 def replications(result: Result) -> Iterator[tuple[str, ...]]:
-    """Rows under ``REPLICATION_HEAD``, mean and half of the interval; none without replications."""
-    found = result.replications
+    """Yield rows under ``REPLICATION_HEAD``, mean and half of the interval; none without replications."""
+    means = result.replications
 
-    def row(text: str, names: Iterable[str]) -> tuple[str, ...]:
-        return text, *(f"{number(found[one].value, 3)} ± {number(found[one].half_width, 2)}" if one else "" for one in names)
+    def cell(name: str) -> str:
+        return f"{number(means[name].value, 3)} ± {number(means[name].half_width, 2)}"
 
-    for metric in METRICS if found else ():
-        yield row(f"{metric.upper()} (ms)", [f"{metric}_{one}_ms" for one in ("mean", *(f"p{share}" for share in QUANTILES))])
+    columns = ("mean", *(f"p{quantile}" for quantile in QUANTILES))
+    for metric in METRICS if means else ():
+        yield f"{metric.upper()} (ms)", *(cell(f"{metric}_{column}_ms") for column in columns)
     for name, text in (("tokens_per_s", "tokens per s"), ("goodput_requests_per_s", "goodput per s")):
-        if name in found:
-            yield row(text, [name, *("" for _ in QUANTILES)])
+        if name in means:
+            yield text, cell(name), *("" for _ in QUANTILES)
 
 
 def sentences(result: Result) -> Iterator[str]:
-    """What counts, batch, queue, memory, waste and cost of the simulation, one sentence each."""
-    scenario, one = result.scenario, result.simulated.serving
-    counted, littles = one.counted, one.littles_law
-    if counted.requests != one.requests:
+    """Yield a sentence each on what is counted, goodput, batch, queue, Little's law, memory, waste and cost."""
+    serving = result.simulated.serving
+    counted, littles = serving.counted, serving.littles_law
+    if counted.requests != serving.requests:
         yield f"Counted: {counted.rule}, {number(counted.seconds, 3)} s; all else is of the whole run"
     if counted.slo:
         yield (
             f"Goodput: {number(counted.goodput_requests_per_s, 3)} requests and {number(counted.goodput_tokens_per_s)} tokens "
             f"per second, of the {share(counted.good / counted.requests)} of requests that meet every limit themselves"
         )
-    several = scenario.serving.replicas > 1
-    sent = f"; {scenario.serving.replicas} replicas behind {scenario.serving.router.replace('_', ' ')}" if several else ""
-    batch, queue = (
-        f"{level_quantile(held, 0.95):,} for 95 % of the time, {max(held, default=0):,} at most"
-        for held in (one.batch_s, one.queue_s)
-    )
-    yield f"Batch: {number(one.mean_batch, 3)} requests decode in a step on average, up to {batch}{sent}"
-    before = " before a replica" if several else ""
-    yield f"Queue: {number(one.mean_waiting, 3)} requests wait on average, up to {queue}{before}"
+    yield from _batch_and_queue(result)
     yield (
         f"Little's law holds: {number(littles.mean_in_system)} in the system = {number(littles.arrivals_per_s)} per second x "
-        f"{number(littles.mean_time_s)} s, apart by {abs(littles.gap):.0e}"
+        f"{number(littles.mean_time_s)} s, to within {abs(littles.gap):.0e}"
     )
-    room = f"room for {one.kv_tokens:,}, at most {share(one.most_kv_tokens / one.kv_tokens)} in use" if one.kv_tokens else ""
-    yield (
-        f"KV cache{' of a replica' if several else ''}: {number(one.mean_kv_tokens, 3)} tokens held on average, "
-        f"{one.most_kv_tokens:,} at most, {room or 'no limit stated'}; {one.preemptions:,} preemptions, "
-        f"{one.recomputed_rows:,} of {one.prompt_rows:,} prefilled tokens recomputed"
-    )
-    if one.drafted:
+    yield _kv_cache(result)
+    if serving.drafted:
         yield (
-            f"In vain: {share(one.wasted_drafts / one.drafted)} of {one.drafted:,} judged draft tokens were rejected, "
-            f"and {share(one.wasted_rows / one.verified_rows)} of {one.verified_rows:,} rows that the target verified "
-            "brought no token"
+            f"Wasted work: {share(serving.wasted_drafts / serving.drafted)} of {serving.drafted:,} verified draft tokens were "
+            f"rejected, and {share(serving.wasted_rows / serving.verified_rows)} of {serving.verified_rows:,} rows that the "
+            "target verified brought no token"
         )
     yield from costs(result)
 
 
+def _batch_and_queue(result: Result) -> Iterator[str]:
+    """Yield how many requests decode in a step, and how many wait."""
+    setup, serving = result.scenario.serving, result.simulated.serving
+    batch, queue = (
+        f"{level_quantile(levels, 0.95):,} for 95 % of the time, {max(levels, default=0):,} at most"
+        for levels in (serving.batch_s, serving.queue_s)
+    )
+    routed, before = "", ""
+    if setup.replicas > 1:
+        routed = f"; {setup.replicas} replicas behind {setup.router.replace('_', ' ')}"
+        before = " before a replica"
+    yield f"Batch: {number(serving.mean_batch, 3)} requests decode in a step on average, up to {batch}{routed}"
+    yield f"Queue: {number(serving.mean_waiting, 3)} requests wait on average, up to {queue}{before}"
+
+
+def _kv_cache(result: Result) -> str:
+    """Return how full the KV cache is, and what preemptions cost."""
+    serving = result.simulated.serving
+    owner = " of a replica" if result.scenario.serving.replicas > 1 else ""
+    room = "no limit stated"
+    if serving.kv_tokens:
+        room = f"room for {serving.kv_tokens:,}, at most {share(serving.most_kv_tokens / serving.kv_tokens)} in use"
+    return (
+        f"KV cache{owner}: {number(serving.mean_kv_tokens, 3)} tokens held on average, {serving.most_kv_tokens:,} at most, "
+        f"{room}; {serving.preemptions:,} preemptions, {serving.recomputed_rows:,} of {serving.prompt_rows:,} prefilled "
+        "tokens recomputed"
+    )
+
+
 def costs(result: Result) -> Iterator[str]:
-    """Money and energy, as far as the devices say."""
-    found = result.expenses
-    if found and found.usd_per_hour and found.usd_per_million_tokens:
-        hourly, each = number(found.usd_per_hour), number(found.usd_per_million_tokens)
-        yield f"Cost: {each} USD per million tokens, at {hourly} USD per hour"
-    if found and found.most_j_per_token and found.busy_j_per_token:
-        most, busy = number(found.most_j_per_token), number(found.busy_j_per_token)
+    """Yield a sentence on money and one on energy, as far as the devices state prices and powers."""
+    expenses = result.expenses
+    if expenses and expenses.usd_per_hour and expenses.usd_per_million_tokens:
+        hourly, per_million = number(expenses.usd_per_hour), number(expenses.usd_per_million_tokens)
+        yield f"Cost: {per_million} USD per million tokens, at {hourly} USD per hour"
+    if expenses and expenses.most_j_per_token and expenses.busy_j_per_token:
+        most, busy = number(expenses.most_j_per_token), number(expenses.busy_j_per_token)
         yield f"Energy: at most {most} J per token, with all devices at their datasheet's power; {busy} J while they are busy"
 
 
 def crossed(first: int | None, for_good: int | None, name: str) -> str:
-    """Where autoregressive decoding overtakes a strategy, in words."""
+    """Return in words at which batch autoregressive decoding overtakes a strategy."""
     if first is None:
         return f"{name} is ahead at every size"
     if first == for_good:

@@ -1,4 +1,4 @@
-"""What a report says, as plain data and sentences: the same on paper and on screen."""
+"""Numbers and sentences of a run's report, the same on a terminal and on a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simulator.studies.window import main_kind
 
 
 class Column(NamedTuple):
-    """One way to the answer: its origin, mean step in ms, tokens per step, ms per token."""
+    """A column of the table of answers: its origin, mean step in ms, tokens per step, ms per token."""
 
     origin: str
     step_ms: float
@@ -31,63 +31,76 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Gap:
-    """Two columns that differ: by how much in per cent of the first, and why."""
+    """The difference of two columns in per cent of the first, and what it may come from."""
 
     title: str
     percent: float
     why: str
     """Reasons that there may be; ``run --explain-gap`` measures what each of them explains."""
     parts: tuple[tuple[str, float], ...]
-    """What it is made of, in per cent; factors, so they multiply up to the whole."""
+    """Names and sizes in per cent of the factors that multiply to the whole difference."""
 
 
 def number(value: float, significant: int = 4) -> str:
-    """So many significant digits, at most three behind the point."""
-    if value == 0.0 or abs(value) < 0.0005:
-        return "0" if value == 0.0 else "<0.001" if value > 0 else ">-0.001"
+    """Return a number as text with ``significant`` digits, at most three behind the point."""
+    if value == 0.0:
+        return "0"
+    if abs(value) < 0.0005:
+        return "<0.001" if value > 0 else ">-0.001"
     digits = min(3, max(0, significant - 1 - floor(log10(abs(value)))))
     return f"{value:,.{digits}f}"
 
 
 def percent(value: float) -> str:
-    """Signed per cent, two digits behind the point."""
+    """Return a number of per cent as signed text with two digits behind the point."""
     text = f"{value:+.2f} %"
     return text if text not in ("+0.00 %", "-0.00 %") else "0.00 %"
 
 
 def share(value: float) -> str:
-    """A share of one as per cent, one digit behind the point."""
+    """Return a share of one as per cent with one digit behind the point."""
     return f"{value * 100:.1f} %"
 
 
+def signed_share(value: float) -> str:
+    """Return a share of one as signed per cent with one digit behind the point."""
+    return f"{value * 100:+.1f} %"
+
+
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names of scenarios as a figure or a table tells them apart: without the words that all begin or end with."""
-    words = [name.split("_") for name in names]
-    if len(words) < 2:
+    """Return names of scenarios without the words that all of them begin or end with, for a figure or a table."""
+    if len(names) < 2:
         return list(names)
-    for _ in range(2):
-        while all(len(one) > 1 and one[0] == words[0][0] for one in words):
-            words = [one[1:] for one in words]
-        words = [one[::-1] for one in words]
-    return ["_".join(one) for one in words]
+    words = [name.split("_") for name in names]
+    while _same_first(words):
+        words = [parts[1:] for parts in words]
+    while _same_first([parts[::-1] for parts in words]):
+        words = [parts[:-1] for parts in words]
+    return ["_".join(parts) for parts in words]
+
+
+def _same_first(words: Sequence[Sequence[str]]) -> bool:
+    """Whether all names begin with the same word and have more of them."""
+    return all(len(parts) > 1 and parts[0] == words[0][0] for parts in words)
 
 
 def columns(result: Result) -> list[Column]:
-    """Law (marginal), law (replayed), replay, simulation, in this order."""
+    """Return law (marginal), law (replayed), replay and simulation, in this order."""
     laws = (("law, marginal rates", result.law), ("law, replayed means", result.law_replayed))
     runs = (("replay", result.replay), ("simulation", result.simulated))
-    return [Column(name, one.step_s * 1e3, one.tokens_per_step, one.tpot_s * 1e3) for name, one in (*laws, *runs)]
+    answers = (*laws, *runs)
+    return [Column(name, answer.step_s * 1e3, answer.tokens_per_step, answer.tpot_s * 1e3) for name, answer in answers]
 
 
 def overlap(result: Result) -> tuple[float, float] | None:
-    """T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
+    """Return T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
     parts = result.phases[main_kind(result.phases)]
     cover = result.scenario.schedule.traits.hidden_behind
     return (parts["draft"].wall_s, parts[cover].wall_s) if cover and "draft" in parts else None
 
 
 def regime(result: Result) -> str:
-    """Where T_draft stands to Delta, in half a sentence; times from the cost model at the mean context."""
+    """Return half a sentence that compares T_draft to Delta, with times of the cost model at the mean context."""
     scenario = result.scenario
     pair = overlap(result)
     if level := _level_of_tree(result):
@@ -113,7 +126,7 @@ def regime(result: Result) -> str:
 
 
 def _level_of_tree(result: Result) -> str | None:
-    """Whether growing a level of the tree is hidden behind a pipeline step; None where no tree is grown."""
+    """Return whether growing a level of the tree is hidden behind a pipeline step, in words; None where no tree is grown."""
     full = max(result.phases, key=lambda kind: (kind.verifying, tuple(kind.detail or ())))
     parts = {name: phase.wall_s * 1e3 for name, phase in result.phases[full].items()}
     if "draft_level" not in parts:
@@ -127,7 +140,7 @@ def _level_of_tree(result: Result) -> str | None:
 
 
 def _serial_redrafts(result: Result) -> str:
-    """How often Eq. 10 is not the whole step, because a window had to be written first."""
+    """Return how often Eq. 10 (Mirror-SD) is not the whole step, because a window had to be drafted first."""
     lost = {kind: parts["redraft"] for kind, parts in result.phases.items() if "redraft" in parts}
     steps = sum(result.simulated.kinds.get(kind, 0) for kind in lost)
     if not steps:
@@ -137,7 +150,7 @@ def _serial_redrafts(result: Result) -> str:
 
 
 def headline(result: Result) -> str:
-    """The answer in one sentence."""
+    """Return the answer in one sentence."""
     tpot, baseline = number(result.simulated.tpot_s * 1e3, 3), number(result.baseline.tpot_s * 1e3, 3)
     if not result.scenario.schedule.window:
         return f"{tpot} ms per token (simulation)."
@@ -153,56 +166,62 @@ def headline(result: Result) -> str:
 
 
 def doubt(speedup: Interval) -> str:
-    """The interval of a speed-up, and what it is of."""
+    """Return the interval of a speed-up in words, and which draws it covers."""
     return f"speed-up within {speedup.low:.2f} to {speedup.high:.2f} ({SHARE:.0%} of draws of requests and of devices)"
 
 
 def highlights(result: Result, speedup: Interval | None) -> list[Highlight]:
-    """The numbers of the answer one by one."""
-    simulated, law, baseline = (one.tpot_s * 1e3 for one in (result.simulated, result.law, result.baseline))
-    found = [Highlight(f"{number(simulated, 3)} ms", "per token, simulation")]
+    """Return the numbers of the answer, for the head of a page."""
+    simulated, law, baseline = (answer.tpot_s * 1e3 for answer in (result.simulated, result.law, result.baseline))
+    numbers = [Highlight(f"{number(simulated, 3)} ms", "per token, simulation")]
     if result.scenario.schedule.window:
-        found.append(Highlight(f"{result.speedup:.2f} ×", f"the speed of autoregressive decoding ({number(baseline, 3)} ms)"))
+        numbers.append(Highlight(f"{result.speedup:.2f} ×", f"the speed of autoregressive decoding ({number(baseline, 3)} ms)"))
     if speedup and result.scenario.schedule.window:
-        found.append(Highlight(f"{speedup.low:.2f} to {speedup.high:.2f} ×", f"{SHARE:.0%} interval of that speed-up"))
+        numbers.append(Highlight(f"{speedup.low:.2f} to {speedup.high:.2f} ×", f"{SHARE:.0%} interval of that speed-up"))
     off = percent((law / simulated - 1) * 100)
-    return [*found, Highlight(f"{number(law, 3)} ms", f"per token by law, {off} against the simulation")]
+    return [*numbers, Highlight(f"{number(law, 3)} ms", f"per token by law, {off} against the simulation")]
 
 
 def origin(spec: AcceptanceSpec) -> str:
-    """Where acceptance comes from, in a word."""
+    """Return in a word where acceptance comes from: recorded, stand-in, or the confidence of stated rates."""
     if spec.trace is not None:
         return "stand-in" if spec.stand_in else "recorded"
     return spec.confidence or "assumed"
 
 
 def conditions(result: Result) -> str:
-    """What a speed-up depends on: acceptance, engines, token accounting, load."""
-    scenario = result.scenario
-    spec, requests = scenario.acceptance, scenario.requests
-    if spec.trace is not None:
-        drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
-        source = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
-        source += f", re-scaled to {spec.rescale.tokens_per_step:g} tokens a step" if spec.rescale else ""
-    else:
-        kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
-        source = f"{kind} ({origin(spec)}{f'; source: {spec.source}' if spec.source else ''})"
-    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs.draft_model else None}
-    held = [f"{role} {p.model.name} on {p.devices} with {p.engine.name}" for role, p in places.items() if p]
+    """Return in words what a speed-up depends on: acceptance, engines, token accounting, load."""
+    scenario, requests = result.scenario, result.scenario.requests
+    roles = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs.draft_model else None}
+    hardware = [
+        f"{role} {placed.model.name} on {placed.devices} with {placed.engine.name}" for role, placed in roles.items() if placed
+    ]
+    times = "; ".join(hardware) or "stated in the scenario, no hardware or engine"
     return (
-        f"Acceptance: {source}. Times: {'; '.join(held) or 'stated outright, no hardware or engine'}. "
-        f"Tokens counted: {counted(scenario)}. Load: {requests.count:,} requests, {_coming(requests)}, {_sizes(scenario)}."
+        f"Acceptance: {_acceptance_source(scenario.acceptance)}. Times: {times}. "
+        f"Tokens counted: {counted(scenario)}. Load: {requests.count:,} requests, {_arrivals(requests)}, {_sizes(scenario)}."
     )
 
 
-def _coming(requests: Requests) -> str:
-    """When requests come, in words."""
+def _acceptance_source(spec: AcceptanceSpec) -> str:
+    """Return the trace or the stated rates that acceptance comes from, in words."""
+    if spec.trace is None:
+        kind = "stated cycle" if spec.cycle or spec.always is not None else "stated rates"
+        source = f"; source: {spec.source}" if spec.source else ""
+        return f"{kind} ({origin(spec)}{source})"
+    drafter = f", drafter {spec.drafter}" if spec.drafter != "draft" else ""
+    words = f"trace {spec.trace}{drafter}" + (" (stand-in from other models)" if spec.stand_in else "")
+    return words + (f", re-scaled to {spec.rescale.tokens_per_step:g} tokens a step" if spec.rescale else "")
+
+
+def _arrivals(requests: Requests) -> str:
+    """Return in words when requests arrive."""
     arrivals = requests.arrivals
     if arrivals is None:
         return f"{requests.concurrency} at a time"
     if arrivals.name == "file":
-        until = "its end" if arrivals.to_s is None else f"{arrivals.to_s:g} s"
-        piece = f", {arrivals.from_s:g} s to {until}" if arrivals.from_s or arrivals.to_s else ""
+        end = "its end" if arrivals.to_s is None else f"{arrivals.to_s:g} s"
+        piece = f", {arrivals.from_s:g} s to {end}" if arrivals.from_s or arrivals.to_s else ""
         rate = f", at {arrivals.rate_scale:g} times its rate" if arrivals.rate_scale != 1.0 else ""
         return f"from {arrivals.file} ({arrivals.format}{piece}){rate}"
     shape = f" with burstiness {arrivals.burstiness:g}" if arrivals.name == "gamma" else ""
@@ -210,10 +229,11 @@ def _coming(requests: Requests) -> str:
 
 
 def _sizes(scenario: Scenario) -> str:
+    """Return the tokens of a prompt and of an output, in words."""
     requests = scenario.requests
     if requests.traffic:
         prompt, output, longest = scenario.lengths
-        return f"{prompt:,.0f} prompt and {output:,.0f} output tokens in the mean, {longest:,} together at most"
+        return f"{prompt:,.0f} prompt and {output:,.0f} output tokens on average, at most {longest:,} together"
     return f"{_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens each"
 
 
@@ -224,7 +244,7 @@ def _lengths(tokens: int | Lengths) -> str:
 
 
 def gaps(result: Result) -> list[Gap]:
-    """From the law with marginal rates to the one with replayed means, and from there to the simulation."""
+    """Return two gaps: from the law with marginal rates to the law with replayed means, and from there to the simulation."""
     law, means, simulated = result.law, result.law_replayed, result.simulated
 
     def change(new: float, old: float) -> float:
@@ -258,7 +278,7 @@ def _why_first(result: Result) -> str:
     if not result.scenario.schedule.window:
         return "nothing is drafted, so acceptance plays no part"
     if result.odds.source.startswith("marginal run lengths"):
-        return "averaged over every start, long runs count at each of their positions, and decoding jumps over them"
+        return "averaged over all starts, long runs count at each of their positions, and decoding jumps over them"
     if result.odds.source.startswith("marginal hits"):
         return (
             "a token that was in the tree still comes late where pruning left a gap before its level: partial refills, "
@@ -314,56 +334,60 @@ GAP_TITLE = "From the law with marginal rates to the simulation"
 
 
 def counted(scenario: Scenario) -> str:
-    """Which tokens count as output: verified ones, or emitted ones, where a strategy shows what nobody has checked."""
+    """Return which tokens count as output: ``verified``, or ``emitted`` where tokens are shown before they are checked."""
     strategy = scenario.schedule
     return strategy.accounting if isinstance(strategy, SharedBudget) else "verified"
 
 
 def step_kinds(result: Result) -> Iterator[tuple[str, float, float]]:
-    """Name of each step kind, its share by law (marginal) and in the simulation, most frequent first."""
+    """Yield name, share by law (marginal) and share in the simulation of each step kind, most frequent first."""
     total = result.simulated.steps
     for kind in result.phases:
         yield kind_name(kind), result.law.kinds.get(kind, 0.0), result.simulated.kinds.get(kind, 0) / total
 
 
 def kind_name(kind: Kind) -> str:
-    """A step kind in words."""
+    """Return a step kind in words."""
     window = "a window" if kind.window is None else f"a window of {kind.window}"
     counts = (
         (kind.verifying, f"verifying {window}"),
-        (kind.bare, "without one"),
+        (kind.bare, "without a window"),
         (kind.redrafts, "windows redrafted"),
         (0 if kind.redrafts else kind.waiting, "waiting"),
     )
-    held = [f"{count} {text}" for count, text in counts if count]
-    held += [kind.detail.words] if kind.detail and kind.detail.words else []
-    held += [f"{kind.prompts} prompts beside them"] if kind.prompts else []
-    return f"{kind.name} ({', '.join(held)})" if held else kind.name
+    parts = [f"{count} {text}" for count, text in counts if count]
+    if kind.detail and kind.detail.words:
+        parts.append(kind.detail.words)
+    if kind.prompts:
+        parts.append(f"{kind.prompts} prompts beside them")
+    return f"{kind.name} ({', '.join(parts)})" if parts else kind.name
 
 
 def fallback(result: Result) -> str | None:
-    """How often no window was at hand; None for strategies that always have one."""
+    """Return in words how often a window had to be drafted again; None for strategies that never have to."""
     if not isinstance(result.scenario.schedule, LosesWindows):
         return None
     simulated = result.simulated
     rates = [_missing_per_step(result.law.kinds), _missing_per_step(simulated.kinds)]
     return (
         f"{simulated.missed:,} of {simulated.windows:,} verified windows ({share(simulated.fallback_per_step)}, simulation) "
-        f"left their successor off the tree; requests in fallback per step: {rates[0]:.3f} by law (marginal rates), "
+        "were not covered by the draft tree, so the next window was drafted again; "
+        f"requests in fallback per step: {rates[0]:.3f} by law (marginal rates), "
         f"{rates[1]:.3f} in the simulation (a miss at the very end of an output costs nothing)"
     )
 
 
 def _missing_per_step(kinds: Mapping[Kind, float] | Mapping[Kind, int]) -> float:
-    held = [(k.redrafts + (k.bare if k.name == "fallback" else 0), weight) for k, weight in kinds.items()]
-    return sum(missing * weight for missing, weight in held) / sum(weight for _, weight in held)
+    """Return how many requests of a step have no window on average, weighted by the frequency of step kinds."""
+    missing = [(kind.redrafts + (kind.bare if kind.name == "fallback" else 0), weight) for kind, weight in kinds.items()]
+    return sum(requests * weight for requests, weight in missing) / sum(weight for _, weight in missing)
 
 
 def choices(result: Result) -> str | None:
-    """What the strategy chose, with shares of the simulation; None where it has no choice."""
+    """Return the windows that the strategy chose with their shares in the simulation; None where it has no choice."""
     counts = result.simulated.choices
     total = sum(counts.values())
     if not total:
         return None
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ranked = sorted(counts.items(), key=lambda choice: (-choice[1], choice[0]))
     return "next window (simulation): " + ", ".join(f"{name} {share(count / total)}" for name, count in ranked)

@@ -1,6 +1,6 @@
 """Timelines: a Chrome trace for Perfetto, and a drawing of a few steps as SVG.
 
-Both are made of spans alone, so they show what the lanes really did.
+Both are made from spans alone, so they show what the lanes did.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ text { font-family: Arial, Helvetica, "Liberation Sans", "DejaVu Sans", sans-ser
 
 
 def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
-    """The first ``limit`` spans as Chrome trace events; ``ts`` and ``dur`` in microseconds."""
+    """Return the first ``limit`` spans as Chrome trace events; ``ts`` and ``dur`` in microseconds."""
     tids = {lane: tid for tid, lane in enumerate(lanes_of(spans), start=1)}
     events: list[dict[str, Any]] = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "specsim"}}]
     for lane, tid in tids.items():
@@ -57,7 +57,7 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
 
 
 def span_data(spans: Sequence[Span], window_s: tuple[float, float], limit: int = 3_000) -> dict[str, Any]:
-    """The first ``limit`` spans for a drawing to be zoomed; times in microseconds, ``view`` is what is shown at first.
+    """Return the first ``limit`` spans for a drawing that can be zoomed; times in microseconds, ``view`` is shown first.
 
     ``spans``: lane, kind, start, length; ``kinds``: label and colours of what a lane does.
     """
@@ -82,12 +82,12 @@ def span_data(spans: Sequence[Span], window_s: tuple[float, float], limit: int =
 
 
 def ink_on(fill: str) -> str:
-    """The colour of words on a span."""
+    """Return the colour of words on a span of colour ``fill``."""
     return "#ffffff" if fill == BLUE else "#000000"
 
 
 def lanes_of(spans: Iterable[Span]) -> list[str]:
-    """Lanes in the order target, draft, rendezvous, then the others by number: a stage, and the link behind it."""
+    """Return lanes in the order target, draft, rendezvous, then the numbered ones: a stage, and the link behind it."""
     roles = list(FAMILIES)
 
     def place(lane: str) -> tuple[int, int, int, str]:
@@ -99,12 +99,12 @@ def lanes_of(spans: Iterable[Span]) -> list[str]:
 
 
 def family(lane: str) -> str:
-    """Lanes that do the same in different places have one name and a number: ``stage 3``."""
+    """Return the name of a lane without its number: ``stage`` of ``stage 3``."""
     return lane.rstrip("0123456789").rstrip()
 
 
 def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> tuple[float, float]:
-    """Begin and end in seconds of the first ``steps`` steps in a row that show most of what can happen.
+    """Return begin and end in seconds of the first ``steps`` steps in a row that show most of what can happen.
 
     A step begins where the first label after the prefill comes back on its lane; stretches with a prefill in them
     are passed over if there are others. Of a pipeline, a stretch is best that begins with all stages at work and goes on
@@ -134,7 +134,7 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
 
 
 def timeline_svg(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:
-    """Lanes as rows, spans as rectangles, gaps as idle; ``window_s`` is the begin and end in seconds."""
+    """Draw lanes as rows, spans as rectangles and gaps as idle; ``window_s``: begin and end in seconds; SVG text."""
     drawing = _Drawing.of(spans, window_s)
     top = MARGIN
     body: list[str] = []
@@ -157,7 +157,7 @@ def timeline_svg(spans: Sequence[Span], window_s: tuple[float, float], caption: 
 
 @dataclass(frozen=True)
 class _Drawing:
-    """Where things go: all lengths in user units of the SVG, times in seconds."""
+    """A drawing of lanes over a window of time: lengths in user units of the SVG, times in seconds."""
 
     lanes: list[str]
     spans: list[Span]
@@ -190,14 +190,14 @@ class _Drawing:
         yield _text((self.left + WIDTH - MARGIN) / 2, bottom + 32, name, 12, "soft", "middle")
 
     def row(self, lane: str, top: float) -> Iterator[str]:
-        mine = [span for span in self.spans if span.lane == lane]
-        busy = sum(min(span.end_s, self.end) - max(span.start_s, self.begin) for span in mine)
+        lane_spans = [span for span in self.spans if span.lane == lane]
+        busy = sum(min(span.end_s, self.end) - max(span.start_s, self.begin) for span in lane_spans)
         yield _text(MARGIN, top + 20, lane, 13)
         yield _text(MARGIN, top + 35, f"busy {busy / (self.end - self.begin) * 100:.1f} %", 11, "soft")
         room = WIDTH - MARGIN - self.left
         yield f'<rect class="lane" x="{self.left:.2f}" y="{top:.2f}" width="{room:.2f}" height="{ROW:g}"/>'
         free = self.begin
-        for span in mine:
+        for span in lane_spans:
             yield from self._idle(free, span.start_s, top)
             yield from self._box(span, top)
             free = max(free, span.end_s)
@@ -219,7 +219,7 @@ class _Drawing:
         yield "</g>"
 
     def legend(self, top: float) -> tuple[list[str], float]:
-        """Its drawing, and the height of the whole picture."""
+        """Return the elements of the legend, and the height of the whole picture."""
         parts: list[str] = []
         x, y = self.left, top
         entries = [(f"{lane}: {label}", colour) for (lane, label), colour in self.colours.items()]
@@ -234,7 +234,7 @@ class _Drawing:
 
 
 def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str], str]:
-    """One colour per family of lanes and label; the same label in two families keeps its colour apart."""
+    """Return a colour for each family of lanes and label; the same label in two families has two colours."""
     labels = sorted({(lanes.index(span.lane), span.label) for span in spans})
     chosen: dict[tuple[str, str], str] = {}
     for row, label in labels:
@@ -247,13 +247,13 @@ def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str
 
 
 def _tick(length: float) -> float:
-    """The round number (1, 2 or 5 times a power of ten) at or above ``length``."""
+    """Return the round number (1, 2 or 5 times a power of ten) at or above ``length``."""
     power = 10.0 ** floor(log10(length))
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= length * (1 - 1e-9))
 
 
 def _labelled(label: str, milliseconds: str, room: float) -> list[str]:
-    """The label on one line or two, and the time; the time alone where the label does not fit."""
+    """Return the label on at most two lines, and the time; the time alone where the label does not fit."""
     lines = wrap(label, max(1, floor((room - 4) / (11 * EM))), break_long_words=False)
     fits = len(lines) <= 2 and _fitting(lines, room, 11) == lines
     return [*(lines if fits else []), *_fitting([milliseconds], room, 11)]
@@ -264,7 +264,7 @@ def _fitting(lines: Sequence[str], room: float, size: float) -> list[str]:
 
 
 def _lines(x: float, top: float, lines: Sequence[str], paint: str) -> Iterator[str]:
-    """Up to three centred lines in a row."""
+    """Yield up to three centred lines of text in a row."""
     for index, line in enumerate(lines):
         y = top + ROW / 2 + 4 + (index - (len(lines) - 1) / 2) * 13.5
         yield f'<text x="{x:.2f}" y="{y:.2f}" font-size="11" text-anchor="middle" {paint}>{escape(line)}</text>'

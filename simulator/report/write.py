@@ -1,4 +1,4 @@
-"""A report folder, all of it or nothing."""
+"""The report folder of a run, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OURS = {REPORT, f"{NAME}.html", SWEEP, ACCEPTED, TIMELINE, TRACE}
 
 
 def write(result: Result, sweep: Sequence[SweepPoint], folder: Path, speedup: Interval | None = None) -> list[Path]:
-    """Write the report into ``folder``, which appears only when complete; the files in it.
+    """Write the report into ``folder``, which appears only when complete; return the paths of its files.
 
-    ``speedup``: the interval that it lies in.
+    ``speedup``: the interval of the speed-up.
 
     A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
     """
@@ -37,29 +37,30 @@ def write(result: Result, sweep: Sequence[SweepPoint], folder: Path, speedup: In
 
 
 def free(folder: Path) -> Path:
-    """The absolute folder, if a report may go there; else :class:`BadInput`. To be asked before long work."""
+    """Return the absolute folder if a report may be written there; else raise :class:`BadInput`. Call it before long work."""
     folder = folder.resolve()
-    here = (str(folder), 0, 0)
+    place = (str(folder), 0, 0)
     above = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
-        raise BadInput([Fault(here, "", f"cannot be made: {above} is no folder that can be written to")])
+        raise BadInput([Fault(place, "", f"cannot be made: {above} is no folder that can be written to")])
     _check(folder)
     return folder
 
 
 def _check(folder: Path) -> None:
+    """Raise :class:`BadInput` unless the folder is free or holds a report and nothing else."""
     if not folder.exists():
         return
-    here = (str(folder), 0, 0)
+    place = (str(folder), 0, 0)
     if not folder.is_dir():
-        raise BadInput([Fault(here, "", "is a file; expected the folder of a report, or a name that is free")])
-    held = {path.name for path in folder.iterdir()}
-    if REPORT not in held:
+        raise BadInput([Fault(place, "", "is a file; expected the folder of a report, or a name that is free")])
+    present = {path.name for path in folder.iterdir()}
+    if REPORT not in present:
         message = f"is there already and holds no {REPORT}, so it is no report to replace; choose another folder"
-        raise BadInput([Fault(here, "", message)])
-    if strangers := sorted(held - OURS):
+        raise BadInput([Fault(place, "", message)])
+    if strangers := sorted(present - OURS):
         message = f"holds '{strangers[0]}', which is no part of a report and would be lost; move it or choose another folder"
-        raise BadInput([Fault(here, "", message)])
+        raise BadInput([Fault(place, "", message)])
 
 
 def _files(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | None) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What a fit came to: on a terminal, as data, as a page."""
+"""The result of fitting a profile to measured times: terminal, JSON and page of ``specsim calibrate device`` and ``link``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any
 
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import MultipleLocator
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.profile import FittedProfile, text
 from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, FitError, HeldOutErrors, TileStep
+from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Section, Table, sections
 from simulator.report.console import WIDEST, new_table
+from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 
 FEW_SHAPES = 3
-"""Shapes told by name: those with the largest errors."""
+"""How many shapes of a product are listed by name: those with the largest errors."""
+MOST_TOKENS = 512
+"""Largest token count that the figure shows."""
 HEADS = {
     "errors": ("", "tokens", "rows", "MAPE", "p95", "bias", "like", "sheet"),
     "left_out": ("left out", "", *(f"MAPE {low}..{high}" for low, high in LEFT_OUT_RANGES)),
@@ -28,82 +36,120 @@ TITLES = {
 }
 
 
-def tables(found: FittedProfile) -> dict[str, list[tuple[str, ...]]]:
-    """Rows of each table that there is something for, under ``HEADS``."""
-    filled = {
-        "errors": [row for name, errors in found.errors.items() for row in _errors(errors, found.before.get(name, ()))],
-        "left_out": list(_left_out(found.left_out)),
-        "steps": [_step(*pair) for pair in zip(found.steps, found.steps_before, strict=True)],
-    }
-    return {name: rows for name, rows in filled.items() if rows}
+def tables(profile: FittedProfile) -> dict[str, list[tuple[str, ...]]]:
+    """Return the rows of every table that is not empty, by its key in ``HEADS``."""
+    errors: list[tuple[str, ...]] = []
+    for operation, fit_errors in profile.errors.items():
+        errors += _error_rows(fit_errors, profile.before.get(operation, ()))
+    steps = [_step_row(*pair) for pair in zip(profile.steps, profile.steps_before, strict=True)]
+    rows = {"errors": errors, "left_out": list(_left_out_rows(profile.left_out)), "steps": steps}
+    return {name: filled for name, filled in rows.items() if filled}
 
 
-def _errors(errors: Sequence[FitError], before: Sequence[FitError]) -> Iterator[tuple[str, ...]]:
-    like = {one[:3]: f"{one.mape_percent:.1f}" for one in before}
-    for one in errors:
-        tokens = f"{one.least_tokens}..{one.most_tokens}" if one.most_tokens else ""
-        sheet = "" if one.datasheet_mape_percent is None else f"{one.datasheet_mape_percent:.1f}"
-        told = f"{one.mape_percent:.1f}", f"{one.p95_percent:.1f}", f"{one.bias_percent:+.1f}"
-        yield one.what, tokens, f"{one.rows:,}", *told, like.get(one[:3], ""), sheet
+def _error_rows(errors: Sequence[FitError], before: Sequence[FitError]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each range of tokens; ``before`` are the errors of the profile that the fit starts from."""
+    mape_before = {error[:3]: f"{error.mape_percent:.1f}" for error in before}
+    for error in errors:
+        tokens = f"{error.least_tokens}..{error.most_tokens}" if error.most_tokens else ""
+        sheet = "" if error.datasheet_mape_percent is None else f"{error.datasheet_mape_percent:.1f}"
+        sizes = f"{error.mape_percent:.1f}", f"{error.p95_percent:.1f}", f"{error.bias_percent:+.1f}"
+        yield error.what, tokens, f"{error.rows:,}", *sizes, mape_before.get(error[:3], ""), sheet
 
 
-def _left_out(found: Sequence[HeldOutErrors]) -> Iterator[tuple[str, ...]]:
-    """Every model and degree, and their mean weighted by rows; of the shapes the worst."""
+def _left_out_rows(left_out: Sequence[HeldOutErrors]) -> Iterator[tuple[str, ...]]:
+    """Yield the mean weighted by rows, then every model and degree; of the shapes only the worst."""
     for by in LEFT_OUT:
-        held = [one for one in found if one.by == by]
-        if held:
-            means = (_mean(held, place) for place in range(len(LEFT_OUT_RANGES)))
-            yield by.replace("_", " "), f"all {len(held)}", *means
-            told = sorted(held, key=lambda one: -one.mape_percent[-1])[:FEW_SHAPES] if by == "shape" else held
-            yield from (("", one.name, *("" if isnan(mape) else f"{mape:.1f}" for mape in one.mape_percent)) for one in told)
+        group = [errors for errors in left_out if errors.by == by]
+        if not group:
+            continue
+        means = (_weighted_mape(group, place) for place in range(len(LEFT_OUT_RANGES)))
+        yield by.replace("_", " "), f"all {len(group)}", *means
+        if by == "shape":
+            group = sorted(group, key=lambda errors: -errors.mape_percent[-1])[:FEW_SHAPES]
+        for errors in group:
+            yield "", errors.name, *("" if isnan(mape) else f"{mape:.1f}" for mape in errors.mape_percent)
 
 
-def _mean(held: Sequence[HeldOutErrors], place: int) -> str:
-    some = [(one.mape_percent[place], one.rows[place]) for one in held if one.rows[place]]
-    return f"{sum(mape * rows for mape, rows in some) / sum(rows for _, rows in some):.1f}" if some else ""
+def _weighted_mape(group: Sequence[HeldOutErrors], place: int) -> str:
+    """Return the MAPE in per cent over a range of tokens, weighted by rows; empty where nothing was measured."""
+    weighted = [(errors.mape_percent[place], errors.rows[place]) for errors in group if errors.rows[place]]
+    if not weighted:
+        return ""
+    return f"{sum(mape * rows for mape, rows in weighted) / sum(rows for _, rows in weighted):.1f}"
 
 
-def _step(one: TileStep, before: TileStep) -> tuple[str, ...]:
-    growth = one.measured_percent, one.predicted_percent, before.predicted_percent
-    return str(one.after_tokens), str(one.next_tokens), *(f"{percent:+.1f}" for percent in growth)
+def _step_row(step: TileStep, before: TileStep) -> tuple[str, ...]:
+    growth = step.measured_percent, step.predicted_percent, before.predicted_percent
+    return str(step.after_tokens), str(step.next_tokens), *(f"{percent:+.1f}" for percent in growth)
 
 
-def as_data(found: FittedProfile) -> dict[str, Any]:
-    """Everything, for JSON; what was not measured is null."""
+def as_data(profile: FittedProfile) -> dict[str, Any]:
+    """Return the fit and its errors as the object that ``--json`` prints; what was not measured is null."""
+    left_out = []
+    for errors in profile.left_out:
+        mape_percent = [None if isnan(mape) else mape for mape in errors.mape_percent]
+        left_out.append(errors._asdict() | {"mape_percent": mape_percent})
     return {
-        "profile": found.data,
-        "errors": {name: [one._asdict() for one in errors] for name, errors in found.errors.items()},
-        "errors_of_like": {name: [one._asdict() for one in errors] for name, errors in found.before.items()},
-        "left_out": [
-            one._asdict() | {"mape_percent": [None if isnan(mape) else mape for mape in one.mape_percent]}
-            for one in found.left_out
-        ],
-        "steps": [one._asdict() for one in found.steps],
-        "steps_of_like": [one._asdict() for one in found.steps_before],
-        "layer_mape_percent_by_tiles": found.tiles,
+        "profile": profile.data,
+        "errors": {name: [error._asdict() for error in errors] for name, errors in profile.errors.items()},
+        "errors_of_like": {name: [error._asdict() for error in errors] for name, errors in profile.before.items()},
+        "left_out": left_out,
+        "steps": [step._asdict() for step in profile.steps],
+        "steps_of_like": [step._asdict() for step in profile.steps_before],
+        "layer_mape_percent_by_tiles": profile.tiles,
     }
 
 
-def print_fit(found: FittedProfile, console: Console) -> None:
-    """The numbers, then how wrong they are."""
+def print_fit(profile: FittedProfile, console: Console) -> None:
+    """Print the errors of a fit as tables."""
     width = min(console.width, WIDEST)
-    for name, rows in tables(found).items():
+    for name, rows in tables(profile).items():
         console.print(Text(f"\n{TITLES[name]}", style="bold"), width=width)
-        shown: Table = new_table(*HEADS[name])
+        table = new_table(*HEADS[name])
         for row in rows:
-            shown.add_row(*row)
-        console.print(shown, width=width)
-    if found.tiles:
-        told = "; ".join(f"{tiles}: {error:.1f}" for tiles, error in found.tiles.items())
-        console.print(Text(f"\nTiles tried, layer MAPE up to 512 tokens (%): {told}"), width=width)
+            table.add_row(*row)
+        console.print(table, width=width)
+    if profile.tiles:
+        errors = "; ".join(f"{tiles}: {error:.1f}" for tiles, error in profile.tiles.items())
+        console.print(Text(f"\nTiles tried, layer MAPE up to 512 tokens (%): {errors}"), width=width)
 
 
-def page(name: str, found: FittedProfile, command: str) -> str:
-    """The same as Markdown, with the profile itself; ``NAME.svg`` beside it holds the figure."""
-    blocks = [f"# {name}: fitted to measurements"]
-    blocks += [f"![Time of a layer by token count]({name}.svg)"] if found.layers is not None else []
-    for kind, rows in tables(found).items():
-        head = HEADS[kind]
-        lines = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
-        blocks += [TITLES[kind] + ".", "\n".join(f"| {' | '.join(cells)} |" for cells in lines)]
-    return "\n\n".join([*blocks, "## Profile", f"```yaml\n{text(found.data)}```", "## Made by", f"```\n{command}\n```"]) + "\n"
+def page(name: str, profile: FittedProfile, command: str) -> Page:
+    """Return the page of the fitted profile ``name``: figure, errors, and the profile itself."""
+    opening: list[Block] = []
+    if profile.layers is not None:
+        opening.append(Figure("Time of a layer by token count", f"{name}.svg", figure(profile.layers)))
+    for kind, rows in tables(profile).items():
+        opening += [Paragraph(f"{TITLES[kind]}."), Table(HEADS[kind], rows, TITLES[kind])]
+    fitted: list[Section] = sections(("Profile", [Listing(text(profile.data), "yaml")]))
+    return Page(f"{name}: fitted to measurements", "", "", opening, fitted, command)
+
+
+def figure(layers: pd.DataFrame) -> str:
+    """Draw the products of a layer by token count: measured, fitted, as before and by the datasheet; SVG text."""
+    shown = layers[layers.tokens <= MOST_TOKENS]
+    groups = [(model, ranks, rows) for (model, ranks), rows in shown.groupby(fit.LAYER[:2]) if ranks in _ends(shown, model)]
+    with mpl.rc_context(LOOK):
+        drawing = Drawing(figsize=(WIDTH_IN, 0.4 + 2.3 * -(-len(groups) // 2)), layout="constrained")
+        panels = drawing.subplots(-(-len(groups) // 2), 2, squeeze=False, sharex=True).ravel()
+        for axes, (model, ranks, rows) in zip(panels, groups, strict=False):
+            axes.plot(rows.tokens, rows.sheet * 1e6, ":", color=GREY, lw=1.0, label="datasheet")
+            axes.plot(rows.tokens, rows.like * 1e6, "--", color=ORANGE, lw=1.1, label="like")
+            axes.plot(rows.tokens, rows.predicted * 1e6, "-", color=BLUE, lw=1.3, label="fitted")
+            axes.plot(rows.tokens, rows.seconds * 1e6, ".", color=VERMILLION, ms=2.5, label="measured")
+            axes.set_title(f"{model}, TP {ranks:g}", size=8.5)
+            axes.set_ylim(bottom=0.0)
+            axes.xaxis.set_major_locator(MultipleLocator(64))
+            axes.tick_params(labelsize=7.5)
+        for axes in panels[len(groups) :]:
+            axes.set_visible(False)
+        drawing.supxlabel("tokens", size=9)
+        drawing.supylabel("products of a layer (µs)", size=9)
+        drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
+        return svg(drawing)
+
+
+def _ends(shown: pd.DataFrame, model: object) -> tuple[float, float]:
+    """Return the smallest and the largest tensor-parallel degree that was measured of a model."""
+    ranks = shown[shown.model == model].tensor_parallel
+    return float(ranks.min()), float(ranks.max())

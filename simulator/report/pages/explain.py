@@ -1,4 +1,4 @@
-"""An explained scenario on a terminal."""
+"""A scenario explained on a terminal (``specsim explain``): topics, defaults that apply, and how well its numbers are known."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from simulator.report.console import WIDEST, item
 from simulator.scenario.explain import Explanation
 
 
-def print_explanation(name: str, found: Explanation, console: Console) -> None:
-    """Topics, defaults below what they are fields of, numbers by confidence, notes; at most 100 columns."""
+def print_explanation(name: str, explanation: Explanation, console: Console) -> None:
+    """Print topics, defaults grouped by what they belong to, numbers by confidence, and notes; at most 100 columns."""
     width = min(console.width, WIDEST)
     console.print(Text(name, style="bold"), width=width)
     topics = Table.grid(padding=(0, 2))
-    for topic, words in found.topics.items():
+    for topic, words in explanation.topics.items():
         topics.add_row(topic, Text(words))
     console.print(topics, width=width)
-    console.print(Text(f"\nDefaults that apply ({len(found.defaults)}); --set changes any of them", style="bold"), width=width)
-    for of in dict.fromkeys(one.of for one in found.defaults):
-        console.print(Text(of), width=width)
-        for one in found.defaults:
-            if one.of == of:
-                source = f"   {one.source}" if one.source else ""
-                console.print(Padding(Text(f"{one.field} = {one.value}{source}", style="dim"), (0, 0, 0, 4)), width=width)
-    counts = ", ".join(f"{count} {confidence}" for confidence, count in found.confidences.items())
-    console.print(Text("\nNumbers that go in", style="bold"), width=width)
-    item(console, f"{counts}; the report lists each with its source" if counts else "none with a source: all is stated", width)
-    for note in found.notes:
+    title = f"\nDefaults that apply ({len(explanation.defaults)}); --set changes any of them"
+    console.print(Text(title, style="bold"), width=width)
+    for group in dict.fromkeys(default.of for default in explanation.defaults):
+        console.print(Text(group), width=width)
+        for default in explanation.defaults:
+            if default.of == group:
+                source = f"   {default.source}" if default.source else ""
+                line = Text(f"{default.field} = {default.value}{source}", style="dim")
+                console.print(Padding(line, (0, 0, 0, 4)), width=width)
+    counts = ", ".join(f"{count} {confidence}" for confidence, count in explanation.confidences.items())
+    console.print(Text("\nNumbers used", style="bold"), width=width)
+    sources = f"{counts}; the report lists each with its source" if counts else "none with a source: all are stated"
+    item(console, sources, width)
+    for note in explanation.notes:
         item(console, f"Note: {note}", width)

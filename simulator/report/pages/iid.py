@@ -1,15 +1,21 @@
-"""How wrong the i.i.d. formula is: a table for a terminal, a page."""
+"""How wrong the i.i.d. formula is (``specsim trace iid``): terminal and page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import matplotlib as mpl
+from matplotlib.figure import Figure as Drawing
 from rich.console import Console
 
 from simulator.acceptance.iid import IidError, Independence
+from simulator.report.blocks import Figure, Page, Paragraph, Table
 from simulator.report.console import WIDEST, item, new_table
+from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.run_summary import share
 
-PAGE, FIGURE = "iid.md", "iid.svg"
+NAME, FIGURE = "iid", "iid.svg"
 LEGEND = (
     "Error of (1 - a^(γ+1)) / (1 - a) tokens per step, correction or bonus included; a: share kept by windows of one token, to "
     "which the formula is fitted"
@@ -19,61 +25,89 @@ DETAILS = (
     "bootstrap samples over requests"
 )
 POSITIONS = 3
+"""How many positions of a window have a column of their own."""
+LOOKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREY))
+"""Marker and colour of a window size in the figure."""
 
 
-def windows(found: Sequence[Independence]) -> list[int]:
-    """Every window that any of them was asked about."""
-    return sorted({error.gamma for one in found for error in one.errors})
+def windows(drafters: Sequence[Independence]) -> list[int]:
+    """Return every window size in draft tokens that was asked about, ascending."""
+    return sorted({error.gamma for drafter in drafters for error in drafter.errors})
 
 
-def span(found: Sequence[Independence]) -> str:
-    """The worst in both directions, in words."""
-    held = [(error.percent, one.name, error.gamma) for one in found for error in one.errors]
-    if not held:
+def headline(drafters: Sequence[Independence]) -> str:
+    """Return a sentence with the largest error in either direction, in per cent."""
+    errors = [(error.percent, drafter.name, error.gamma) for drafter in drafters for error in drafter.errors]
+    if not errors:
         return "No window to compare."
-    (low, least, at), (high, most, where) = min(held), max(held)
-    text = [f"too much by up to {high:.1f} % ({most}, γ = {where})"] if high > 0 else []
-    text += [f"too little by up to {-low:.1f} % ({least}, γ = {at})"] if low < 0 else []
-    return f"The i.i.d. formula predicts {' and '.join(text) or 'exactly what was recorded'}."
+    (low, low_name, low_gamma), (high, high_name, high_gamma) = min(errors), max(errors)
+    clauses = [f"too much by up to {high:.1f} % ({high_name}, γ = {high_gamma})"] if high > 0 else []
+    clauses += [f"too little by up to {-low:.1f} % ({low_name}, γ = {low_gamma})"] if low < 0 else []
+    return f"The i.i.d. formula predicts {' and '.join(clauses) or 'exactly what was recorded'}."
 
 
-def print_independence(found: Sequence[Independence], console: Console) -> None:
-    """One line each."""
-    width, gammas = min(console.width, WIDEST), windows(found)
+def print_independence(drafters: Sequence[Independence], console: Console) -> None:
+    """Print a line for each drafter with the error of the formula at each window size."""
+    width, gammas = min(console.width, WIDEST), windows(drafters)
     table = new_table("", "a", *(f"γ = {gamma}" for gamma in gammas))
-    for one in found:
-        errors = {error.gamma: f"{error.percent:+.1f} %" for error in one.errors}
-        table.add_row(one.name, f"{one.rate:.3f}", *(errors.get(gamma, "") for gamma in gammas))
+    for drafter in drafters:
+        errors = {error.gamma: f"{error.percent:+.1f} %" for error in drafter.errors}
+        table.add_row(drafter.name, f"{drafter.rate:.3f}", *(errors.get(gamma, "") for gamma in gammas))
     console.print(table, width=width)
-    item(console, span(found), width)
+    item(console, headline(drafters), width)
     item(console, LEGEND, width)
 
 
-def page(found: Sequence[Independence], command: str) -> str:
-    """The page, with its figure by relative path."""
-    gammas = windows(found)
-    head = ["", "a", *(f"at {position}" for position in range(1, POSITIONS + 1)), *(f"γ = {gamma}" for gamma in gammas)]
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *(row(one, gammas) for one in found)]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    blocks = [
-        "# How wrong is i.i.d.?",
-        f"**{span(found)}**",
-        f"{LEGEND}; {DETAILS}.",
-        f"![Error of the formula by drafter and window]({FIGURE})",
-        table,
-        "## Made by",
-        f"```\n{command}\n```",
-    ]
-    return "\n\n".join(blocks) + "\n"
+def page(drafters: Sequence[Independence], command: str) -> Page:
+    """Return the page: the largest errors, a figure, and a row for each drafter."""
+    gammas = windows(drafters)
+    head = ("", "a", *(f"at {position}" for position in range(1, POSITIONS + 1)), *(f"γ = {gamma}" for gamma in gammas))
+    opening = (
+        Paragraph(f"{LEGEND}; {DETAILS}."),
+        Figure("Error of the formula by drafter and window", FIGURE, figure(drafters)),
+        Table(head, [row(drafter, gammas) for drafter in drafters], "Error of the formula by drafter", sortable=True),
+    )
+    return Page("How wrong is i.i.d.?", "", headline(drafters), opening, (), command)
 
 
-def row(one: Independence, gammas: Sequence[int]) -> list[str]:
-    """The cells of one drafter in the table of the page."""
-    rates = [f"{rate:.3f}" for rate in (one.rate, *one.by_position[:POSITIONS])]
+def row(drafter: Independence, gammas: Sequence[int]) -> list[str]:
+    """Return the cells of a drafter in the table of the page: rates by position, then errors with their intervals."""
+    rates = [f"{rate:.3f}" for rate in (drafter.rate, *drafter.by_position[:POSITIONS])]
     missing = [""] * (POSITIONS + 1 - len(rates))
-    errors = {error.gamma: error for error in one.errors}
-    return [one.name, *rates, *missing, *(_shown(errors[gamma]) if gamma in errors else "" for gamma in gammas)]
+    errors = {error.gamma: _with_interval(error) for error in drafter.errors}
+    return [drafter.name, *rates, *missing, *(errors.get(gamma, "") for gamma in gammas)]
 
 
-def _shown(error: IidError) -> str:
+def _with_interval(error: IidError) -> str:
     return f"{error.percent:+.1f} % ({error.low_percent:+.1f} to {error.high_percent:+.1f})"
+
+
+def figure(drafters: Sequence[Independence]) -> str:
+    """Draw a line for each drafter and a mark with its interval for each window; SVG text."""
+    with mpl.rc_context(LOOK):
+        drawing = Drawing(figsize=(WIDTH_IN, 0.9 + 0.24 * len(drafters)), layout="constrained")
+        axes = drawing.subplots()
+        for gamma, (mark, colour) in zip(windows(drafters), LOOKS * 4, strict=False):
+            _marks(axes, drafters, gamma, mark, colour)
+        axes.axvline(0.0, color=GREY, lw=0.8, zorder=0)
+        names = [f"{drafter.name}  ({share(drafter.rate)})" for drafter in drafters]
+        axes.set_yticks(range(len(drafters)), names, size=7.5)
+        axes.set_ylim(len(drafters) - 0.4, -0.6)
+        axes.grid(axis="y", color="#e4e4e4", lw=0.5)
+        axes.set_xlabel(
+            "i.i.d. formula against recording, tokens per step (%); in brackets: share kept by windows of one token"
+        )
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.2, columnspacing=1.4)
+        return svg(drawing)
+
+
+def _marks(axes: Any, drafters: Sequence[Independence], gamma: int, mark: str, colour: str) -> None:
+    """Draw the errors at one window size, each in the row of its drafter."""
+    rows, errors = [], []
+    for place, drafter in enumerate(drafters):
+        for error in drafter.errors:
+            if error.gamma == gamma:
+                rows.append(place)
+                errors.append(error)
+    axes.hlines(rows, [e.low_percent for e in errors], [e.high_percent for e in errors], color=colour, lw=1.0, alpha=0.6)
+    axes.plot([e.percent for e in errors], rows, mark, color=colour, ms=4, label=f"γ = {gamma}")

@@ -1,6 +1,6 @@
-"""A live validation as a page: what decoding took on a machine beside what was predicted of it.
+"""The page of ``specsim measure decoding``: what live decoding took on a machine, and what was predicted of it.
 
-From plain data, as ``specsim validate --live --json`` prints it, so that no torch is needed here.
+It is made from plain data, as ``specsim validate --live --json`` prints it, so that no torch is needed here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from statistics import median
 from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import (
     Block,
@@ -24,9 +27,8 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
-from simulator.report.pages.measure_figures import predicted_beside_measured
-from simulator.report.pages.validate_words import percent, signed
-from simulator.report.run_summary import number
+from simulator.report.figures import BLUE, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.run_summary import number, share, signed_share
 
 ROUNDS, PICTURE = "live.csv", "live.svg"
 HEAD = (
@@ -34,43 +36,49 @@ HEAD = (
     *("90 % interval (ms)", "rounds in it", "same steps"),
 )
 COLUMNS = ("strategy", "gamma", "round", "measured_ms", "predicted_ms")
+"""Columns of the CSV of every round."""
+ABOVE, BELOW = -0.14, 0.14
+"""Where measured and predicted stand about the row of a setting in the figure, in rows."""
 
 
-def live_page(found: Mapping[str, Any], machine: str, day: str, command: str) -> Page:
-    """All of it. ``found``: as :meth:`Live.data` has it; ``machine``: its kind in words; ``day``: when it ran."""
-    points = found["points"]
-    errors = [abs(one["error"]) for one in points]
-    held = sum(one["held"] for one in points)
-    same, requests = (sum(one[name] for one in points) for name in ("identical", "requests"))
+def live_page(live: Mapping[str, Any], machine: str, day: str, command: str) -> Page:
+    """Return the page: how many settings were predicted within their bounds, and every setting.
+
+    ``live``: data of :meth:`~simulator.evidence.live.validation.Live.data`; ``machine``: in words; ``day``: when it ran.
+    """
+    points = live["points"]
+    errors = [abs(point["error"]) for point in points]
+    within = sum(point["held"] for point in points)
+    same, requests = (sum(point[name] for point in points) for name in ("identical", "requests"))
     return Page(
         title="Live decoding beside its prediction",
         about=f"{machine}; {day}.",
         answer=(
-            f"{held} of {len(points)} settings are predicted within their bounds, half of them within "
-            f"{percent(median(errors))}; {percent(found['coverage'])} of the measured rounds lie in their 90 % intervals; "
+            f"{within} of {len(points)} settings are predicted within their bounds, half of them within "
+            f"{share(median(errors))}; {share(live['coverage'])} of the measured rounds lie in their 90 % intervals; "
             f"{same} of {requests} requests took the simulated steps one by one."
         ),
-        opening=list(_answer(found)),
-        sections=sections(("Every setting", _settings(points)), ("Which window", _windows(found)), ("How", _how(found))),
+        opening=list(_answer(live)),
+        sections=sections(("Every setting", _settings(points)), ("Which window", _windows(live)), ("How", _how(live))),
         command=command,
         highlights=[
-            Highlight(f"{held} of {len(points)}", "settings within their bounds"),
-            Highlight(percent(median(errors)), "median absolute error of time per token"),
-            Highlight(percent(max(errors)), "largest"),
-            Highlight(percent(found["coverage"]), "of measured rounds in their 90 % intervals"),
+            Highlight(f"{within} of {len(points)}", "settings within their bounds"),
+            Highlight(share(median(errors)), "median absolute error of time per token"),
+            Highlight(share(max(errors)), "largest"),
+            Highlight(share(live["coverage"]), "of measured rounds in their 90 % intervals"),
         ],
     )
 
 
-def _answer(found: Mapping[str, Any]) -> Iterator[Block]:
-    far = [one for one in found["points"] if not one["held"]]
-    told = (f"{_named(one)}: {signed(one['error'])}, and {percent(one['bound'])} were allowed" for one in far)
-    yield Bullets(list(told) or ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."])
-    yield Figure("Time per token of every setting, measured and predicted", PICTURE, predicted_beside_measured(found["points"]))
+def _answer(live: Mapping[str, Any]) -> Iterator[Block]:
+    far = [point for point in live["points"] if not point["held"]]
+    sentences = [f"{_name(point)}: {signed_share(point['error'])}, and {share(point['bound'])} were allowed" for point in far]
+    yield Bullets(sentences or ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."])
+    yield Figure("Time per token of every setting, measured and predicted", PICTURE, predicted_beside_measured(live["points"]))
 
 
 def _settings(points: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    yield Table(HEAD, [_row(one) for one in points], "Settings", sortable=True)
+    yield Table(HEAD, [_row(point) for point in points], "Settings", sortable=True)
     yield Paragraph(
         (
             "Times are medians of the rounds; the error is the median over rounds of predicted over measured, less one; the "
@@ -81,45 +89,71 @@ def _settings(points: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     )
 
 
-def _row(one: Mapping[str, Any]) -> tuple[Words, ...]:
-    low, high = one["interval_ms"]
-    error = signed(one["error"]) if one["held"] else Strong(signed(one["error"]))
-    return (
-        *(one["strategy"], str(one["gamma"] or ""), number(median(one["measured_ms"]), 3)),
-        *(number(median(one["predicted_ms"]), 3), error, percent(one["spread"]), percent(one["bound"])),
-        f"{number(low, 3)} to {number(high, 3)}",
-        *(f"{one['covered']} of {len(one['measured_ms'])}", f"{one['identical']} of {one['requests']}"),
-    )
+def _row(point: Mapping[str, Any]) -> tuple[Words, ...]:
+    """Return the cells of a setting under ``HEAD``; an error beyond its bound stands out."""
+    low, high = point["interval_ms"]
+    error: Words = signed_share(point["error"])
+    if not point["held"]:
+        error = Strong(signed_share(point["error"]))
+    times = number(median(point["measured_ms"]), 3), number(median(point["predicted_ms"]), 3)
+    counts = f"{point['covered']} of {len(point['measured_ms'])}", f"{point['identical']} of {point['requests']}"
+    spreads = share(point["spread"]), share(point["bound"]), f"{number(low, 3)} to {number(high, 3)}"
+    return point["strategy"], str(point["gamma"] or ""), *times, error, *spreads, *counts
 
 
-def _windows(found: Mapping[str, Any]) -> Iterator[Block]:
-    rows = [(strategy, str(measured), str(predicted)) for strategy, (measured, predicted) in found["best_window"].items()]
+def _windows(live: Mapping[str, Any]) -> Iterator[Block]:
+    rows = [(strategy, str(measured), str(predicted)) for strategy, (measured, predicted) in live["best_window"].items()]
     yield Table(("strategy", "best γ, measured", "best γ, predicted"), rows, "Best windows")
 
 
-def _how(found: Mapping[str, Any]) -> Iterator[Block]:
-    before, after = found["load"]
+def _how(live: Mapping[str, Any]) -> Iterator[Block]:
+    before, after = live["load"]
     yield Paragraph(
         "The shipped small models decode; passes are timed in blocks between the blocks of decoding, request by request, "
         "since a shared machine drifts. Each round's prediction is a simulation on that round's timed passes and on the "
         "acceptance recorded from the same prompts."
     )
     yield Paragraph(
-        f"What one core does alone is told by its {found['clock']} time, two cores by the wall. Programs that wanted a core: "
+        f"What one core does alone is timed by its {live['clock']} time, two cores by the wall. Programs that wanted a core: "
         f"{before:.1f} before, {after:.1f} after, this one being one or two of them."
     )
 
 
-def _named(one: Mapping[str, Any]) -> str:
-    return f"{one['strategy']} with γ = {one['gamma']}" if one["gamma"] else str(one["strategy"])
+def _name(point: Mapping[str, Any]) -> str:
+    return f"{point['strategy']} with γ = {point['gamma']}" if point["gamma"] else str(point["strategy"])
 
 
-def rounds_csv(found: Mapping[str, Any]) -> str:
-    """Every round of every setting under ``COLUMNS``."""
+def rounds_csv(live: Mapping[str, Any]) -> str:
+    """Return every round of every setting as CSV text under ``COLUMNS``."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for one in found["points"]:
-        for place, (measured, predicted) in enumerate(zip(one["measured_ms"], one["predicted_ms"], strict=True), start=1):
-            writer.writerow((one["strategy"], one["gamma"], place, f"{measured:.5g}", f"{predicted:.5g}"))
+    for point in live["points"]:
+        rounds = zip(point["measured_ms"], point["predicted_ms"], strict=True)
+        for place, (measured, predicted) in enumerate(rounds, start=1):
+            writer.writerow((point["strategy"], point["gamma"], place, f"{measured:.5g}", f"{predicted:.5g}"))
     return text.getvalue()
+
+
+def predicted_beside_measured(points: Sequence[Mapping[str, Any]]) -> str:
+    """Draw a row for each setting: measured rounds with their median, the prediction with its interval; SVG text."""
+    names = [f"{point['strategy']} γ = {point['gamma']}" if point["gamma"] else point["strategy"] for point in points]
+    with mpl.rc_context(LOOK):
+        drawing = Drawing(figsize=(WIDTH_IN, 0.9 + 0.26 * len(points)), layout="constrained")
+        axes = drawing.subplots()
+        for row, point in enumerate(points):
+            first = row == 0
+            measured, predicted = point["measured_ms"], median(point["predicted_ms"])
+            axes.hlines(
+                row + BELOW, *point["interval_ms"], color=ORANGE, lw=4, alpha=0.45, label="90 % interval" if first else ""
+            )
+            axes.plot(predicted, row + BELOW, "D", mfc="white", mec=VERMILLION, ms=4.5, label="predicted" if first else "")
+            axes.plot(measured, [row + ABOVE] * len(measured), "|", color=BLUE, ms=7, label="measured rounds" if first else "")
+            axes.plot(median(measured), row + ABOVE, "o", color=BLUE, ms=4, label="their median" if first else "")
+        axes.set_yticks(range(len(points)), names)
+        axes.set_ylim(len(points) - 0.5, -0.5)
+        axes.set_xlim(left=0.0)
+        axes.grid(axis="x", lw=0.4)
+        axes.set_xlabel("time per token (ms)")
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.2, columnspacing=1.4)
+        return svg(drawing)

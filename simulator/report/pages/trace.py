@@ -1,90 +1,112 @@
-"""What a trace says, on a terminal: at most 100 columns."""
+"""What a recorded trace contains (``specsim trace info``, ``compare`` and ``plot``): tables for a terminal, figures as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simulator.acceptance.statistics import Statistics, WindowMean
+from simulator.acceptance.statistics import Hits, PipelineNumbers, Statistics, WindowMean
 from simulator.acceptance.trace import Trace
 from simulator.report.console import BAR, WIDEST, item, new_table
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import number, percent, share
 
 FLAVOUR_WINDOW = 7
-"""Window at which flavours are compared, or the largest that the trace knows."""
+"""Window in draft tokens at which flavours are compared; a trace with shorter windows uses its largest."""
 COMPARED = (1, 2, 3, 4, 5, 7, 10, 16)
+"""Windows in draft tokens at which traces are compared."""
 COMPARED_WIDTHS = (1, 8)
+"""Numbers of first choices at which traces are compared."""
 FORMULAS = (
     "Accepted draft tokens, correction or bonus not counted. i.i.d.: rate + rate² + ... with the replayed rate at γ = 1; "
     "law: from all positions, visited or not"
 )
 POSITIONS_SHOWN = 5
 RUNS_SHOWN = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)
-"""Where the classes of the run-length histogram begin."""
+"""Where the classes of the run-length histogram begin, in tokens."""
+COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY, "black")  # Okabe and Ito
+MARKS = "osD^vP*X"
+LONGEST_RUN = 24
+"""Runs of this many tokens or more share a bar of the figure."""
 
 
-def print_info(name: str, trace: Trace, found: Statistics, size_bytes: int, console: Console) -> None:
-    """Header, flavours, windows, hits and run lengths of one trace."""
+def print_info(name: str, trace: Trace, numbers: Statistics, size_bytes: int, console: Console) -> None:
+    """Print header, flavours, windows, hits and run lengths of a trace, at most 100 columns wide."""
     width = min(console.width, WIDEST)
     console.print(Text(f"trace {name}", style="bold"), width=width)
-    decoding = "temperature not stated" if trace.temperature is None else f"sampled at temperature {trace.temperature:g}"
-    decoding = "greedy" if trace.temperature == 0 else decoding
-    window = f"windows of up to {trace.window} draft tokens" if trace.window else "any window"
-    vocabulary = f"vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "vocabulary not known"
-    facts = [
-        f"{found.requests:,} requests, {found.tokens:,} tokens; accepted at {share(found.rate)} of all positions",
-        f"{trace.pair[0].upper()}{trace.pair[1:]}; {vocabulary}; {decoding}; {window}; format {trace.header['format']}, "
-        f"{size_bytes / trace.positions:.1f} bytes a token",
-        *(f"{key}: {trace.header[key]}" for key in ("source", "replay", "command", "selection") if key in trace.header),
-    ]
-    derived = trace.header.get("derived_from")
-    facts += [f"derived from a recording: {', '.join(f'{key} {value}' for key, value in derived.items())}"] if derived else []
-    for fact in facts:
+    for fact in _facts(trace, numbers, size_bytes):
         item(console, fact, width)
-    for title, table in (
-        ("Accepted draft tokens per window (correction or bonus not counted), errors against the replay", _windows(found)),
-        (
-            f"By kind of text: accepted at all positions; the rest at γ = {_flavour_window(found)}",
-            _flavours(found),
-        ),
-        ("Emitted token among the first k choices; at corrections: where the draft was rejected", _hits(found)),
-        ("Every drafter of the same text: kept at each position, in % of the windows that got there", _drafters(found)),
-        ("Dynamic trees in a pipeline (SpecPipe), as grown and verified", _pipelines(found)),
-        ("Accepted in a row: windows without an end", _runs(found)),
-    ):
+    titles = {
+        "Accepted draft tokens per window (correction or bonus not counted), errors against the replay": _window_table,
+        f"By kind of text: accepted at all positions; the rest at γ = {_flavour_window(numbers)}": _flavour_table,
+        "Emitted token among the first k choices; at corrections: where the draft was rejected": _hit_table,
+        "Every drafter of the same text: kept at each position, in % of the windows that got there": _drafter_table,
+        "Dynamic trees in a pipeline (SpecPipe), as grown and verified": _pipeline_table,
+        "Accepted in a row: windows of unlimited length": _run_table,
+    }
+    for title, table_of in titles.items():
+        table = table_of(numbers)
         if table.row_count:
             console.print(Text(f"\n{title}", style="bold"), width=width)
             console.print(table, width=width)
     item(console, FORMULAS, width)
 
 
-def print_comparison(found: Sequence[tuple[str, Statistics]], console: Console) -> None:
-    """The same numbers, one column per trace."""
-    table = Table.grid() if not found else new_table("", *(name for name, _ in found))
+def _facts(trace: Trace, numbers: Statistics, size_bytes: int) -> list[str]:
+    """Return what a trace was recorded from, a sentence each."""
+    if trace.temperature is None:
+        decoding = "temperature not stated"
+    elif trace.temperature == 0:
+        decoding = "greedy"
+    else:
+        decoding = f"sampled at temperature {trace.temperature:g}"
+    window = f"windows of up to {trace.window} draft tokens" if trace.window else "any window"
+    vocabulary = f"vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "vocabulary not known"
+    facts = [
+        f"{numbers.requests:,} requests, {numbers.tokens:,} tokens; accepted at {share(numbers.rate)} of all positions",
+        f"{trace.pair[0].upper()}{trace.pair[1:]}; {vocabulary}; {decoding}; {window}; format {trace.header['format']}, "
+        f"{size_bytes / trace.positions:.1f} bytes a token",
+    ]
+    facts += [f"{key}: {trace.header[key]}" for key in ("source", "replay", "command", "selection") if key in trace.header]
+    if derived := trace.header.get("derived_from"):
+        facts.append(f"derived from a recording: {', '.join(f'{key} {value}' for key, value in derived.items())}")
+    return facts
+
+
+def print_comparison(traces: Sequence[tuple[str, Statistics]], console: Console) -> None:
+    """Print the numbers of several traces, a column for each."""
+    table = new_table("", *(name for name, _ in traces)) if traces else Table.grid()
     for column in table.columns[1:]:
         column.overflow = "fold"
-    every = [numbers for _, numbers in found]
-    table.add_row("requests", *(f"{one.requests:,}" for one in every))
-    table.add_row("tokens", *(f"{one.tokens:,}" for one in every))
-    table.add_row("repeated four-grams", *(_share(one.repetition) for one in every))
-    table.add_row("accepted, all positions", *(share(one.rate) for one in every))
-    for flavour in dict.fromkeys(f.flavour for one in every for f in one.flavours):
-        rates = [{f.flavour: f.rate for f in one.flavours}.get(flavour) for one in every]
-        table.add_row(f"  {flavour}", *map(_share, rates))
-    for label, value in (("replayed", _replayed), ("i.i.d. error", _independent), ("law error", _law)):
+    statistics = [numbers for _, numbers in traces]
+    table.add_row("requests", *(f"{numbers.requests:,}" for numbers in statistics))
+    table.add_row("tokens", *(f"{numbers.tokens:,}" for numbers in statistics))
+    table.add_row("repeated four-grams", *(_share(numbers.repetition) for numbers in statistics))
+    table.add_row("accepted, all positions", *(share(numbers.rate) for numbers in statistics))
+    rates = [{flavour.flavour: flavour.rate for flavour in numbers.flavours} for numbers in statistics]
+    for name in dict.fromkeys(name for by_flavour in rates for name in by_flavour):
+        table.add_row(f"  {name}", *(_share(by_flavour.get(name)) for by_flavour in rates))
+    columns: dict[str, Callable[[WindowMean], str]] = {"replayed": _replayed, "i.i.d. error": _independent, "law error": _law}
+    for label, value in columns.items():
         table.add_section()
+        cells = [{window.gamma: value(window) for window in numbers.windows} for numbers in statistics]
         for gamma in COMPARED:
-            held = [{w.gamma: value(w) for w in one.windows}.get(gamma, "") for one in every]
-            if any(held):
-                table.add_row(f"γ = {gamma}: {label}", *held)
+            if any(by_gamma.get(gamma) for by_gamma in cells):
+                table.add_row(f"γ = {gamma}: {label}", *(by_gamma.get(gamma, "") for by_gamma in cells))
     table.add_section()
-    hits = [{(hit.fraction, hit.width): hit.everywhere for hit in one.hits} for one in every]
-    for fraction, wide in dict.fromkeys(key for one in hits for key in one):
-        if wide in COMPARED_WIDTHS:
-            table.add_row(f"{_place(fraction)}, first {wide}", *(_share(one.get((fraction, wide))) for one in hits))
+    hits = [{(hit.fraction, hit.width): hit.everywhere for hit in numbers.hits} for numbers in statistics]
+    for fraction, width in dict.fromkeys(place for by_place in hits for place in by_place):
+        if width in COMPARED_WIDTHS:
+            shares = (_share(by_place.get((fraction, width))) for by_place in hits)
+            table.add_row(f"{_place(fraction)}, first {width}", *shares)
     console.print(table, width=min(console.width, WIDEST))
     item(console, FORMULAS, min(console.width, WIDEST))
 
@@ -113,61 +135,221 @@ def _place(fraction: float | None) -> str:
     return "draft" if fraction is None else f"exit at {fraction:g}"
 
 
-def _windows(found: Statistics) -> Table:
+def _window_table(numbers: Statistics) -> Table:
     table = new_table("γ", "replayed", "i.i.d.", "error", "law", "error")
-    for one in found.windows:
-        means = number(one.independent), _independent(one), number(one.law), _law(one)
-        table.add_row(str(one.gamma), number(one.replayed), *means)
+    for window in numbers.windows:
+        means = number(window.independent), _independent(window), number(window.law), _law(window)
+        table.add_row(str(window.gamma), number(window.replayed), *means)
     return table
 
 
-def _flavour_window(found: Statistics) -> int:
-    return min(FLAVOUR_WINDOW, len(found.windows))
+def _flavour_window(numbers: Statistics) -> int:
+    """Return the window in draft tokens at which flavours are compared."""
+    return min(FLAVOUR_WINDOW, len(numbers.windows))
 
 
-def _flavours(found: Statistics) -> Table:
+def _flavour_table(numbers: Statistics) -> Table:
     table = new_table("", "tokens", "accepted", "replayed", "i.i.d. error", "law error", "repeats")
-    for one in found.flavours:
-        at = one.windows[_flavour_window(found) - 1]
-        means = number(at.replayed), _independent(at), _law(at)
-        table.add_row(one.flavour, f"{one.tokens:,}", share(one.rate), *means, _share(one.repetition))
+    for flavour in numbers.flavours:
+        window = flavour.windows[_flavour_window(numbers) - 1]
+        means = number(window.replayed), _independent(window), _law(window)
+        table.add_row(flavour.flavour, f"{flavour.tokens:,}", share(flavour.rate), *means, _share(flavour.repetition))
     return table
 
 
-def _hits(found: Statistics) -> Table:
-    widths = list(dict.fromkeys(hit.width for hit in found.hits))
-    table = new_table("", *(f"k = {wide}" for wide in widths))
-    for fraction in dict.fromkeys(hit.fraction for hit in found.hits):
-        here = [hit for hit in found.hits if hit.fraction == fraction]
-        table.add_row(f"{_place(fraction)}, all positions", *(share(hit.everywhere) for hit in here))
-        table.add_row(f"{_place(fraction)}, at corrections", *(_share(hit.at_corrections) for hit in here))
+def _hit_table(numbers: Statistics) -> Table:
+    widths = list(dict.fromkeys(hit.width for hit in numbers.hits))
+    table = new_table("", *(f"k = {width}" for width in widths))
+    for fraction in dict.fromkeys(hit.fraction for hit in numbers.hits):
+        hits = [hit for hit in numbers.hits if hit.fraction == fraction]
+        table.add_row(f"{_place(fraction)}, all positions", *(share(hit.everywhere) for hit in hits))
+        table.add_row(f"{_place(fraction)}, at corrections", *(_share(hit.at_corrections) for hit in hits))
     return table
 
 
-def _drafters(found: Statistics) -> Table:
+def _drafter_table(numbers: Statistics) -> Table:
     table = new_table("", *(str(place) for place in range(1, POSITIONS_SHOWN + 1)), "window", "kept a step")
-    for one in found.drafters:
-        rates = [f"{100.0 * rate:.1f}" for rate in one.by_position[:POSITIONS_SHOWN]]
-        table.add_row(one.name, *rates, *[""] * (POSITIONS_SHOWN - len(rates)), str(one.window), number(one.kept_per_step))
+    for drafter in numbers.drafters:
+        rates = [f"{100.0 * rate:.1f}" for rate in drafter.by_position[:POSITIONS_SHOWN]]
+        missing = [""] * (POSITIONS_SHOWN - len(rates))
+        table.add_row(drafter.name, *rates, *missing, str(drafter.window), number(drafter.kept_per_step))
     return table
 
 
-def _pipelines(found: Statistics) -> Table:
+def _pipeline_table(numbers: Statistics) -> Table:
     table = new_table("width", "children", "stages", "in the tree", "steps a token", "rows a step", "in flight")
-    for one in found.pipelines:
-        sizes = str(one.width), str(one.branching), str(one.stages)
-        means = one.steps_per_token, one.rows_per_step, one.rows_in_flight
-        table.add_row(*sizes, share(one.hit_rate), *map(number, means))
+    for pipeline in numbers.pipelines:
+        sizes = str(pipeline.width), str(pipeline.branching), str(pipeline.stages)
+        means = pipeline.steps_per_token, pipeline.rows_per_step, pipeline.rows_in_flight
+        table.add_row(*sizes, share(pipeline.hit_rate), *map(number, means))
     return table
 
 
-def _runs(found: Statistics) -> Table:
+def _run_table(numbers: Statistics) -> Table:
     table = new_table("tokens", "windows", "")
     table.columns[2].justify = "left"
-    total = sum(found.runs.values())
+    total = sum(numbers.runs.values())
     for low, after in zip(RUNS_SHOWN, [*RUNS_SHOWN[1:], None], strict=True):
-        count = sum(windows for kept, windows in found.runs.items() if kept >= low and (after is None or kept < after))
-        label = f"{low} or more" if after is None else str(low) if after == low + 1 else f"{low} to {after - 1}"
-        if count:
-            table.add_row(label, share(count / total), "#" * round(BAR * count / total))
+        count = sum(windows for kept, windows in numbers.runs.items() if kept >= low and (after is None or kept < after))
+        if not count:
+            continue
+        if after is None:
+            label = f"{low} or more"
+        elif after == low + 1:
+            label = str(low)
+        else:
+            label = f"{low} to {after - 1}"
+        table.add_row(label, share(count / total), "#" * round(BAR * count / total))
     return table
+
+
+def figures(numbers: Statistics) -> dict[str, str]:
+    """Return SVG texts by file name without ending, of what was recorded in the trace."""
+    drawings = {"windows": _draw_windows, "run_lengths": _draw_runs, "acceptance_by_position": _draw_positions}
+    if numbers.hits:
+        drawings["hits_by_width"] = _draw_hits
+    if any(hit.fraction is not None for hit in numbers.hits):
+        drawings["exit_hits_at_corrections"] = _draw_corrections
+    if numbers.drafters:
+        drawings["drafters_by_position"] = _draw_drafters
+    if len(numbers.pipelines) > 1:
+        drawings["pipeline_hits"] = _draw_pipelines
+    return {name: _drawn(draw, numbers) for name, draw in drawings.items()}
+
+
+def _drawn(draw: Any, numbers: Statistics) -> str:
+    with mpl.rc_context(LOOK):
+        drawing = Drawing(figsize=(WIDTH_IN, 3.2), layout="constrained")
+        draw(drawing, numbers)
+        return svg(drawing)
+
+
+def _draw_windows(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw mean accepted tokens by window: replayed, i.i.d., law."""
+    axes = drawing.subplots()
+    gammas = [window.gamma for window in numbers.windows]
+    axes.plot(gammas, [window.independent for window in numbers.windows], "--", color=ORANGE, label="i.i.d., rate at γ = 1")
+    axes.plot(gammas, [window.law for window in numbers.windows], "-", color=BLUE, label="law, all positions")
+    axes.plot(gammas, [window.replayed for window in numbers.windows], "o", mfc="none", mec=VERMILLION, ms=5, label="replay")
+    axes.set_xlabel("window γ (draft tokens)")
+    axes.set_ylabel("accepted draft tokens")
+    axes.set_ylim(bottom=0.0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(axes, 3)
+
+
+def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw windows of unlimited length by accepted tokens, and what i.i.d. acceptance would give."""
+    axes = drawing.subplots()
+    longest = min(max(numbers.runs), LONGEST_RUN)
+    shares = np.zeros(longest + 1)
+    for kept, windows in numbers.runs.items():
+        shares[min(kept, longest)] += windows
+    shares *= 100.0 / shares.sum()
+    lengths, rate = np.arange(longest + 1), numbers.windows[0].replayed
+    expected = 100.0 * np.append(rate ** lengths[:-1] * (1.0 - rate), rate**longest)
+    axes.bar(lengths, shares, width=0.7, color=BLUE, alpha=0.55, label="replay")
+    axes.plot(lengths, expected, "D", mfc="white", mec=VERMILLION, mew=1.2, ms=4, label=f"i.i.d., rate {rate:.3f}")
+    axes.set_xlabel(f"draft tokens accepted in a row (last: {longest} or more)")
+    axes.set_ylabel("windows of unlimited length (%)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(axes, 2)
+
+
+def _draw_positions(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw acceptance at each position of a window, of the windows that got there, by kind of text."""
+    _by_position(drawing, {flavour.flavour: flavour.by_position for flavour in numbers.flavours}, "accepted", 4)
+
+
+def _draw_drafters(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw acceptance at each position of a window, of the windows that got there, by drafter."""
+    _by_position(drawing, {drafter.name: drafter.by_position for drafter in numbers.drafters}, "kept", 5)
+
+
+def _by_position(drawing: Drawing, rates_by_name: Mapping[str, Sequence[float]], verb: str, columns: int) -> None:
+    axes = drawing.subplots()
+    for index, (name, rates) in enumerate(rates_by_name.items()):
+        axes.plot(range(1, len(rates) + 1), [100.0 * rate for rate in rates], label=name, **_look(index))
+    axes.set_xlabel(f"position in the window (all before it {verb})")
+    axes.set_ylabel(f"{verb} (%)")
+    axes.set_ylim(0.0, 101.0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(axes, columns)
+
+
+def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw the share of emitted tokens among the first k choices of the draft and of each exit."""
+    axes = drawing.subplots()
+    for index, (name, hits) in enumerate(_by_place(numbers).items()):
+        axes.plot([hit.width for hit in hits], [100.0 * hit.everywhere for hit in hits], label=name, **_look(index))
+    _width_axis(axes, numbers)
+    axes.set_ylabel("emitted token among them (%)")
+    _legend(axes, 4)
+
+
+def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw exit hits at all positions against those at rejected ones, where a correction is looked up."""
+    exits = {name: hits for name, hits in _by_place(numbers).items() if hits[0].fraction is not None}
+    panels = drawing.subplots(1, len(exits), sharey=True, squeeze=False)[0]
+    for axes, (name, hits) in zip(panels, exits.items(), strict=True):
+        widths = [hit.width for hit in hits]
+        missed = [(hit.width, 100.0 * hit.at_corrections) for hit in hits if hit.at_corrections is not None]
+        axes.plot(widths, [100.0 * hit.everywhere for hit in hits], "-o", color=BLUE, ms=4, label="all positions")
+        axes.plot(*zip(*missed, strict=True) if missed else ([], []), "--s", color=VERMILLION, ms=4, label="at corrections")
+        _width_axis(axes, numbers)
+        axes.set_title(name, size=9.0)
+        axes.set_xlabel("first k choices")
+    panels[0].set_ylabel("emitted token among them (%)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper left", ncols=2)
+
+
+def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw the share of tokens that were in the dynamic tree by its width, and the pipeline steps that a token took."""
+    hits, steps = drawing.subplots(1, 2)
+    families: dict[tuple[int, int], list[PipelineNumbers]] = {}
+    for pipeline in numbers.pipelines:
+        families.setdefault((pipeline.branching, pipeline.stages), []).append(pipeline)
+    for index, ((branching, stages), members) in enumerate(sorted(families.items(), key=lambda family: -len(family[1]))):
+        members.sort(key=lambda pipeline: pipeline.width)
+        widths, style = [pipeline.width for pipeline in members], _look(index) | {"ls": "-" if len(members) > 2 else ":"}
+        hits.plot(
+            widths, [100.0 * pipeline.hit_rate for pipeline in members], label=f"{branching} children, {stages} stages", **style
+        )
+        steps.plot(widths, [pipeline.steps_per_token for pipeline in members], **style)
+    for axes, name in ((hits, "token in the tree (%)"), (steps, "pipeline steps a token")):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator(sorted({pipeline.width for pipeline in numbers.pipelines})))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.set_xlabel("width of the tree (nodes a level)")
+        axes.set_ylabel(name)
+    steps.set_ylim(bottom=0.0)
+    handles, labels = hits.get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper left", ncols=3)
+
+
+def _by_place(numbers: Statistics) -> dict[str, list[Hits]]:
+    places: dict[str, list[Hits]] = {}
+    for hit in numbers.hits:
+        name = "draft" if hit.fraction is None else f"exit at {hit.fraction:.0%} of depth"
+        places.setdefault(name, []).append(hit)
+    return places
+
+
+def _look(index: int) -> Any:
+    line = "-" if index < len(COLOURS) else "--"
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKS[index % len(MARKS)], "ms": 4, "ls": line}
+
+
+def _width_axis(axes: Any, numbers: Statistics) -> None:
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(sorted({hit.width for hit in numbers.hits})))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.set_xlabel("first k choices of the draft or exit")
+    axes.set_ylim(0.0, 101.0)
+
+
+def _legend(axes: Any, columns: int) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.4)

@@ -1,12 +1,23 @@
-"""What validation found as a page: how far off it is, cell by cell, the laws, and what is wrong in the papers."""
+"""What ``specsim validate`` found: errors of every predicted cell, laws against simulation, and slips of the papers.
+
+Terminal, JSON, CSV of every cell, and a page.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
 
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure
-from simulator.evidence.validation import Errors, Prediction, Shortfall, Validated, summaries
+from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, summaries
+from simulator.report import validation_figures
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -21,37 +32,167 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
-from simulator.report.pages import validate_figures as validation_figures
-from simulator.report.pages.validate_words import CELLS, FAR, HEAD, LEGEND, laws_headline, line, noise_floor, percent, signed
-from simulator.report.run_summary import number
+from simulator.report.console import WIDEST, item, new_table
+from simulator.report.run_summary import number, share, signed_share
 from simulator.scenario.uncertainty import SHARE
 
-PARITY, RESIDUALS = "parity.svg", "residuals.svg"
-PREDICTED_HEAD = ("cell", "what", "published", "run", f"{SHARE:.0%} interval", "error", "guess", "note")
+CELLS, PARITY, RESIDUALS = "cells.csv", "parity.svg", "residuals.svg"
+HEAD = ("paper", "cells", "free", "MAPE", "median", "most", "bias", "≤ 5 %", "≤ 10 %", "baseline", "covered")
+LEGEND = (
+    "cells: predicted ones with a run, of those there are; free: parameters fitted to other cells of the paper; MAPE, median "
+    "and most of the absolute error, bias of the signed error; baseline: MAPE of the geometric mean of the most similar "
+    f"calibrated cells, which needs no simulator; covered: published values within the {SHARE:.0%} interval of the run"
+)
+NARROW = (0, 1, 2, 3, 4, 8, 9, 10)
+"""Columns of ``HEAD`` that a terminal shows; the worst cells are listed below its table."""
+COLUMNS = (
+    *(
+        "paper",
+        "role",
+        "cell",
+        "source",
+        "model",
+        "task",
+        "method",
+        "hardware",
+        "temperature",
+        "batch_size",
+        "quantity",
+        "unit",
+    ),
+    *("published", "run", "error_percent", "low", "high", "guess", "guess_error_percent", "note"),
+)
+"""Columns of the CSV of every cell; ``guess`` is the prediction of the baseline without a simulator."""
+PREDICTED_HEAD = ("cell", "what", "published", "run", f"{SHARE:.0%} interval", "error", "baseline", "note")
 PLAIN_HEAD = ("cell", "what", "published", "run", "error", "note")
+LAW_HEAD = (
+    *("scenario", "step, simulated (ms)", "step, law (ms)", ""),
+    *("token, simulated (ms)", "token, law (ms)", "", "the law is"),
+)
+FAR = 0.10
+"""An error from here on, as a share, is listed by name."""
+
+
+def summary_row(summary: Summary) -> tuple[str, ...]:
+    """Return the cells of a paper under ``HEAD``; errors are empty where no cell was predicted."""
+    errors = summary.errors
+    cells = f"{errors.count if errors else 0} of {summary.asked}"
+    if errors is None:
+        return summary.name, cells, str(summary.free), *[""] * 8
+    sizes = (share(errors.mape), share(errors.median), share(errors.most), signed_share(errors.bias))
+    within = (f"{100 * part:.0f} %" for part in (errors.within_5, errors.within_10))
+    baseline = share(summary.guess.mape) if summary.guess else ""
+    return summary.name, cells, str(summary.free), *sizes, *within, baseline, f"{100 * summary.covered:.0f} %"
+
+
+def noise_floor() -> str:
+    """Return a sentence: by how many per cent the same methods differ when they are measured again."""
+    spans = []
+    for name, ends in NOISE_FLOOR.items():
+        spans.append(f"{name}: {' to '.join(dict.fromkeys(f'{100 * end:.3g}' for end in ends))} %")
+    return f"Noise floor of the field, the same methods measured again: {'; '.join(spans)}."
+
+
+def print_validation(
+    papers: Sequence[Validated], gaps: Sequence[LawGap], missed: Sequence[Shortfall], console: Console
+) -> None:
+    """Print the laws, the errors by paper, the cells that are far off, and the bounds that were missed."""
+    width = min(console.width, WIDEST)
+    console.print(Text(laws_headline(gaps), style="bold"), width=width)
+    table = new_table(*(HEAD[column].replace(" %", "") for column in NARROW))
+    for summary in summaries(papers):
+        row = summary_row(summary)
+        table.add_row(*(row[column].removesuffix(" %").replace(" of ", "/") for column in NARROW))
+    console.print(table, width=width)
+    for paper in papers:
+        for prediction in paper.predicted:
+            if abs(prediction.error) > FAR:
+                item(console, f"{prediction.paper} {prediction.cell.cell}: {_in_words(prediction)}", width)
+    for sentence in (noise_floor(), LEGEND, *(f"missed: {shortfall}" for shortfall in missed)):
+        item(console, sentence, width)
+
+
+def _in_words(prediction: Prediction) -> str:
+    """Return what was run, what was published, and the note on the difference."""
+    cell = prediction.cell
+    words = f"{number(prediction.run)} for {number(prediction.published)} {cell.unit} ({signed_share(prediction.error)})"
+    return f"{words}: {prediction.note}" if prediction.note else words
+
+
+def laws_headline(gaps: Sequence[LawGap]) -> str:
+    """Return half a sentence: the median and the largest gap of a step, of the laws that claim to be exact."""
+    exact = sorted((gap for gap in gaps if gap.relation == "exact"), key=lambda gap: abs(gap.step_gap))
+    if not exact:
+        return "No law was asked."
+    worst, middle = exact[-1], exact[len(exact) // 2]
+    return (
+        f"Law against simulation, {len(gaps)} shipped scenarios: a step by law is within {abs(middle.step_gap):.1e} of the "
+        f"simulated one in half of them; furthest off is {worst.scenario} ({signed_share(worst.step_gap)})"
+    )
+
+
+def as_data(papers: Sequence[Validated], gaps: Sequence[LawGap], missed: Sequence[Shortfall]) -> dict[str, Any]:
+    """Return laws, papers and cells as the object that ``--json`` prints."""
+    unmapped = []
+    for paper in papers:
+        unmapped += [{"paper": paper.paper.name, "cell": cell.cell, "role": cell.role} for cell in paper.unmapped]
+    return {
+        "laws": [gap._asdict() | {"step_gap": gap.step_gap, "tpot_gap": gap.tpot_gap} for gap in gaps],
+        "papers": [asdict(summary) for summary in summaries(papers)],
+        "cells": [dict(zip(COLUMNS, row, strict=True)) for row in cell_rows(papers)],
+        "unmapped": unmapped,
+        "missed": [shortfall._asdict() for shortfall in missed],
+    }
+
+
+def cell_rows(papers: Sequence[Validated]) -> Iterator[tuple[str, ...]]:
+    """Yield a row under ``COLUMNS`` for every cell that was run."""
+    for paper in papers:
+        for prediction in (*paper.predicted, *paper.checked, *paper.reported, *paper.calibrated):
+            cell = prediction.cell
+            names = (cell.role, cell.cell, cell.source, cell.model, cell.task, cell.method, cell.hardware)
+            conditions = ("" if value is None else f"{value:g}" for value in (cell.temperature, cell.batch_size))
+            interval = prediction.interval or (None, None)
+            guess_percent = prediction.guess_error and 100 * prediction.guess_error
+            figures = (prediction.run, 100 * prediction.error, *interval, prediction.likeness, guess_percent)
+            digits = ("" if value is None else f"{value:.5g}" for value in figures)
+            quantity = (cell.quantity, cell.unit, cell.published)
+            yield paper.paper.name, *names, *conditions, *quantity, *digits, prediction.note
+
+
+def cells_csv(papers: Sequence[Validated]) -> str:
+    """Return every cell that was run as CSV text under ``COLUMNS``."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(cell_rows(papers))
+    return text.getvalue()
 
 
 def validation_page(
-    found: Sequence[Validated],
+    papers: Sequence[Validated],
     gaps: Sequence[LawGap],
     missed: Sequence[Shortfall],
     figures: Sequence[PaperFigure],
     slips: Sequence[Contradiction],
     command: str,
 ) -> Page:
-    """All of it; :data:`~simulator.report.pages.validate_words.CELLS` stands beside it."""
-    pooled = summaries(found)[-1].errors
-    drawn = [
-        Figure("Run against published, by paper", PARITY, validation_figures.parity(found)),
-        Figure("Error of every predicted cell", RESIDUALS, validation_figures.residuals(found)),
+    """Return the page: how far off predictions are, cell by cell, the laws, and what is wrong in the papers.
+
+    It links to :data:`CELLS`, which is to be written beside it.
+    """
+    pooled = summaries(papers)[-1].errors
+    drawings = [
+        Figure("Run against published, by paper", PARITY, validation_figures.parity(papers)),
+        Figure("Error of every predicted cell", RESIDUALS, validation_figures.residuals(papers)),
     ]
     return Page(
         title="How far off the simulator is",
         about="",
         answer=_headline(pooled),
-        opening=[*_answer(found, missed), *drawn],
+        opening=[*_answer(papers, missed), *drawings],
         sections=sections(
-            *((one.paper.name, _paper(one)) for one in found),
+            *((paper.paper.name, _paper(paper)) for paper in papers),
             ("Laws against simulation", _laws(gaps)),
             ("Figures of the papers", _figures(figures)),
             ("What is wrong in the papers", _slips(slips)),
@@ -65,8 +206,8 @@ def _headline(pooled: Errors | None) -> str:
     if pooled is None:
         return ""
     return (
-        f"{pooled.count} published values predicted from runs: {percent(pooled.mape)} off on average, half of them by less "
-        f"than {percent(pooled.median)}, {100 * pooled.within_10:.0f} % within 10 %."
+        f"{pooled.count} published values predicted from runs: {share(pooled.mape)} off on average, half of them by less "
+        f"than {share(pooled.median)}, {100 * pooled.within_10:.0f} % within 10 %."
     )
 
 
@@ -74,14 +215,14 @@ def _highlights(pooled: Errors | None) -> list[Highlight]:
     if pooled is None:
         return []
     return [
-        Highlight(percent(pooled.mape), f"mean absolute error of {pooled.count} predicted values"),
-        Highlight(percent(pooled.median), "median"),
+        Highlight(share(pooled.mape), f"mean absolute error of {pooled.count} predicted values"),
+        Highlight(share(pooled.median), "median"),
         Highlight(f"{100 * pooled.within_10:.0f} %", "of them within 10 %"),
-        Highlight(signed(pooled.bias), "bias"),
+        Highlight(signed_share(pooled.bias), "bias"),
     ]
 
 
-def _answer(found: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
+def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
     yield Paragraph(
         (
             "Roles of the published values were frozen before anything was fitted; free parameters are fitted to calibrated "
@@ -90,54 +231,62 @@ def _answer(found: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator
             ".",
         )
     )
-    yield Table(HEAD, [line(one) for one in summaries(found)], "Errors by paper")
+    yield Table(HEAD, [summary_row(summary) for summary in summaries(papers)], "Errors by paper")
     yield Paragraph(f"{LEGEND}. {noise_floor()} The intervals leave out links, host times that are not fitted, and acceptance.")
-    yield Paragraph("What was aimed at:")
-    yield Bullets([f"missed: {one}" for one in missed] or ["every bound is met"])
+    yield Paragraph("Goals:")
+    yield Bullets([f"missed: {shortfall}" for shortfall in missed] or ["every bound is met"])
 
 
-def _paper(one: Validated) -> Iterator[Block]:
-    if one.predicted:
-        name = f"Predicted cells of {one.paper.name}"
-        yield Table(PREDICTED_HEAD, list(map(_predicted, one.predicted)), name, sortable=True)
-    others = {"Must come out": one.checked, "Reported, not pooled": one.reported, "Fitted to": one.calibrated}
-    for title, some in others.items():
-        if some:
-            spread = Errors.of([cell.error for cell in some])
-            yield Paragraph(f"{title}: {spread.count} cells, MAPE {percent(spread.mape)}, most {percent(spread.most)}.")
+def _paper(paper: Validated) -> Iterator[Block]:
+    """Yield the tables of a paper: predicted cells first, then those of the other roles, then those without a run."""
+    if paper.predicted:
+        name = f"Predicted cells of {paper.paper.name}"
+        yield Table(PREDICTED_HEAD, [_predicted_row(cell) for cell in paper.predicted], name, sortable=True)
+    roles = {"Must come out": paper.checked, "Reported, not pooled": paper.reported, "Fitted to": paper.calibrated}
+    for title, cells in roles.items():
+        if cells:
+            spread = Errors.of([cell.error for cell in cells])
+            yield Paragraph(f"{title}: {spread.count} cells, MAPE {share(spread.mape)}, most {share(spread.most)}.")
     for title in ("Must come out", "Reported, not pooled"):
-        if others[title]:
+        if roles[title]:
             yield Paragraph(f"{title}:")
-            name = f"{title}: cells of {one.paper.name}"
-            yield Table(PLAIN_HEAD, list(map(_plain, others[title])), name, sortable=True)
-    if one.unmapped:
-        yield Paragraph(f"Without a run ({len(one.unmapped)}):")
-        yield Table(("role", "cells", "why"), list(_unmapped(one)), f"Cells of {one.paper.name} without a run")
+            name = f"{title}: cells of {paper.paper.name}"
+            yield Table(PLAIN_HEAD, [_plain_row(cell) for cell in roles[title]], name, sortable=True)
+    if paper.unmapped:
+        yield Paragraph(f"Without a run ({len(paper.unmapped)}):")
+        yield Table(("role", "cells", "why"), list(_unmapped_rows(paper)), f"Cells of {paper.paper.name} without a run")
 
 
-def _what(one: Prediction) -> str:
-    cell = one.cell
+def _what(prediction: Prediction) -> str:
+    """Return method, model, task and conditions of a cell, and the quantity that was published."""
+    cell = prediction.cell
     words = [cell.method, cell.model, cell.task, "" if cell.temperature is None else f"T {cell.temperature:g}"]
     words += ["" if cell.batch_size in (None, 1) else f"batch {cell.batch_size}", cell.qualifier]
     return f"{', '.join(word for word in words if word)}: {cell.quantity.replace('_', ' ')}"
 
 
-def _predicted(one: Prediction) -> tuple[Words, ...]:
-    span = f"{number(one.interval.low, 3)} to {number(one.interval.high, 3)}" if one.interval else ""
-    error = Strong(signed(one.error)) if abs(one.error) > FAR else signed(one.error)
-    values = (f"{one.cell.published} {one.cell.unit}", number(one.run, 3), span, error, signed(one.guess_error))
-    return one.cell.cell, _what(one), *values, one.note
+def _predicted_row(prediction: Prediction) -> tuple[Words, ...]:
+    cell, interval = prediction.cell, prediction.interval
+    span = f"{number(interval.low, 3)} to {number(interval.high, 3)}" if interval else ""
+    error: Words = signed_share(prediction.error)
+    if abs(prediction.error) > FAR:
+        error = Strong(signed_share(prediction.error))
+    baseline = "" if prediction.guess_error is None else signed_share(prediction.guess_error)
+    values = (f"{cell.published} {cell.unit}", number(prediction.run, 3), span, error, baseline)
+    return cell.cell, _what(prediction), *values, prediction.note
 
 
-def _plain(one: Prediction) -> tuple[str, ...]:
-    published = f"{one.cell.published} {one.cell.unit}"
-    return one.cell.cell, _what(one), published, number(one.run, 3), signed(one.error), one.note
+def _plain_row(prediction: Prediction) -> tuple[str, ...]:
+    cell = prediction.cell
+    values = (f"{cell.published} {cell.unit}", number(prediction.run, 3), signed_share(prediction.error))
+    return cell.cell, _what(prediction), *values, prediction.note
 
 
-def _unmapped(one: Validated) -> Iterator[tuple[str, ...]]:
+def _unmapped_rows(paper: Validated) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each reason why cells have no run, with their names table by table."""
     reasons: dict[tuple[str, str], list[str]] = {}
-    for cell in one.unmapped:
-        reasons.setdefault((cell.role, one.paper.note(cell) or cell.reason or "not mapped yet"), []).append(cell.cell)
+    for cell in paper.unmapped:
+        reasons.setdefault((cell.role, paper.paper.note(cell) or cell.reason or "not mapped yet"), []).append(cell.cell)
     for (role, why), names in reasons.items():
         tables: dict[str, list[str]] = {}
         for name in names:
@@ -151,54 +300,30 @@ def _laws(gaps: Sequence[LawGap]) -> Iterator[Block]:
         "Step: with the acceptance and the kinds of steps that the run met, at its mean context. Token: with marginal rates, "
         "prompts left out. The worked examples of every equation are tests."
     )
-    head = (
-        "scenario",
-        "step, simulated (ms)",
-        "step, law (ms)",
-        "",
-        "token, simulated (ms)",
-        "token, law (ms)",
-        "",
-        "the law is",
-    )
-    rows = [
-        (
-            gap.scenario,
-            number(gap.simulated_step_ms),
-            number(gap.law_step_ms),
-            f"{100 * gap.step_gap:+.3f} %",
-            number(gap.simulated_tpot_ms),
-            number(gap.law_tpot_ms),
-            signed(gap.tpot_gap),
-            gap.shown if gap.disagreement else gap.relation,
-        )
-        for gap in gaps
-    ]
-    yield Table(head, rows, "Laws against simulation", sortable=True)
+    rows = []
+    for gap in gaps:
+        step = number(gap.simulated_step_ms), number(gap.law_step_ms), f"{100 * gap.step_gap:+.3f} %"
+        token = number(gap.simulated_tpot_ms), number(gap.law_tpot_ms), signed_share(gap.tpot_gap)
+        rows.append((gap.scenario, *step, *token, gap.shown if gap.disagreement else gap.relation))
+    yield Table(LAW_HEAD, rows, "Laws against simulation", sortable=True)
 
 
 def _figures(figures: Sequence[PaperFigure]) -> Iterator[Block]:
-    shown = sum(one.reproduced for one in figures)
+    shown = sum(figure.reproduced for figure in figures)
     yield Paragraph(f"{len(figures)} entries; {shown} come out in shape, the others say why not.")
-    rows = [
-        (
-            one.paper,
-            one.figure,
-            one.shows,
-            Code(one.command) if one.command else "not reproduced",
-            Hyperlink(one.picture, f"../{one.picture}") if one.picture else "",
-            one.remark,
-        )
-        for one in figures
-    ]
+    rows: list[tuple[Words, ...]] = []
+    for figure in figures:
+        command = Code(figure.command) if figure.command else "not reproduced"
+        picture = Hyperlink(figure.picture, f"../{figure.picture}") if figure.picture else ""
+        rows.append((figure.paper, figure.figure, figure.shows, command, picture, figure.remark))
     yield Table(("paper", "figure", "shows", "command", "picture", "remark"), rows, "Figures of the papers", sortable=True)
 
 
 def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:
-    weighty = sum(one.weight in ("medium", "large") for one in slips)
+    weighty = sum(slip.weight in ("medium", "large") for slip in slips)
     yield Paragraph(
         f"{len(slips)} slips, ambiguities and statements that cannot both hold; {weighty} of them matter to a simulation. "
         "Findings that follow from printed values alone are recomputed from them by tests."
     )
-    rows = [(one.id, one.paper, one.where, one.finding, one.treatment, one.weight) for one in slips]
+    rows = [(slip.id, slip.paper, slip.where, slip.finding, slip.treatment, slip.weight) for slip in slips]
     yield Table(("", "paper", "where", "finding", "treatment", "weight"), rows, "Slips of the papers", sortable=True)

@@ -1,0 +1,176 @@
+"""The commands about a single scenario: ``specsim new``, ``explain``, ``law`` and ``run``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulator.cli.options import catalogue_option, faults_as_lines, json_option, overrides_option, seed_option, typed
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from simulator.scenario import Loaded
+    from simulator.scenario.run import Result
+    from simulator.scenario.uncertainty import Interval
+
+EXAMPLE = "durations_only"
+"""The scenario that ``new`` copies if no other is named."""
+
+
+def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument and the options that every command about a scenario takes."""
+    command = overrides_option(seed_option(json_option(catalogue_option(command))))
+    return click.argument("scenario")(command)
+
+
+@click.command()
+@click.argument("name", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--from", "example", default=EXAMPLE, show_default=True, metavar="SCENARIO", help="Scenario to copy.")
+@catalogue_option
+def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
+    """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
+    from simulator.catalogue import Catalogue
+    from simulator.files.schema import BadInput, Fault
+
+    path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
+    with faults_as_lines():
+        text = Catalogue(own).file("scenario", example).read_text("utf-8")
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(f"# Copied from {example}.\n{text}")
+        except OSError as error:
+            reason = "is there already; choose another name" if isinstance(error, FileExistsError) else error.strerror
+            raise BadInput([Fault((str(path), 0, 0), "", f"{reason}")]) from error
+    typed_path = path if "/" in str(path) else f"./{path}"
+    click.echo(f"{path}, copied from {example}. Next: specsim explain {typed_path}, specsim run {typed_path}")
+
+
+@click.command()
+@scenario_options
+def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Say in words what SCENARIO will simulate, and every default that applies; runs nothing."""
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.report.pages.explain import print_explanation
+    from simulator.scenario import load
+    from simulator.scenario.explain import explain as explanation_of
+
+    with faults_as_lines():
+        loaded = load(scenario, overrides, Catalogue(own), seed)
+        explanation = explanation_of(loaded)
+    if as_json:
+        data = explanation._asdict() | {"defaults": [default._asdict() for default in explanation.defaults]}
+        click.echo(json.dumps({"scenario": loaded.scenario.name, **data}, indent=2))
+    else:
+        print_explanation(loaded.scenario.name, explanation, Console())
+
+
+@click.command()
+@scenario_options
+def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.report.console import print_law
+    from simulator.scenario import load
+    from simulator.scenario.run import law_details
+
+    with faults_as_lines():
+        details = law_details(load(scenario, overrides, Catalogue(own), seed))
+    if as_json:
+        click.echo(json.dumps(details, indent=2))
+    else:
+        print_law(details, Console())
+
+
+@click.command()
+@scenario_options
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: reports/SCENARIO].")
+@click.option("--iteration-log", type=click.Path(path_type=Path), help="CSV file: every iteration of the simulated batch.")
+@click.option("--request-log", type=click.Path(path_type=Path), help="CSV file: every request and its times.")
+@click.option("--replications", type=click.IntRange(2, 1_000), help="Seeds to simulate for confidence intervals.")
+@click.option("--explain-gap", is_flag=True, help="Measure what each reason explains of the gap between law and simulation.")
+def run(
+    scenario: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    as_json: bool,
+    own: tuple[Path, ...],
+    out: Path | None,
+    iteration_log: Path | None,
+    request_log: Path | None,
+    replications: int | None,
+    explain_gap: bool,
+) -> None:
+    """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
+
+    With --json the report is written only where --out names a folder.
+    """
+    from rich.console import Console
+
+    from simulator.catalogue import Catalogue
+    from simulator.report.console import print_result
+    from simulator.scenario import load
+    from simulator.scenario.run import summary
+
+    with faults_as_lines(), Console(stderr=True).status("reading") as status:
+        catalogue = Catalogue(own)
+        loaded = load(scenario, overrides, catalogue, seed)
+        folder = out or (None if as_json else Path("reports") / loaded.scenario.name)
+        if folder:
+            from simulator.report.write import free
+
+            free(folder)
+        status.update("simulating")
+        options = ["--replications", str(replications)] if replications else []
+        options += ["--explain-gap"] if explain_gap else []
+        command = typed("run", [scenario], overrides, seed, options)
+        result, span = _simulated(loaded, command, iteration_log, request_log)
+        result = replace(result, explain_gap=explain_gap)
+        if replications:
+            from simulator.scenario.replications import replicate
+
+            status.update("replicating")
+            load_seed = lambda other_seed: load(scenario, overrides, catalogue, other_seed)  # noqa: E731
+            means = replicate(load_seed, replications, result.scenario.seed)
+            result = replace(result, replications=means, seeds=replications)
+        if folder:
+            _write_report(loaded, result, span, folder, status)
+    if as_json:
+        click.echo(json.dumps(summary(result) | {"speedup_interval": span._asdict()}, indent=2))
+        return
+    print_result(result, Console(), span)
+    if folder:
+        click.echo(f"report: {folder / 'report.html'}   {folder / 'report.md'}   (timeline.json opens in Perfetto)")
+
+
+def _simulated(loaded: Loaded, command: str, iteration_log: Path | None, request_log: Path | None) -> tuple[Result, Interval]:
+    """Simulate and write the logs; return the result and the interval of its speed-up."""
+    from simulator.report import logs
+    from simulator.scenario.run import run as run_scenario
+    from simulator.scenario.run import tuned
+    from simulator.scenario.uncertainty import Times, of_speedup
+
+    with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
+        times = Times(finished)
+        result = run_scenario(loaded, command, log, times.note)
+    return result, of_speedup(tuned(loaded), result.speedup, times.requests)
+
+
+def _write_report(loaded: Loaded, result: Result, span: Interval, folder: Path, status: Status) -> None:
+    """Write the report of a run, with the results of other windows."""
+    from simulator.report.write import write
+    from simulator.studies.window import window_sweep
+
+    status.update("sweeping the window")
+    points = window_sweep(loaded, done=result)
+    status.update("writing")
+    write(result, points, folder, span)

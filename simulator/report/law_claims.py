@@ -1,0 +1,58 @@
+"""What became of the claims of laws, in words, on a terminal and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from simulator.evidence.law_check import ExampleVerdict
+from simulator.report.console import WIDEST, item, new_table
+from simulator.report.run_summary import signed_share
+
+
+def law_sentence(verdict: ExampleVerdict) -> str:
+    """Return what became of the law of a strategy on its example."""
+    worst = verdict.worst
+    if not verdict.compared:
+        return f"{verdict.strategy}: DISAGREEMENT: its example leaves nothing of the law that could be held"
+    if not verdict.broken or worst is None:
+        largest = f"; the largest gap is {abs(worst.gap):.1e}" if worst else ""
+        return f"{verdict.strategy}: the law keeps its claim in {verdict.compared} numbers{largest}"
+    law, process = (f"{value * 1e3:.6g} ms" if "step" in worst.way else f"{value:.6g} tokens" for value in worst[-2:])
+    return (
+        f"{verdict.strategy}: DISAGREEMENT in {verdict.broken} of {verdict.compared} numbers: the law claims to be "
+        f"{worst.claim}; worst is {worst.way} ({worst.condition}): {law} by law, {process} by the process "
+        f"({signed_share(worst.gap)})"
+    )
+
+
+def print_laws(verdicts: Sequence[ExampleVerdict], console: Console) -> None:
+    """Print a table of strategies and their examples, and a sentence about every law that disagrees."""
+    width = min(console.width, WIDEST)
+    table = new_table("strategy", "compared", "broken", "largest gap", "the law is")
+    for verdict in verdicts:
+        gap = f"{abs(verdict.worst.gap):.1e}" if verdict.worst else ""
+        outcome = "in DISAGREEMENT" if verdict.disagreement else "as claimed"
+        table.add_row(verdict.strategy, str(verdict.compared), str(verdict.broken), gap, outcome)
+    console.print(table, width=width)
+    for verdict in verdicts:
+        if verdict.disagreement:
+            item(console, law_sentence(verdict), width)
+
+
+def law_data(verdicts: Sequence[ExampleVerdict]) -> list[dict[str, Any]]:
+    """Return what became of each strategy's example as plain data."""
+    return [
+        {
+            "strategy": verdict.strategy,
+            "claims": list(verdict.claims),
+            "compared": verdict.compared,
+            "broken": verdict.broken,
+            "gap": verdict.worst.gap if verdict.worst else None,
+            "disagreement": verdict.disagreement,
+            "words": law_sentence(verdict),
+        }
+        for verdict in verdicts
+    ]

@@ -1,0 +1,114 @@
+"""Figures of ``specsim validate``: run against published, and the error of each predicted cell by paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from simulator.evidence.validation import Prediction, Validated
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+
+MARKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREEN), ("v", GREY))
+BANDS = ((0.10, "#e4ebf2"), (0.05, "#cfdbe8"))
+MOST_PERCENT = 30.0
+"""Errors beyond this, in per cent, are drawn at the edge with their number."""
+
+
+def parity(papers: Sequence[Validated]) -> str:
+    """Draw run against published of every predicted cell, a panel for each paper, bands of 5 % and 10 %; SVG text."""
+    shown = [paper for paper in papers if paper.predicted]
+    with mpl.rc_context(LOOK):
+        across = min(3, len(shown)) or 1
+        rows = -(-len(shown) // across) or 1
+        drawing = Figure(figsize=(WIDTH_IN, 0.5 + 2.4 * rows), layout="constrained")
+        panels = drawing.subplots(rows, across, squeeze=False).ravel()
+        for axes, paper in zip(panels, shown, strict=False):
+            _panel(axes, paper)
+        for axes in panels[len(shown) :]:
+            axes.set_visible(False)
+        drawing.supxlabel("published; shaded: within 5 % and 10 %; bars: 90 % interval of the run", size=9)
+        drawing.supylabel("simulation", size=9)
+        return svg(drawing)
+
+
+def _panel(axes: Any, paper: Validated) -> None:
+    """Draw the cells of a paper on logarithmic axes, a mark for each unit."""
+    values = [value for cell in paper.predicted for value in (cell.published, cell.run)]
+    span = np.array([min(values) / 1.15, max(values) * 1.15])
+    for band, shade in BANDS:
+        axes.fill_between(span, span * (1 - band), span * (1 + band), color=shade, lw=0)
+    axes.plot(span, span, "-", color=GREY, lw=0.8)
+    for (unit, cells), (mark, colour) in zip(_by_unit(paper.predicted).items(), MARKS, strict=False):
+        x, y = [cell.published for cell in cells], [cell.run for cell in cells]
+        lows, highs = ([cell.interval[end] if cell.interval else cell.run for cell in cells] for end in (0, 1))
+        axes.vlines(x, lows, highs, color=colour, lw=0.7, alpha=0.5)
+        axes.plot(x, y, mark, mfc="none", mec=colour, ms=3.5, label=unit or "cells")
+    axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
+    axes.set_title(f"{paper.paper.name}, {len(paper.predicted)} cells", size=8.5)
+    ticks = _ticks(*span)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_ticks(ticks)
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.tick_params(labelsize=7.5)
+    axes.legend(loc="upper left", borderaxespad=0.1, handletextpad=0.2)
+
+
+def _by_unit(cells: Sequence[Prediction]) -> dict[str, list[Prediction]]:
+    by_unit: dict[str, list[Prediction]] = {}
+    for cell in cells:
+        by_unit.setdefault(cell.cell.unit, []).append(cell)
+    return by_unit
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return a few round numbers between two, for a logarithmic axis."""
+    steps = (1, 2, 5) if high / low > 4 else (1, 1.5, 2, 3, 4, 5, 7)
+    ticks = [step * 10.0**power for power in range(-3, 6) for step in steps]
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def residuals(papers: Sequence[Validated]) -> str:
+    """Draw the signed error of every predicted cell in the papers' order, and that of the baseline; SVG text."""
+    shown = [paper for paper in papers if paper.predicted]
+    cells = [cell for paper in shown for cell in paper.predicted]
+    with mpl.rc_context(LOOK):
+        drawing = Figure(figsize=(WIDTH_IN, 3.3), layout="constrained")
+        axes = drawing.subplots()
+        for band, shade in BANDS:
+            axes.axhspan(-100 * band, 100 * band, color=shade, lw=0)
+        axes.axhline(0.0, color=GREY, lw=0.8)
+        baseline = [(place, 100 * cell.guess_error) for place, cell in enumerate(cells) if cell.guess_error is not None]
+        if baseline:
+            label = "baseline from similar cells (beyond 30 % at the edge)"
+            axes.plot(*zip(*_clipped(baseline), strict=True), "x", color=GREY, ms=3, mew=0.7, label=label)
+        first = 0
+        for paper, (mark, colour) in zip(shown, MARKS, strict=False):
+            points = [(first + place, 100 * cell.error) for place, cell in enumerate(paper.predicted)]
+            axes.plot(*zip(*_clipped(points), strict=True), mark, color=colour, ms=3, label=paper.paper.name)
+            _annotate_beyond(axes, points, colour)
+            first += len(points)
+        axes.set_ylim(-MOST_PERCENT - 3, MOST_PERCENT + 3)
+        axes.set_xlim(-1, len(cells))
+        axes.set_xlabel("predicted cells in the papers' order")
+        axes.set_ylabel("run over published (%)")
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
+        return svg(drawing)
+
+
+def _clipped(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    return [(place, max(-MOST_PERCENT, min(MOST_PERCENT, percent))) for place, percent in points]
+
+
+def _annotate_beyond(axes: Any, points: Sequence[tuple[int, float]], colour: str) -> None:
+    """Write the number of every error that lies beyond the edge of the figure."""
+    for place, percent in points:
+        if abs(percent) > MOST_PERCENT:
+            edge, offset = (-MOST_PERCENT, -9) if percent < 0 else (MOST_PERCENT, 4)
+            text, look = f"{percent:+.0f}", {"size": 6.5, "color": colour, "ha": "center"}
+            axes.annotate(text, (place, edge), (0, offset), textcoords="offset points", **look)
