@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator import __version__
-from simulator.cli.batches import batches
-from simulator.cli.budget import budget
 from simulator.cli.calibrate import calibrate
-from simulator.cli.capacity import capacity
-from simulator.cli.compare import compare
-from simulator.cli.drafts import drafts
-from simulator.cli.load import load_
-from simulator.cli.methods import crossovers, methods
-from simulator.cli.network import network
 from simulator.cli.options import SectionedGroup, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 from simulator.cli.plan import plan
 from simulator.cli.start import explain, new
-from simulator.cli.streams import streams
+from simulator.cli.studies import commands as study_commands
 from simulator.cli.sweep import plot, sweep
 from simulator.cli.trace import trace
-from simulator.cli.trees import trees
 from simulator.cli.validate import validate
 
 if TYPE_CHECKING:
@@ -100,9 +91,7 @@ def main() -> None:
     """
 
 
-for command in (new, explain, compare, plan, sweep, plot, capacity, load_, batches, methods, crossovers, drafts, budget):
-    main.add_command(command)
-for command in (streams, trees, network, trace, calibrate, validate):
+for command in (new, explain, plan, sweep, plot, trace, calibrate, validate, *study_commands()):
     main.add_command(command)
 
 
