@@ -141,6 +141,8 @@ class StudyCommand:
     metavar: str = "SCENARIO..."
     progress: bool = False
     """Whether its ``study`` function says what it is at."""
+    lettered: bool = False
+    """Whether ``--set`` may name one of the scenarios by its letter, and ``--out`` a folder."""
 
 
 def sizes(flag: str, text: str, default: str | None = None) -> click.Option:
@@ -160,6 +162,7 @@ STUDIES = (
         "simulating",
         prepare=contestants,
         metavar="SCENARIO SCENARIO...",
+        lettered=True,
     ),
     StudyCommand(
         "capacity",
@@ -261,19 +264,18 @@ STUDIES = (
 def commands() -> Iterator[click.Command]:
     """Yield the commands of all studies."""
     for study in STUDIES:
-        compares = study.name == "compare"
         several = study.metavar != "SCENARIO"
         argument = click.Argument(["scenarios"], nargs=-1 if several else 1, required=True, metavar=study.metavar)
         command = click.Command(study.name, params=[argument], help=study.help, callback=partial(run, study))
-        if compares:
+        if study.lettered:
             text = "Override a field of all scenarios, or of one by its letter: B:strategy.gamma=5."
             click.option("--set", "overrides", multiple=True, metavar="[A:]KEY=VALUE", help=text)(command)
         else:
             overrides_option(command)
         seed_option(command)
         command.params += study.options
-        kind = click.Path(path_type=Path) if compares else Ending(".svg", ".md", ".html")
-        click.option("--out", type=kind, help=FOLDER_OUT if compares else OUT)(command)
+        kind = click.Path(path_type=Path) if study.lettered else Ending(".svg", ".md", ".html")
+        click.option("--out", type=kind, help=FOLDER_OUT if study.lettered else OUT)(command)
         click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
         catalogue_option(command)
         yield command
