@@ -163,3 +163,14 @@ def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
         "A sentence.",
         "plain",
     ]
+
+
+def test_no_number_is_cut_on_a_narrow_terminal() -> None:
+    """Blanks between columns give way first, then the name, which goes on in the next line."""
+    head, row = ("name", *"abcdefgh"), ("a_long_name_of_a_scenario", *("1234.5" for _ in range(8)))
+    shown = io.StringIO()
+    print_page(Page("t", "", "", [Table(head, [row], "numbers")], [], ""), Console(file=shown, width=72))
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 72
+    assert sum(line.count("1234.5") for line in lines) == 8
+    assert "".join(line.split()[0] for line in lines[3:]) == row[0]

@@ -6,6 +6,7 @@ from textwrap import fill
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from simulator.report.blocks import Block, Bullets, Code, Figure, Hyperlink, Listing, Page, Paragraph, Strong, Table, Words
@@ -61,12 +62,19 @@ def _show_table(console: Console, block: Table) -> None:
     table = new_table(*(_folded(name, [row[place] for row in rows]) for place, name in enumerate(block.head)))
     for row in rows:
         table.add_row(*row)
-    if Measurement.get(console, console.options, table).maximum >= width:
+    if _natural_width(console, table) > width:
         table.padding = 0
+    if _natural_width(console, table) > width:
+        table.columns[0].min_width, table.columns[0].overflow = None, "fold"
     console.print(table, width=width)
     hidden = len(block.rows) - len(rows)
     if hidden:
         item(console, f"{hidden} more rows: --out writes a page with all of them", width)
+
+
+def _natural_width(console: Console, table: RichTable) -> int:
+    """Return the columns of the terminal that a table takes without any line wrapped."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
 def _folded(name: str, cells: list[str]) -> str:
