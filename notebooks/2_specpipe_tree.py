@@ -23,7 +23,7 @@ from IPython.display import SVG
 from simulator.strategies.common.pipeline_laws import break_even, unequal_stages
 from simulator.report.timeline import steady_window
 from simulator.report.pipeline_timeline import pipeline_timeline
-from simulator.report.pages.trees_figures import tree_figure
+from simulator.report.pages.trees import tree_figure
 from simulator.scenario.run import run
 from simulator.scenario import load
 from simulator.studies.trees import tree_study

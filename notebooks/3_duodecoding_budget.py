@@ -16,7 +16,7 @@
 import pandas as pd
 from IPython.display import SVG
 
-from simulator.report.pages.budget_figures import budget_figure
+from simulator.report.pages.budget import budget_figure
 from simulator.scenario.run import run
 from simulator.scenario import load
 from simulator.studies.budget import budget_study, coefficient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -14,7 +15,7 @@ from simulator.evidence.published import cells, contradictions, paper_figures
 from simulator.evidence.validation import GOAL, shortfalls, validated
 from simulator.parallel import in_turn
 from simulator.report.blocks import Page
-from simulator.report.pages.compare import comparison_page
+from simulator.report.pages import compare as compare_page
 from simulator.report.pages.measure import live_page
 from simulator.report.pages.plan import plan_page
 from simulator.report.pages.sweep import sweep_page
@@ -23,7 +24,8 @@ from simulator.report.run_page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.run import run, tuned
 from simulator.scenario.uncertainty import Times, of_speedup
-from simulator.studies.compare import Contestant, compare
+from simulator.studies.compare import Contestant
+from simulator.studies.compare import study as compare
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing
@@ -80,7 +82,8 @@ def compared() -> Page:
     names, overrides = ("mirror_qwen3_32b_a100", "vanilla_qwen3_32b_a100"), ["requests.output_tokens=48"]
     loaded = [load(name, [*overrides, f"requests.count={count}"]) for name, count in zip(names, (4, 5), strict=True)]
     given = [Contestant(*one) for one in zip("AB", names, (f"specsim run {name}" for name in names), loaded, strict=True)]
-    return comparison_page(compare(given, "specsim compare mirror_qwen3_32b_a100 vanilla_qwen3_32b_a100"))
+    page = compare_page.page(compare(given))
+    return replace(page, command="specsim compare mirror_qwen3_32b_a100 vanilla_qwen3_32b_a100")
 
 
 def swept(folder: Path) -> tuple[SweepTable, Scenario]:

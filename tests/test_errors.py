@@ -160,11 +160,11 @@ def test_a_name_of_something_else(command: str, name: str, hint: str, tmp_path: 
 @pytest.mark.parametrize(
     ("command", "name", "endings"),
     [
-        ("budget", "out.html", ".svg or .md"),
-        ("batches", "out.md", ".svg"),
-        ("streams", "out.png", ".svg"),
-        ("methods", "out.md", ".svg"),
-        ("crossovers", "out.pdf", ".svg or .md"),
+        ("budget", "out.pdf", ".svg or .md or .html"),
+        ("batches", "out.pdf", ".svg or .md or .html"),
+        ("streams", "out.png", ".svg or .md or .html"),
+        ("methods", "out.txt", ".svg or .md or .html"),
+        ("crossovers", "out.pdf", ".svg or .md or .html"),
     ],
 )
 def test_a_picture_under_another_name_is_refused(command: str, name: str, endings: str) -> None:

@@ -21,8 +21,9 @@ from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.serving.requests import Requests
 from simulator.strategies.tree_sd import TreeSD
+from simulator.studies.crossovers import by_exact_laws, crossovers
 from simulator.studies.method_features import MethodFile, features, read_method
-from simulator.studies.methods import MethodPoint, by_exact_laws, candidates, crossovers, left_out, method_sweep, summary
+from simulator.studies.methods import MethodPoint, candidates, left_out, method_sweep, summary
 
 SCENARIO = "methods_vicuna_7b_a100"
 FILES = Catalogue().names("method")

@@ -5,23 +5,14 @@ from __future__ import annotations
 import click
 
 from simulator import __version__
-from simulator.cli.batches import batches
-from simulator.cli.budget import budget
 from simulator.cli.calibrate import calibrate
-from simulator.cli.capacity import capacity
 from simulator.cli.catalogue import list_, schema, show
-from simulator.cli.compare import compare
-from simulator.cli.drafts import drafts
-from simulator.cli.load import load_
-from simulator.cli.methods import crossovers, methods
-from simulator.cli.network import network
 from simulator.cli.options import SectionedGroup
 from simulator.cli.plan import plan
 from simulator.cli.scenario import explain, law, new, run
-from simulator.cli.streams import streams
+from simulator.cli.studies import commands as study_commands
 from simulator.cli.sweep import plot, sweep
 from simulator.cli.trace import trace
-from simulator.cli.trees import trees
 from simulator.cli.validate import validate
 
 SECTIONS = {
@@ -75,26 +66,5 @@ def main() -> None:
     """
 
 
-for command in (
-    list_,
-    show,
-    schema,
-    new,
-    explain,
-    law,
-    run,
-    compare,
-    plan,
-    sweep,
-    plot,
-    capacity,
-    load_,
-    batches,
-    methods,
-    crossovers,
-    drafts,
-    budget,
-):
-    main.add_command(command)
-for command in (streams, trees, network, trace, calibrate, validate):
+for command in (list_, show, schema, new, explain, law, run, plan, sweep, plot, trace, calibrate, validate, *study_commands()):
     main.add_command(command)

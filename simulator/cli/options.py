@@ -8,14 +8,10 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from simulator.scenario import Loaded
 
 
 @contextmanager
@@ -58,49 +54,6 @@ def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
     text = "Folder of your own, laid out like the shipped one, searched first."
     return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
-
-
-class Asked(NamedTuple):
-    """Arguments and options of a study as the user gave them."""
-
-    scenarios: tuple[str, ...]
-    overrides: tuple[str, ...]
-    seed: int | None
-    out: Path | None
-    as_json: bool
-    own: tuple[Path, ...]
-
-    def loaded(self) -> list[Loaded]:
-        """Return every scenario, loaded."""
-        from simulator.catalogue import Catalogue
-        from simulator.scenario import load
-
-        return [load(name, self.overrides, Catalogue(self.own), self.seed) for name in self.scenarios]
-
-    def changed(self, *overrides: str) -> Asked:
-        """Return the same request with more overrides."""
-        return self._replace(overrides=(*self.overrides, *overrides))
-
-    def typed(self, verb: str, *options: str) -> str:
-        """Return the command as it can be typed again."""
-        return typed(
-            verb, self.scenarios, self.overrides, self.seed, (*options, *(("--out", str(self.out)) if self.out else ()))
-        )
-
-
-def study_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every study over scenarios; ``function`` receives them as an :class:`Asked`."""
-
-    @wraps(function)
-    def gathered(**options: Any) -> None:
-        function(Asked(*(options.pop(name) for name in Asked._fields)), **options)
-
-    text = "File for the study: a picture (.svg), or a page (.md) with its picture beside it."
-    command = json_option(gathered)
-    command = click.option("--out", type=Ending(".svg", ".md"), help=text)(command)
-    return click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")(
-        overrides_option(seed_option(catalogue_option(command)))
-    )
 
 
 def typed(

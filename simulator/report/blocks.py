@@ -5,8 +5,9 @@ Words are text with a few marks. Text is never read as markup, so that nothing t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 
@@ -56,6 +57,7 @@ class Table:
     """Rows under a head. ``bars``: columns of shares that a bar may be drawn behind; ``badges``: columns of single words.
 
     ``sortable``: whether a reader may order the rows; ``title``: what it shows, for readers who cannot see its place.
+    ``terminal_rows``: the rows that a terminal shows, 0 for all of them.
     """
 
     head: Sequence[str]
@@ -64,6 +66,7 @@ class Table:
     bars: tuple[int, ...] = ()
     badges: tuple[int, ...] = ()
     sortable: bool = False
+    terminal_rows: int = 0
     name: ClassVar[str] = "table"
 
 
@@ -71,14 +74,20 @@ class Table:
 class Figure:
     """A picture as SVG text, which a Markdown page refers to as ``file``.
 
+    ``picture``: the SVG text, or the function that draws it once a page needs it: a terminal shows no picture.
     ``spans``: data of a timeline that an HTML page draws instead and can zoom (:func:`~simulator.report.timeline.span_data`).
     """
 
     title: str
     file: str
-    svg: str
+    picture: str | Callable[[], str]
     spans: Mapping[str, Any] | None = None
     name: ClassVar[str] = "figure"
+
+    @cached_property
+    def svg(self) -> str:
+        """Return the SVG text; it is drawn once."""
+        return self.picture if isinstance(self.picture, str) else self.picture()
 
 
 @dataclass(frozen=True)
@@ -96,10 +105,11 @@ Block: TypeAlias = Paragraph | Bullets | Table | Figure | Listing
 
 @dataclass(frozen=True)
 class Section:
-    """A title and the blocks below it."""
+    """A title and the blocks below it. ``terminal``: whether a terminal shows it too."""
 
     title: str
     blocks: Sequence[Block]
+    terminal: bool = True
 
 
 @dataclass(frozen=True)

@@ -107,36 +107,6 @@ def print_law(details: Mapping[str, Any], console: Console) -> None:
         item(console, "Acceptance is a stand-in, recorded from other models", width)
 
 
-def print_batches(found: Mapping[str, Any], console: Console) -> None:
-    """What ``sweep_batch.summary`` found: the simulated sizes, the crossover, the tiles."""
-    width, name = min(console.width, WIDEST), found["strategy"]
-    points = found["batches"]
-    console.print(Text(f"{found['scenario']}: {name} against autoregressive decoding", style="bold"), width=width)
-    shown = [one for one in points if one["simulated_requests"]] or points
-    vanilla, overhead = (any(one[key] is not None for one in shown) for key in ("vanilla_speedup", "relative_draft_overhead"))
-    columns = {"speed-up\nlaw": "speedup", "speed-up\nsimul.": "simulated_speedup"}
-    columns |= {"vanilla\nlaw": "vanilla_speedup", "vanilla\nsimul.": "simulated_vanilla_speedup"} if vanilla else {}
-    columns |= {"tokens/s\nlaw": "law_tokens_per_s", "tokens/s\nsimul.": "simulated_tokens_per_s"}
-    columns |= {"verify\nms": "verify_ms", "T_draft\nms": "draft_ms"}
-    columns |= {"rel. draft\noverhead": "relative_draft_overhead"} if overhead else {}
-    table = new_table("batch", *columns)
-    for one in shown:
-        cells = ("" if one[key] is None else number(one[key], 3) for key in columns.values())
-        table.add_row(str(one["batch"]), *cells)
-    console.print(table, width=width)
-    settings = {one["settings"]: one["batch"] for one in reversed(points)}
-    if len(settings) > 1:
-        item(
-            console, "Set by batch: " + "; ".join(f"{held} from {size} on" for held, size in reversed(settings.items())), width
-        )
-    sizes = f"By law, for batches of {points[0]['batch']} to {points[-1]['batch']}"
-    item(console, f"{sizes}: {run_serving.crossed(**found['crossover'], name=name)}", width)
-    if found["tile_edges"]:
-        edges = ", ".join(map(str, found["tile_edges"]))
-        item(console, f"Verifying needs another tile of rows from these batches on: {edges}", width)
-    item(console, "Simulated speed-ups are of output tokens per second, with the prefills of all requests on both sides", width)
-
-
 def _kind(kind: Mapping[str, Any]) -> str:
     """Return the name of a step kind, with how many requests of the step have no window."""
     missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)

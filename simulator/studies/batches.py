@@ -6,12 +6,12 @@
 
 Every size is a closed loop of B equal requests on the scenario's hardware, compared with autoregressive
 decoding of the same batch. The scenario's strategy is set for that size (Mirror-SD's ``batching_rule``,
-an adaptive window); vanilla speculative decoding stands beside it with the scenario's own draft and window.
+an adaptive window); vanilla speculative decoding is shown as well, with the scenario's draft and window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -28,55 +28,57 @@ from simulator.studies.window import main_kind
 SIZES = range(1, 65)
 SIMULATED = (1, 2, 4, 8, 16, 32, 64, 128)
 TURNS = 4
-"""Simulated requests for each place of the batch, or as many as the scenario has where that is more."""
+"""Simulated requests per place of the batch, or as many as the scenario has where that is more."""
+DERIVED = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s")
+"""Properties of a point that plain data has too."""
 
 
 class PointAtBatch(Protocol):
-    """A batch size, the rows that verify it, and what it is worth."""
+    """Describes a batch size: the rows that verify it, and what it is worth."""
 
     @property
     def batch(self) -> int:
-        """Requests that decode together."""
+        """Return the number of requests that decode together."""
 
     @property
     def verify_rows(self) -> int:
-        """Rows of the target's pass."""
+        """Return the number of rows of the target's pass."""
 
     @property
     def speedup(self) -> float:
-        """Over autoregressive decoding of the same batch, by law."""
+        """Return the speed-up over autoregressive decoding of the same batch, by law."""
 
 
 @dataclass(frozen=True)
 class BatchPoint:
-    """One batch size; times in milliseconds, None where there is nothing to say."""
+    """Holds what a batch size comes to; times in milliseconds, None where there is nothing to say."""
 
     batch: int
     gamma: int
-    """Window of the scenario's strategy at this size."""
+    """The window of the scenario's strategy at this size, in draft tokens."""
     settings: str
-    """What else the strategy sets by batch size."""
+    """Further settings that the strategy takes from the batch size, in words."""
     baseline_tpot_ms: float
-    """Autoregressive decoding, law."""
+    """Time per token of autoregressive decoding in ms, by law."""
     decode_ms: float
-    """One pass of the target over one row of each request."""
+    """Time in ms of a pass of the target over a single row of all requests."""
     verify_rows: int
     verify_ms: float
-    """One pass of the target over a window of each request."""
+    """Time in ms of a pass of the target over the windows of all requests."""
     draft_ms: float
-    """T_draft of the main step kind."""
+    """T_draft of the main step kind in ms."""
     law_tpot_ms: float
     vanilla_tpot_ms: float | None = None
-    """Law of vanilla speculative decoding."""
+    """Time per token of vanilla speculative decoding in ms, by law."""
     exposed_draft_ms: float | None = None
     relative_draft_overhead: float | None = None
-    """Exposed draft time over the draft time of vanilla speculative decoding (MSD-11)."""
+    """Exposed draft time over the draft time of vanilla speculative decoding (MSD-11), a ratio."""
     drafted_trees_ms: float | None = None
-    """Passes of the target where nobody has a re-sampled tree (Lyanna)."""
+    """Time in ms of the target's passes where no request has a re-sampled tree (Lyanna)."""
     fused_trees_ms: float | None = None
-    """The same where everybody has one, in one pass (LYA-7)."""
+    """Time in ms where all requests have a re-sampled tree, verified in the same pass (LYA-7)."""
     apart_trees_ms: float | None = None
-    """The same in two passes."""
+    """Time in ms where all requests have a re-sampled tree, verified in a second pass."""
     simulated_requests: int = 0
     simulated_tokens_per_s: float | None = None
     simulated_vanilla_tokens_per_s: float | None = None
@@ -84,27 +86,27 @@ class BatchPoint:
 
     @property
     def law_tokens_per_s(self) -> float:
-        """By law, of all requests together; prefills are left out."""
+        """Return the tokens per second of all requests together by law; prefills are left out."""
         return self.batch / self.law_tpot_ms * 1e3
 
     @property
     def speedup(self) -> float:
-        """By law: time per token of autoregressive decoding over the strategy's."""
+        """Return the time per token of autoregressive decoding over the strategy's, by law."""
         return self.baseline_tpot_ms / self.law_tpot_ms
 
     @property
     def vanilla_speedup(self) -> float | None:
-        """The same for vanilla speculative decoding."""
+        """Return the speed-up of vanilla speculative decoding, by law."""
         return None if self.vanilla_tpot_ms is None else self.baseline_tpot_ms / self.vanilla_tpot_ms
 
     @property
     def simulated_speedup(self) -> float | None:
-        """By simulation: output tokens per second over those of autoregressive decoding, prefills included in both."""
+        """Return output tokens per second over those of autoregressive decoding, simulated, prefills included in both."""
         return _ratio(self.simulated_tokens_per_s, self.simulated_baseline_tokens_per_s)
 
     @property
     def simulated_vanilla_speedup(self) -> float | None:
-        """The same for vanilla speculative decoding."""
+        """Return the speed-up of vanilla speculative decoding, simulated, prefills included in both."""
         return _ratio(self.simulated_vanilla_tokens_per_s, self.simulated_baseline_tokens_per_s)
 
 
@@ -112,8 +114,49 @@ def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or below is None else above / below
 
 
+@dataclass(frozen=True)
+class BatchStudy:
+    """Holds the swept batch sizes of a scenario."""
+
+    scenario: Scenario
+    points: tuple[BatchPoint, ...]
+    tile_edges: tuple[int, ...]
+    """Swept sizes at which the rows of a verification first need a further tile."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the study as plain data."""
+        return {
+            "scenario": self.scenario.name,
+            "strategy": self.scenario.strategy.name,
+            "crossover": dict(zip(("first", "for_good"), crossover(self.points), strict=True)),
+            "tile_edges": list(self.tile_edges),
+            "batches": [asdict(point) | {name: getattr(point, name) for name in DERIVED} for point in self.points],
+        }
+
+
+@dataclass(frozen=True)
+class BatchStudies:
+    """Holds the batch studies of several scenarios, in the order asked for."""
+
+    studies: tuple[BatchStudy, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain data: of a single scenario as it is, of several as a list ``studies``."""
+        rows = [study.as_data() for study in self.studies]
+        return rows[0] if len(rows) == 1 else {"studies": rows}
+
+
+def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES, simulated: Collection[int] = SIMULATED) -> BatchStudies:
+    """Return the batch study of the scenarios, by law at ``sizes`` and simulated at those that are in ``simulated`` too."""
+    studies = []
+    for scenario in loaded:
+        points = tuple(batch_sweep(scenario, sizes, simulated))
+        studies.append(BatchStudy(scenario.scenario, points, tuple(tile_edges(scenario, points))))
+    return BatchStudies(tuple(studies))
+
+
 def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Collection[int] = SIMULATED) -> list[BatchPoint]:
-    """Law at every size whose caches fit the hardware, simulation where also in ``simulate_at``."""
+    """Return a point for all sizes whose caches fit the hardware, by law, and simulated where also in ``simulate_at``."""
     acceptance = loaded.acceptance()
     points = []
     for size in sizes:
@@ -124,7 +167,7 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
 
 
 def crossover(points: Iterable[PointAtBatch]) -> tuple[int | None, int | None]:
-    """The first swept size at which autoregressive decoding is faster by law, and the one from which on it always is.
+    """Return the first swept size at which autoregressive decoding is faster by law, and the size from which it always is.
 
     They differ where a tile that fills up brings the strategy back. None where it never happens.
     """
@@ -135,7 +178,7 @@ def crossover(points: Iterable[PointAtBatch]) -> tuple[int | None, int | None]:
 
 
 def tile_edges(loaded: Loaded, points: Iterable[PointAtBatch]) -> list[int]:
-    """Swept sizes at which the rows of a verification first need another tile of the target's matrix products."""
+    """Return the swept sizes at which the rows of a verification first need a further tile of the target's products."""
     target = loaded.scenario.target
     if target is None:
         return []
@@ -151,24 +194,15 @@ def tile_edges(loaded: Loaded, points: Iterable[PointAtBatch]) -> list[int]:
     return edges
 
 
-def summary(loaded: Loaded, points: list[BatchPoint]) -> dict[str, Any]:
-    """The study as plain data."""
-    derived = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s")
-    return {
-        "scenario": loaded.scenario.name,
-        "strategy": loaded.scenario.strategy.name,
-        "crossover": dict(zip(("first", "for_good"), crossover(points), strict=True)),
-        "tile_edges": tile_edges(loaded, points),
-        "batches": [asdict(point) | {name: getattr(point, name) for name in derived} for point in points],
-    }
-
-
 def _loaded(loaded: Loaded, scenario: Scenario) -> Loaded:
     return Loaded(scenario, loaded.trace, loaded.document)
 
 
 def at_size(scenario: Scenario, size: int) -> Scenario:
-    """The same for so many requests at a time, and enough of them for ``TURNS`` on every place."""
+    """Return the scenario with ``size`` requests at a time, and enough of them for ``TURNS`` on all places.
+
+    Raises :class:`BadInput` for a scenario with arrivals.
+    """
     requests = scenario.requests
     if requests.arrivals:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
@@ -233,10 +267,11 @@ def _vanilla(scenario: Scenario) -> Scenario | None:
 
 
 def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance) -> dict[str, float]:
-    found = {
+    """Return tokens per second of the strategy, of autoregressive decoding and, where there is such a scenario, of vanilla."""
+    rates = {
         "simulated_tokens_per_s": run.simulate(scenario, acceptance)[0].tokens_per_s,
         "simulated_baseline_tokens_per_s": run.simulated_baseline(scenario).tokens_per_s,
     }
     if vanilla:
-        found["simulated_vanilla_tokens_per_s"] = run.simulate(vanilla, acceptance)[0].tokens_per_s
-    return found
+        rates["simulated_vanilla_tokens_per_s"] = run.simulate(vanilla, acceptance)[0].tokens_per_s
+    return rates

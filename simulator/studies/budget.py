@@ -6,13 +6,14 @@ r"""DuoDecoding's budget: tokens per second as ``gamma`` grows, by law, replay a
              +--------------+----- gamma
                             c = T_target / T_draft
 
-Budgets are compared with one sequence (Table 3), numbers of sequences at the scenario's own budget (Table 2).
+Budgets are compared with one sequence (Table 3), numbers of sequences at the scenario's budget (Table 2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from simulator.acceptance.sequence_chances import budget
 from simulator.acceptance.sources import Acceptance
@@ -24,7 +25,7 @@ from simulator.strategies.common.traits import Facts
 from simulator.studies.window import at_window
 
 REQUESTS = 60
-"""Requests simulated at one budget."""
+"""Requests simulated at a budget."""
 FLAT = 0.01
 """Loss against the best budget that counts as none."""
 OFFSETS = (-2, -1, 0, 1, 2)
@@ -35,72 +36,72 @@ STATIC = (1, 2, 3)
 
 @dataclass(frozen=True)
 class BudgetRates:
-    """Tokens per second of one request while it decodes; None where not simulated."""
+    """Holds the tokens per second of a request while it decodes; None where not simulated."""
 
     law: float
-    """Marginal acceptance rates."""
+    """Tokens per second by law, with marginal acceptance rates."""
     replay: float | None = None
     simulation: float | None = None
 
 
 @dataclass(frozen=True)
 class BudgetPoint:
-    """One budget, or one number of sequences; times in milliseconds."""
+    """Holds what a budget, or a number of sequences, comes to; times in milliseconds."""
 
     gamma: int
     sequences: int | str
     draft_ms: float
-    """All sequences, one where their number is dynamic."""
+    """Time in ms to draft all sequences, or a single one where their number is dynamic."""
     target_ms: float
-    """A pass over a whole sequence and one token more."""
+    """Time in ms of a pass over a whole sequence and a token more."""
     step_ms: float
-    """Mean step by law."""
+    """Mean step in ms by law."""
     verified: BudgetRates
     emitted: BudgetRates
-    """A request ends when its last token is shown, checked or not; what is shown beyond the output does not count."""
+    """Rates where a request ends when its last token is shown, checked or not; tokens beyond the output do not count."""
     reported_ratio: float
-    """Tokens that the released program counts over those of them that are verified, by law."""
+    """Tokens that the released program counts over those of them that are verified, by law, a ratio."""
 
 
 def budget_sweep(loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[int]) -> list[BudgetPoint]:
-    """Every budget with one sequence; law everywhere, replay and simulation where asked for."""
+    """Return a point for all budgets with one sequence: by law, and by replay and simulation for those in ``simulate_at``."""
     _checked(loaded)
     single = loaded.change(sequences=1, first_rate=None, rule="stated")
     return [budget_point(at_window(single, gamma, REQUESTS), gamma in simulate_at) for gamma in gammas]
 
 
 def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
-    """One, two, three sequences and a dynamic number at the scenario's own budget, as far as acceptance can answer."""
+    """Return points for 1, 2, 3 and a dynamic number of sequences at the scenario's budget, as far as acceptance answers."""
     strategy = _checked(loaded)
-    found = []
+    points = []
     for sequences in (*STATIC, "dynamic"):
         if isinstance(sequences, int) and sequences > strategy.window:
             continue
         changed = at_window(loaded.change(sequences=sequences, rule="stated"), strategy.window, REQUESTS)
         asked, trace = changed.scenario.strategy, changed.trace
         if not any(asked.findings(Facts(trace=trace) if trace else Facts(stated=True))):
-            found.append(budget_point(changed, True))
-    return found
+            points.append(budget_point(changed, True))
+    return points
 
 
 def coefficient(loaded: Loaded) -> float:
-    """C of the scenario, at its mean context (DUO-1)."""
+    """Return c = T_target / T_draft of the scenario at its mean context, a ratio (DUO-1)."""
     return _checked(loaded).coefficient(loaded.scenario.cost, loaded.scenario.mean_context)
 
 
 def budgets_to_show(loaded: Loaded, most: int = 64) -> range:
-    """From 1 to well past both c and the scenario's own budget."""
+    """Return the budgets from 1 to well past both c and the scenario's budget, in draft tokens."""
     return range(1, min(most, max(8, round(1.5 * max(coefficient(loaded), loaded.scenario.schedule.window)))) + 1)
 
 
 def to_simulate(loaded: Loaded, budgets: Sequence[int]) -> set[int]:
-    """About a dozen of them, and those around c."""
+    """Return about a dozen of the budgets, and those around c."""
     c = budget(coefficient(loaded))
     return set(budgets[:: max(1, len(budgets) // 12)]) | {budgets[-1]} | {c + offset for offset in OFFSETS}
 
 
 def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
-    """Law, and replay and simulation if asked for, in both accountings."""
+    """Return the point of a scenario by law, and by replay and simulation where asked for, in both accountings."""
     strategy, scenario, acceptance = _checked(loaded), loaded.scenario, loaded.acceptance()
     cost, context = scenario.cost, scenario.mean_context
     law, cap = run.law(scenario, acceptance), round(scenario.lengths[1])
@@ -120,12 +121,12 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
 
 
 def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> BudgetPoint:
-    found = {}
+    rates = {}
     for count in ("verified", "emitted"):
         scenario = loaded.change(count=count).scenario
         replayed, (outcome, _) = run.replay(scenario, acceptance), run.simulate(scenario, acceptance)
-        found[count] = replace(getattr(point, count), replay=_rate(replayed), simulation=_rate(outcome))
-    return replace(point, **found)
+        rates[count] = replace(getattr(point, count), replay=_rate(replayed), simulation=_rate(outcome))
+    return replace(point, **rates)
 
 
 def _rate(outcome: Outcome) -> float:
@@ -142,42 +143,63 @@ def _checked(loaded: Loaded) -> SharedBudget:
 
 @dataclass(frozen=True)
 class BudgetStudy:
-    """Both sweeps of a scenario, with c and gamma = c."""
+    """Holds both sweeps of a scenario, with c and the budget gamma = c."""
 
     scenario: str
     cost_coefficient: float
     budget: int
     source: str
-    """Where the law's acceptance comes from."""
+    """Where the law's acceptance comes from, in words."""
     points: Sequence[BudgetPoint]
     sequences: Sequence[BudgetPoint]
 
     def read(self, count: str, way: str) -> dict[int, float]:
-        """Tokens per second by budget: ``verified`` or ``emitted``, by ``law``, ``replay`` or ``simulation``."""
+        """Return tokens per second by budget: ``verified`` or ``emitted``, by ``law``, ``replay`` or ``simulation``."""
         rates = {point.gamma: getattr(getattr(point, count), way) for point in self.points}
         return {gamma: rate for gamma, rate in rates.items() if rate is not None}
 
     def best(self, count: str, way: str) -> int:
-        """The budget of most tokens per second."""
+        """Return the budget with the most tokens per second."""
         rates = self.read(count, way)
         return max(rates, key=lambda gamma: rates[gamma])
 
     def flat(self, count: str, way: str) -> tuple[int, int]:
-        """First and last budget that lose no more than ``FLAT`` against the best one."""
+        """Return the first and the last budget that lose no more than ``FLAT`` against the best."""
         rates = self.read(count, way)
         near = [gamma for gamma, rate in rates.items() if rate >= (1.0 - FLAT) * max(rates.values())]
         return near[0], near[-1]
 
     def around(self, count: str, way: str) -> dict[int, float]:
-        """What budgets beside gamma = c gain or lose against it (Table 3); empty where c was not asked for."""
+        """Return what budgets around gamma = c gain or lose against it, as shares (Table 3); empty where c was not swept."""
         rates = self.read(count, way)
         at = rates.get(self.budget)
-        beside = {offset: rates.get(self.budget + offset) for offset in OFFSETS if offset}
-        return {self.budget + offset: rate / at - 1.0 for offset, rate in beside.items() if at and rate}
+        near = {offset: rates.get(self.budget + offset) for offset in OFFSETS if offset}
+        return {self.budget + offset: rate / at - 1.0 for offset, rate in near.items() if at and rate}
+
+
+@dataclass(frozen=True)
+class BudgetStudies:
+    """Holds the budget studies of several scenarios, in the order asked for."""
+
+    studies: tuple[BudgetStudy, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the studies as plain data."""
+        return {"studies": [asdict(study) for study in self.studies]}
+
+
+def study(
+    loaded: Sequence[Loaded], budgets: Sequence[int] | None = None, simulated: Collection[int] | None = None
+) -> BudgetStudies:
+    """Return the budget study of the scenarios; ``budgets`` and ``simulated`` as in :func:`budget_study`."""
+    return BudgetStudies(tuple(budget_study(scenario, budgets or (), simulated or ()) for scenario in loaded))
 
 
 def budget_study(loaded: Loaded, gammas: Sequence[int] = (), simulate_at: Collection[int] = ()) -> BudgetStudy:
-    """Both sweeps; where not asked for, budgets to well past c, and about a dozen simulated. BadInput without DuoDecoding."""
+    """Return both sweeps of a scenario; where not asked for, budgets to well past c, and about a dozen of them simulated.
+
+    Raises :class:`BadInput` for a strategy that is not DuoDecoding.
+    """
     c, chosen = coefficient(loaded), gammas or budgets_to_show(loaded)
     points = budget_sweep(loaded, chosen, simulate_at or to_simulate(loaded, chosen))
     source = loaded.acceptance().odds(1, None).source

@@ -21,13 +21,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.files.schema import BadInput
+from simulator.parallel import CORES
 from simulator.scenario import Loaded
 from simulator.scenario.run import simulate, tuned
 from simulator.serving.requests import Request
@@ -38,25 +40,28 @@ TOLERANCE = 0.05
 SEARCHED = 2_000
 """Requests of a run in the search."""
 POINTS = 240
-"""Of a curve over time."""
+"""Points of a curve over time."""
 AT_ONCE = 1e6
-"""Times the rate at which all requests are as good as there at once."""
+"""Factor on the rate of arrivals at which all requests are as good as there at once."""
 FAINTEST = 1e-3
-"""Of what the system delivers at most: where even less is refused, it is not the rate that is too high."""
-Tell = Callable[[str], object]
+"""Share of what the system delivers at most: where even less is refused, it is not the rate that is too high."""
+CURVES = ("hours", "in_system")
+"""Fields of a trial that plain data leaves out."""
+Progress = Callable[[str], object]
+"""A function that is called with a sentence about the work at hand."""
 
 
 class Trial(NamedTuple):
-    """A run at one rate."""
+    """Holds a run at a rate."""
 
     requests_per_s: float
-    """Requests over the time to the last arrival."""
+    """Requests per second over the time to the last arrival."""
     requests: int
     drift: float
     stable: bool
     slo_met: bool
     finished_per_s: float
-    """Requests over the time of the whole run."""
+    """Requests per second over the time of the whole run."""
     tokens_per_s: float
     mean_in_system: float
     ttft_p50_ms: float
@@ -67,48 +72,80 @@ class Trial(NamedTuple):
     preemptions: int
     cpu_s: float
     hours: tuple[float, ...]
-    """Times at which ``in_system`` was looked at, in hours since the start."""
+    """Times at which ``in_system`` was counted, in hours since the start."""
     in_system: tuple[int, ...]
+    """Requests in the system at these times."""
 
     @property
     def carried(self) -> bool:
-        """Stable, and within the SLO."""
+        """Whether the run is stable and within the SLO."""
         return self.stable and self.slo_met
 
 
 class Capacity(NamedTuple):
-    """The verdict on the whole workload, and what the search found."""
+    """Holds the verdict on a whole workload, and the rates that the search ended with."""
 
     scenario: str
     workload: str
     replicas: int
     offered: Trial
-    """The whole workload at its own rate."""
+    """The run of the whole workload at its natural rate."""
     carried_per_s: float
-    """Highest rate that it carries; 0 where the SLO is out of reach at any."""
+    """Highest rate in requests per second that it carries; 0 where the SLO is out of reach at any rate."""
     refused_per_s: float
-    """From which rate on it does not."""
+    """Lowest rate in requests per second that it was seen not to carry."""
     search_cpu_s: float
+    """CPU time of the search in s."""
 
     @property
     def headroom(self) -> float:
-        """Carried rate over the offered one."""
+        """Return the carried rate over the offered rate, a ratio."""
         return self.carried_per_s / self.offered.requests_per_s
+
+    @property
+    def verdict(self) -> str:
+        """Return in a word or two whether the offered rate is carried."""
+        if not self.offered.stable:
+            return "unstable"
+        return "stable" if self.offered.slo_met else "stable, SLO missed"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain data; curves over time are left out."""
+        offered = {name: value for name, value in self.offered._asdict().items() if name not in CURVES}
+        return self._asdict() | {"headroom": self.headroom, "verdict": self.verdict} | {"offered": offered}
+
+
+@dataclass(frozen=True)
+class CapacityStudy:
+    """Holds the capacities of scenarios under workloads, in the order asked for."""
+
+    capacities: tuple[Capacity, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the capacities as plain data."""
+        return {"capacities": [capacity.as_data() for capacity in self.capacities]}
 
 
 def _quiet(text: str) -> None:
-    pass
+    """Report nothing."""
 
 
-def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell: Tell = _quiet) -> Capacity:
-    """Verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
+def study(
+    loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None, progress: Progress = _quiet
+) -> CapacityStudy:
+    """Return the capacities of the scenarios, given with the names of their workloads; without ``workers`` on all cores."""
+    return CapacityStudy(tuple(capacities(loaded, search, workers or CORES, progress)))
+
+
+def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progress: Progress = _quiet) -> Capacity:
+    """Return verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
     if loaded.scenario.requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
         raise BadInput([loaded.document.fault(("requests",), message)])
     loaded, name = tuned(loaded), loaded.scenario.name
-    tell(f"{name}: {workload} at its own rate")
+    progress(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
-    tell(f"{name}: {workload}, all at once")
+    progress(f"{name}: {workload}, all at once")
     most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
     low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]
     if loaded.scenario.slo:
@@ -116,18 +153,20 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, tell:
         natural, faintest = trial_rate(part), FAINTEST * high
         while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
             rate = (low * high) ** 0.5 if low else high / 1.5
-            searching.append(one := trial(faster(part, rate / natural)))
-            tell(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if one.slo_met else 'missed'}")
-            low, high = (rate, high) if one.slo_met else (low, rate)
-    return Capacity(name, workload, loaded.scenario.serving.replicas, offered, low, high, sum(one.cpu_s for one in searching))
+            tried = trial(faster(part, rate / natural))
+            searching.append(tried)
+            progress(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if tried.slo_met else 'missed'}")
+            low, high = (rate, high) if tried.slo_met else (low, rate)
+    cpu_s = sum(run.cpu_s for run in searching)
+    return Capacity(name, workload, loaded.scenario.serving.replicas, offered, low, high, cpu_s)
 
 
 def trial(loaded: Loaded) -> Trial:
-    """One run of a scenario with arrivals, whose strategy is tuned."""
+    """Return the run of a scenario with arrivals, whose strategy is tuned."""
     times = list[tuple[float, float]]()
 
-    def note(one: Request) -> None:
-        times.append((one.arrival_s, one.finished_s))
+    def note(request: Request) -> None:
+        times.append((request.arrival_s, request.finished_s))
 
     begin = time.process_time()
     outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note)
@@ -136,7 +175,7 @@ def trial(loaded: Loaded) -> Trial:
     serving, last = outcome.serving, float(arrivals[-1])
     grown = drift(arrivals, ends)
     at = np.linspace(0.0, outcome.end_s, POINTS)
-    held = np.searchsorted(arrivals, at, "right") - np.searchsorted(ends, at, "right")
+    in_system = np.searchsorted(arrivals, at, "right") - np.searchsorted(ends, at, "right")
     return Trial(
         requests_per_s=len(times) / last if last else np.inf,
         requests=len(times),
@@ -154,12 +193,12 @@ def trial(loaded: Loaded) -> Trial:
         preemptions=serving.preemptions,
         cpu_s=cpu_s,
         hours=tuple((at / 3600.0).tolist()),
-        in_system=tuple(held.tolist()),
+        in_system=tuple(in_system.tolist()),
     )
 
 
 def drift(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
-    """Share of arrivals that stayed behind, of ascending times of arrival and of departure."""
+    """Return the share of arrivals that stayed behind, from ascending times of arrival and of departure in s."""
     last = float(arrivals[-1])
     came = np.searchsorted(arrivals, [last / 2, last * 5 / 6])
     arrived = int(came[1] - came[0])
@@ -170,13 +209,13 @@ def drift(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
 
 
 def _mean_number(arrivals: NDArray[np.float64], ends: NDArray[np.float64], begin: float, end: float) -> float:
-    """Requests in the system between two times, mean over time."""
+    """Return the requests in the system between two times, mean over time."""
     here = np.clip(end - arrivals, 0.0, end - begin).sum() - np.clip(end - ends, 0.0, end - begin).sum()
     return float(here) / (end - begin)
 
 
 def trial_rate(loaded: Loaded) -> float:
-    """Requests per second of a workload at its own rate."""
+    """Return the requests per second of a workload at its natural rate."""
     source = loaded.scenario.requests.source_of(loaded.scenario.seed)
     last = count = 0.0
     while not source.exhausted:
@@ -186,33 +225,33 @@ def trial_rate(loaded: Loaded) -> float:
 
 
 def _first(loaded: Loaded, count: int) -> Loaded:
-    """Its first so many requests."""
+    """Return the scenario with its first ``count`` requests."""
     requests = loaded.scenario.requests
     return loaded.replace(requests=requests.model_copy(update={"count": min(count, requests.count)}))
 
 
 def faster(loaded: Loaded, factor: float) -> Loaded:
-    """All requests so many times as fast one after the other."""
+    """Return the scenario with its requests following each other ``factor`` times as fast."""
     requests = loaded.scenario.requests
     arrivals = requests.arrivals
     key = "rate_scale" if isinstance(arrivals, TrafficFile) else "rate_per_s"
     if arrivals is None:
         return loaded
-    faster = arrivals.model_copy(update={key: getattr(arrivals, key) * factor})
-    return loaded.replace(requests=requests.model_copy(update={"arrivals": faster}))
+    scaled = arrivals.model_copy(update={key: getattr(arrivals, key) * factor})
+    return loaded.replace(requests=requests.model_copy(update={"arrivals": scaled}))
 
 
 def capacities(
-    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, tell: Tell = _quiet
+    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, progress: Progress = _quiet
 ) -> list[Capacity]:
-    """Of several scenarios under several workloads, in their order; ``loaded`` comes with the name of its workload.
+    """Return the capacities of scenarios, given with the names of their workloads, in their order.
 
-    With several ``workers`` each has a process of its own, and ``tell`` hears of whole verdicts alone.
+    Several ``workers`` are processes, of which ``progress`` hears whole verdicts alone.
     """
     if workers == 1 or len(loaded) == 1:
-        return [capacity(one, workload, searched, tell) for workload, one in loaded]
+        return [capacity(scenario, workload, searched, progress) for workload, scenario in loaded]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(capacity, one, workload, searched) for workload, one in loaded]
+        jobs = [pool.submit(capacity, scenario, workload, searched) for workload, scenario in loaded]
         for count, job in enumerate(as_completed(jobs), start=1):
-            tell(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
+            progress(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
         return [job.result() for job in jobs]

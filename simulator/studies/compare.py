@@ -1,6 +1,6 @@
 """Scenarios side by side: what they come to, what differs in what went in, and whether that is one question.
 
-Each has a letter; the first is the reference that the others are held against.
+Scenarios have letters; the first is the reference that the rest are compared with.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import Result, run, tuned
 from simulator.scenario.uncertainty import Interval, Times, of_speedup
 
-UNTOLD = ("about", "source", "confidence", "width_source")
-"""Fields that only say what others mean, or where they come from."""
+UNCOMPARED = ("about", "source", "confidence", "width_source")
+"""Fields that only say what further fields mean, or where they come from."""
 SOURCED = {"value", "source", "confidence"}
 INDEX = re.compile(r"\.\d+(?=\.|$)")
 LONGEST = 32
@@ -26,7 +26,7 @@ LONGEST = 32
 
 
 class Measure(NamedTuple):
-    """A number of a result: its key with the unit, what it is in words, and how it is read off."""
+    """Describes a number of a result: its key with the unit, what it is in words, and the function that reads it."""
 
     key: str
     words: str
@@ -34,7 +34,7 @@ class Measure(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What one scenario says in a field; source and confidence where it is a number with a source."""
+    """Holds what a scenario says in a field; source and confidence where it is a number with a source."""
 
     text: str
     source: str = ""
@@ -42,18 +42,18 @@ class Value(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A field, dotted as for ``--set``, and what each scenario says there; None where it has no such field."""
+    """Holds a field, dotted as for ``--set``, and what the scenarios say there; None where one has no such field."""
 
     field: str
     values: tuple[Value | None, ...]
 
     def others(self) -> list[int]:
-        """Places of the scenarios that say something else than the first."""
+        """Return the places of the scenarios that differ from the first."""
         return [place for place, value in enumerate(self.values) if value != self.values[0]]
 
 
 class Contestant(NamedTuple):
-    """A scenario to compare: its letter, what tells it apart, how it is run alone."""
+    """Holds a scenario to compare: its letter, the name that distinguishes it, and the command that runs it alone."""
 
     letter: str
     name: str
@@ -62,8 +62,8 @@ class Contestant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One that was run, and the interval of its speed-up."""
+class ComparedRun:
+    """Holds the result of a contestant, and the interval of its speed-up."""
 
     letter: str
     name: str
@@ -74,42 +74,68 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All of it. ``cautions``: sentences on why numbers may not be held against each other."""
+    """Holds the runs, what differs in what went in, and sentences on why numbers may not be comparable."""
 
-    compared: Sequence[Compared]
+    runs: Sequence[ComparedRun]
     differences: Sequence[Difference]
     cautions: Sequence[str]
-    command: str
 
     @property
     def scenarios(self) -> list[Scenario]:
-        """In the order asked for."""
-        return [one.result.scenario for one in self.compared]
+        """Return the scenarios in the order asked for."""
+        return [run.result.scenario for run in self.runs]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return scenarios by letter, differences and cautions as plain data; times in ms."""
+        numbers = list(measured(self))
+        scenarios = {}
+        for place, compared in enumerate(self.runs):
+            scenarios[compared.letter] = {
+                "name": compared.name,
+                "command": compared.command,
+                **{measure.key: values[place] for measure, values in numbers},
+                "speedup_interval": compared.interval._asdict(),
+                "parts_ms": parts_ms(compared.result),
+                "busy": compared.result.busy,
+            }
+        rows = []
+        for difference in self.differences:
+            values = zip(scenarios, difference.values, strict=True)
+            rows.append({"field": difference.field, **{letter: value and value._asdict() for letter, value in values}})
+        return {"scenarios": scenarios, "differences": rows, "cautions": list(self.cautions)}
 
 
-def compare(candidates: Sequence[Contestant], command: str) -> Comparison:
-    """Run every scenario and lay the results side by side; ``command`` makes it again."""
-    found = [_ran(one) for one in candidates]
-    scenarios = [one.result.scenario for one in found]
-    apart = list(differences(scenarios))
-    return Comparison(found, apart, list(cautions(scenarios, [one.letter for one in found], apart)), command)
+def study(contestants: Sequence[Contestant]) -> Comparison:
+    """Return the runs of all contestants, what differs in what went in, and what to be careful about."""
+    runs = [_ran(contestant) for contestant in contestants]
+    scenarios = [run.result.scenario for run in runs]
+    fields = list(differences(scenarios))
+    return Comparison(runs, fields, list(cautions(scenarios, [run.letter for run in runs], fields)))
 
 
-def _ran(one: Contestant) -> Compared:
+def _ran(contestant: Contestant) -> ComparedRun:
     times = Times()
-    result = run(one.loaded, one.command, finished=times.note)
-    interval = of_speedup(tuned(one.loaded), result.speedup, times.requests)
-    return Compared(one.letter, one.name, one.command, result, interval)
+    result = run(contestant.loaded, contestant.command, finished=times.note)
+    interval = of_speedup(tuned(contestant.loaded), result.speedup, times.requests)
+    return ComparedRun(contestant.letter, contestant.name, contestant.command, result, interval)
 
 
 # ---- what they come to
 
 
 def _fullest_gb(result: Result) -> float | None:
-    """Weights and the most cache of a run on the device that they fill most; None without devices."""
+    """Return the GB of weights and the most cache of a run on the device that they fill most; None without devices."""
     tokens = result.simulated.serving.most_kv_tokens
-    groups = [(one.needed_gb(tokens) / one.limit_gb, one.needed_gb(tokens)) for one in result.scenario.device_groups]
+    groups = [(group.needed_gb(tokens) / group.limit_gb, group.needed_gb(tokens)) for group in result.scenario.device_groups]
     return max(groups)[1] if groups else None
+
+
+def _usd(result: Result) -> float | None:
+    return result.expenses and result.expenses.usd_per_million_tokens
+
+
+def _most_j(result: Result) -> float | None:
+    return result.expenses and result.expenses.most_j_per_token
 
 
 def _speedup(result: Result) -> float | None:
@@ -132,80 +158,86 @@ MEASURES = (
     Measure("goodput_requests_per_s", "good requests per second (SLO)", _goodput),
     Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
     Measure("tbt_p99_ms", "between deliveries, p99 (ms)", lambda result: result.simulated.serving.tbt.quantile(0.99) * 1e3),
-    Measure(
-        "usd_per_million_tokens", "USD per million tokens", lambda one: one.expenses and one.expenses.usd_per_million_tokens
-    ),
-    Measure("most_j_per_token", "J per token, at most", lambda one: one.expenses and one.expenses.most_j_per_token),
+    Measure("usd_per_million_tokens", "USD per million tokens", _usd),
+    Measure("most_j_per_token", "J per token, at most", _most_j),
     Measure("memory_gb", "GB on the fullest device", _fullest_gb),
 )
 
 
 def measured(comparison: Comparison) -> Iterator[tuple[Measure, list[float | None]]]:
-    """Every measure that any of the scenarios has, with what each comes to."""
+    """Yield the measures that any of the scenarios has, with their values in the order of the runs."""
     for measure in MEASURES:
-        values = [measure.of(one.result) for one in comparison.compared]
+        values = [measure.of(run.result) for run in comparison.runs]
         if any(value is not None for value in values):
             yield measure, values
 
 
 def parts_ms(result: Result) -> dict[str, float]:
-    """Named durations in ms, mean over the steps of the simulation; parts that run side by side add up to more than a step."""
+    """Return named durations in ms, mean over the steps of the simulation.
+
+    Parts that run at the same time add up to more than a step.
+    """
     steps = sum(result.simulated.kinds[kind] for kind in result.phases)
-    found = defaultdict[str, float](float)
+    means = defaultdict[str, float](float)
     for kind, parts in result.phases.items():
         for name, phase in parts.items():
-            found[name] += phase.wall_s * 1e3 * result.simulated.kinds[kind] / steps
-    return {name: taken for name, taken in found.items() if taken}
+            means[name] += phase.wall_s * 1e3 * result.simulated.kinds[kind] / steps
+    return {name: mean for name, mean in means.items() if mean}
 
 
 # ---- what differs in what went in
 
 
 def differences(scenarios: Sequence[Scenario]) -> Iterator[Difference]:
-    """Fields of the resolved scenarios that are not the same everywhere, of stages alike once; no names or descriptions."""
-    plain = [{key: value for key, value in resolved(one).items() if key != "name"} for one in scenarios]
+    """Yield the fields in which resolved scenarios differ, of stages alike once; no names or descriptions."""
+    plain = [resolved(scenario) for scenario in scenarios]
+    for fields in plain:
+        fields.pop("name", None)
     alike: dict[tuple[str, tuple[Value | None, ...]], list[str]] = {}
     for field, values in _differing(plain, ()):
         alike.setdefault((INDEX.sub(".*", field), values), []).append(field)
-    for (field, values), fields in alike.items():
-        yield Difference(field if len(fields) > 1 else fields[0], values)
+    for (field, values), paths in alike.items():
+        yield Difference(field if len(paths) > 1 else paths[0], values)
 
 
 def _differing(values: Sequence[Any], path: tuple[str, ...]) -> Iterator[tuple[str, tuple[Value | None, ...]]]:
-    held = [one for one in values if one is not None]
-    if all(_number(one) == _number(values[0]) for one in values):
+    """Yield path and values of the fields below ``path`` that differ; a part that not all scenarios have comes once."""
+    present = [value for value in values if value is not None]
+    if all(_number(value) == _number(values[0]) for value in values):
         return
-    fields = all(map(_has_fields, held))
-    if not fields or (len(held) < len(values) and path):  # a part that not all of them have is told once
-        yield ".".join(path), tuple(_told(values))
-    if fields and (len(held) == len(values) or any(one != held[0] for one in held)):
-        keyed = [dict(enumerate(one)) if isinstance(one, list) else one or {} for one in values]
-        for key in dict.fromkeys(key for one in keyed for key in one):
-            if key not in UNTOLD:
-                yield from _differing([one.get(key) for one in keyed], (*path, str(key)))
+    fields, lacking = all(map(_has_fields, present)), len(present) < len(values)
+    if not fields or (lacking and path):
+        yield ".".join(path), tuple(_shown(values))
+    if fields and (not lacking or any(value != present[0] for value in present)):
+        keyed = [dict(enumerate(value)) if isinstance(value, list) else value or {} for value in values]
+        for key in dict.fromkeys(key for part in keyed for key in part):
+            if key not in UNCOMPARED:
+                yield from _differing([part.get(key) for part in keyed], (*path, str(key)))
 
 
 def _number(value: Any) -> Any:
-    """A value without its source: another source for the same number changes nothing."""
+    """Return a value without its source: another source for the same number changes nothing."""
     return value["value"] if isinstance(value, dict) and set(value) == SOURCED else value
 
 
 def _has_fields(value: Any) -> bool:
-    """A mapping that is no number with a source, or a list of mappings that hold others (the stages of a pipeline)."""
+    """Whether a value is a mapping but no number with a source, or a list of mappings of mappings (stages of a pipeline)."""
     if isinstance(value, list):
-        return bool(value) and all(isinstance(one, dict) and any(map(_has_fields, one.values())) for one in value)
+        return bool(value) and all(isinstance(part, dict) and any(map(_has_fields, part.values())) for part in value)
     return isinstance(value, dict) and set(value) != SOURCED
 
 
-def _told(values: Sequence[Any]) -> Iterator[Value | None]:
-    """Each in a few words; those that would look the same and are not, are numbered."""
-    shown, alike = [_value(one) for one in values], defaultdict[str, list[Any]](list)
-    for value, told in zip(values, shown, strict=True):
-        if told and value not in alike[told.text]:
-            alike[told.text].append(value)
-    for value, told in zip(values, shown, strict=True):
-        several = told and len(alike[told.text]) > 1
-        yield told._replace(text=f"{told.text}, no. {alike[told.text].index(value) + 1}") if told and several else told
+def _shown(values: Sequence[Any]) -> Iterator[Value | None]:
+    """Yield the values in a few words; different values with the same words are numbered."""
+    shown, alike = [_value(value) for value in values], defaultdict[str, list[Any]](list)
+    for value, words in zip(values, shown, strict=True):
+        if words and value not in alike[words.text]:
+            alike[words.text].append(value)
+    for value, words in zip(values, shown, strict=True):
+        if words and len(alike[words.text]) > 1:
+            yield words._replace(text=f"{words.text}, no. {alike[words.text].index(value) + 1}")
+        else:
+            yield words
 
 
 def _value(value: Any) -> Value | None:
@@ -224,19 +256,19 @@ def _value(value: Any) -> Value | None:
 
 
 class AgreementCheck(NamedTuple):
-    """Fields that have to agree, themselves and below, between which pairs, and what it means where they do not."""
+    """Says which fields have to agree, themselves and below, between which pairs, and what it means where they do not."""
 
     fields: tuple[str, ...]
     words: str
-    between: Callable[[Scenario, Scenario], bool] = lambda one, other: True
+    between: Callable[[Scenario, Scenario], bool] = lambda reference, scenario: True
 
     def asks(self, field: str) -> bool:
-        """Whether a field is among them."""
-        return any(field == one or field.startswith(f"{one}.") for one in self.fields)
+        """Whether a field is among those that have to agree."""
+        return any(field == name or field.startswith(f"{name}.") for name in self.fields)
 
 
 def _window_ms(scenario: Scenario) -> float | None:
-    """The time that is stated for a whole window, however long it is."""
+    """Return the time in ms that is stated for a whole window, however long it is."""
     return scenario.durations.draft_ms if scenario.durations else None
 
 
@@ -244,36 +276,36 @@ QUESTIONS = (
     AgreementCheck(
         ("target.model", "target.weights"),
         "decodes another target: its times and its text are another model's",
-        lambda one, other: bool(one.target and other.target),
+        lambda reference, scenario: bool(reference.target and scenario.target),
     ),
     AgreementCheck(
         ("durations", "target"),
         "has its times from elsewhere: hardware in one, stated in the other",
-        lambda one, other: (one.target is None) != (other.target is None),
+        lambda reference, scenario: (reference.target is None) != (scenario.target is None),
     ),
     AgreementCheck(("requests", "slo"), "serves other requests: times, tokens per second and tails are under another load"),
     AgreementCheck(
         ("acceptance.trace", "acceptance.flavours", "acceptance.rescale", "acceptance.rate", "acceptance.per_position",
          "acceptance.overlap", "acceptance.always", "acceptance.cycle"),
         "takes acceptance from elsewhere: what it keeps more or less of may be the text, not the method",
-        lambda one, other: bool(one.schedule.window and other.schedule.window),
+        lambda reference, scenario: bool(reference.schedule.window and scenario.schedule.window),
     ),
     AgreementCheck(
         ("strategy.gamma",),
         "drafts another window in the same stated draft_ms, as if more tokens took no longer; draft_step_ms would grow with it",
-        lambda one, other: _window_ms(one) is not None and _window_ms(one) == _window_ms(other),
+        lambda reference, scenario: _window_ms(reference) is not None and _window_ms(reference) == _window_ms(scenario),
     ),
     AgreementCheck(("seed",), "has another seed: a small difference may be chance"),
 )  # fmt: skip
 
 
-def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], apart: Sequence[Difference]) -> Iterator[str]:
-    """What to know before numbers are held against each other."""
+def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], differing: Sequence[Difference]) -> Iterator[str]:
+    """Yield what to know before numbers are compared, a sentence per scenario and question."""
     reference = scenarios[0]
     for question in QUESTIONS:
-        asked = [one for one in apart if question.asks(one.field)]
+        asked = [difference for difference in differing if question.asks(difference.field)]
         for place, scenario in enumerate(scenarios[1:], start=1):
-            fields = [one.field for one in asked if place in one.others()]
+            fields = [difference.field for difference in asked if place in difference.others()]
             if fields and question.between(reference, scenario):
                 more = f" and {len(fields) - 2} more" if len(fields) > 2 else ""
                 yield f"{letters[place]} {question.words} ({', '.join(fields[:2])}{more})"

@@ -1,17 +1,19 @@
 """Does a bigger draft pay: the same target and draft device with other drafts, by law, as their tokens are kept more often.
 
-    speed-up |      small ___----          every draft with its best window at each chance that a token is kept;
-             |    ___-----  ___--- big     a bigger one is slower, so it has to be kept more often:
-             |----____------               how often, to come level with the scenario's own, is its ``needed``
+    speed-up |      small ___----          all drafts with their best window, over the chance that a token is kept;
+             |    ___-----  ___--- big     a bigger draft is slower, so its tokens have to be kept more often:
+             |----____------               how often, to come level with the scenario's draft, is its ``needed``
              +------------------- kept
 
-What another draft would be kept is not known here: it is asked for, not assumed. Chances are taken as independent.
+How often the tokens of a further draft are kept is not assumed: the study says how often they would have to be.
+Chances are taken as independent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from scipy.optimize import brentq
 
@@ -30,77 +32,93 @@ RATES = tuple(step / 100 for step in range(30, 100, 2))
 
 @dataclass(frozen=True)
 class DraftPoint:
-    """One draft; speed-ups over autoregressive decoding, by law, each with its best window."""
+    """Holds what a draft is worth: speed-ups over autoregressive decoding by law, with its best window at all rates."""
 
     model: str
     billions: float
-    """Weights."""
+    """Weights of the draft, in 1e9."""
     draft_ms: float
-    """One token of the draft, one request."""
+    """Time in ms of a token of the draft, for a single request."""
     windows: tuple[int, ...]
+    """The best windows at ``RATES``, in draft tokens."""
     speedups: tuple[float, ...]
-    """At each of ``RATES``."""
+    """The speed-ups of these windows at ``RATES``."""
     needed: float | None
-    """Chance that a token must be kept for this draft to be as good as the scenario's own; None: no chance is enough."""
+    """Chance that a token must be kept for this draft to be as good as the scenario's draft; None: no chance is enough."""
     pays: float | None
-    """The same to be as good as no draft at all."""
+    """Chance that a token must be kept for this draft to be as good as no draft at all; None: no chance is enough."""
 
 
 @dataclass(frozen=True)
 class DraftStudy:
-    """Several drafts for one target; the scenario's own is the first."""
+    """Holds several drafts for a target; that of the scenario is the first."""
 
     scenario: str
     stand_in: bool
-    """The acceptance was recorded from other models."""
+    """Whether the acceptance was recorded from models that are not the scenario's."""
     own_rate: float
-    """Independent chance that gives the tokens which the scenario's own draft keeps by law at its window."""
+    """Independent chance that gives as many kept tokens as the scenario's draft has by law at its window."""
     own_speedup: float
-    """With its best window at that chance."""
+    """Speed-up of the scenario's draft with its best window at that chance."""
     points: tuple[DraftPoint, ...]
 
+    def as_data(self) -> dict[str, Any]:
+        """Return the study as plain data."""
+        return asdict(self)
 
-def draft_study(own: Loaded, others: Iterable[Loaded]) -> DraftStudy:
-    """A scenario and the same with other drafts; BadInput for another strategy than vanilla_sd."""
-    scenario = own.scenario
+
+def study(loaded: Sequence[Loaded]) -> DraftStudy:
+    """Return the draft study of a scenario, the first, and of the same scenario with further drafts."""
+    return draft_study(loaded[0], loaded[1:])
+
+
+def draft_study(base: Loaded, alternatives: Iterable[Loaded]) -> DraftStudy:
+    """Return a point for the draft of a scenario and for those of its alternatives.
+
+    Raises :class:`BadInput` for a strategy that is not vanilla_sd.
+    """
+    scenario = base.scenario
     serial = isinstance(scenario.strategy, DraftsChain) and scenario.strategy.serial
     if not serial or scenario.draft is None:
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", "expected vanilla_sd with a draft model on its device")])
-    rate = _rate(own, scenario.strategy.window)
-    best = max(_speedup(own, window, rate) for window in range(1, LONGEST + 1))
-    points = tuple(_point(one, best) for one in (own, *others))
+    rate = _rate(base, scenario.strategy.window)
+    best = max(_speedup(base, window, rate) for window in range(1, LONGEST + 1))
+    points = tuple(_point(loaded, best) for loaded in (base, *alternatives))
     return DraftStudy(scenario.name, scenario.acceptance.stand_in, rate, best, points)
 
 
 def _rate(loaded: Loaded, gamma: int) -> float:
+    """Return the independent chance that keeps as many tokens of a window as the acceptance of the scenario."""
     kept = loaded.acceptance().odds(gamma, None).mean_accepted
     return float(brentq(lambda rate: independent(rate, gamma) - kept, 0.0, 1.0))
 
 
-def _point(loaded: Loaded, own: float) -> DraftPoint:
+def _point(loaded: Loaded, wanted: float) -> DraftPoint:
+    """Return the point of a draft; ``wanted``: the speed-up that it has to come level with."""
     draft = loaded.scenario.draft
     if draft is None:
         raise BadInput([Fault((loaded.scenario.name, 0, 0), "draft", "is required and missing")])
-    found = list(_best(loaded))
+    best = list(_best(loaded))
     return DraftPoint(
         draft.model.name,
         draft.model.weights / 1e9,
         loaded.scenario.cost.draft(Rows.decode(1, loaded.scenario.mean_context)).wall_s * 1e3,
-        tuple(window for window, _ in found),
-        tuple(speed for _, speed in found),
-        _least_rate(loaded, own),
+        tuple(window for window, _ in best),
+        tuple(speedup for _, speedup in best),
+        _least_rate(loaded, wanted),
         _least_rate(loaded, 1.0),
     )
 
 
 def _best(loaded: Loaded) -> Iterator[tuple[int, float]]:
-    """Window and speed-up at each of ``RATES``."""
+    """Yield the best window and its speed-up at all ``RATES``."""
     for rate in RATES:
-        yield max(((window, _speedup(loaded, window, rate)) for window in range(1, LONGEST + 1)), key=lambda one: one[1])
+        speedups = {window: _speedup(loaded, window, rate) for window in range(1, LONGEST + 1)}
+        yield max(speedups.items(), key=lambda pair: pair[1])
 
 
 def _least_rate(loaded: Loaded, wanted: float) -> float | None:
-    """The chance at which the best window reaches a speed-up; None where not even certainty does."""
+    """Return the chance at which the best window reaches a speed-up; None where not even certainty does."""
 
     def over(rate: float) -> float:
         return max(_speedup(loaded, window, rate) for window in range(1, LONGEST + 1)) - wanted
@@ -109,6 +127,7 @@ def _least_rate(loaded: Loaded, wanted: float) -> float | None:
 
 
 def _speedup(loaded: Loaded, window: int, rate: float) -> float:
+    """Return the speed-up of a window over autoregressive decoding by law, where tokens are kept at ``rate``."""
     scenario = loaded.scenario
     strategy = scenario.schedule.model_copy(update={"gamma": window})
     odds = Rates((rate,)).odds(window, None)

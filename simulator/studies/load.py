@@ -1,15 +1,16 @@
 """Scenarios under the same load: tokens a second against the time between tokens, as Figures 16 and 17 of SpecPipe have it.
 
-TBT |      x 32            one curve for each scenario, one point for each size:
-|    x 16              so many clients, each with its next request as soon as its last has ended
+TBT |      x 32            a curve per scenario, a point per size: so many clients,
+|    x 16              who send their next request as soon as their last has ended
 |  x 8
 +---------- tokens/s
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from simulator.scenario import Loaded, run
 from simulator.studies.batches import at_size
@@ -19,39 +20,55 @@ SIZES = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """One scenario with so many clients, simulated; times of one request in milliseconds."""
+    """Holds a scenario with so many clients, simulated; times of a request in milliseconds."""
 
     scenario: str
     clients: int
     tokens_per_s: float
-    """Of all requests together, prefills included in the time."""
+    """Tokens per second of all requests together, prefills included in the time."""
     tpot_ms: float
-    """Mean per token behind the first, which the paper calls average TBT."""
+    """Mean time in ms per token behind the first, which the paper calls average TBT."""
     tbt_p50_ms: float
-    """Between two deliveries, however many tokens come with one."""
+    """Median time in ms between two deliveries, however many tokens they bring."""
     tbt_p99_ms: float
     preemptions: int
 
 
 Curves = Mapping[str, list[LoadPoint]]
-"""Points by scenario, in the order asked for; by clients within one."""
+"""Points by scenario, in the order asked for, and by ascending clients within a scenario."""
+
+
+@dataclass(frozen=True)
+class LoadStudy:
+    """Holds the curves of scenarios under the same load."""
+
+    curves: Curves
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the points by scenario as plain data."""
+        return {name: [asdict(point) for point in points] for name, points in self.curves.items()}
+
+
+def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES) -> LoadStudy:
+    """Return the curves of the scenarios with ``sizes`` clients."""
+    return LoadStudy(load_sweep(loaded, sizes))
 
 
 def load_sweep(loaded: Iterable[Loaded], sizes: Iterable[int] = SIZES) -> dict[str, list[LoadPoint]]:
-    """Every scenario at every size."""
-    at = list(sizes)
-    return {one.scenario.name: [_point(one, size) for size in at] for one in loaded}
+    """Return a simulated point per scenario and size."""
+    clients = list(sizes)
+    return {scenario.scenario.name: [_point(scenario, size) for size in clients] for scenario in loaded}
 
 
-def crossing(ours: list[LoadPoint], theirs: list[LoadPoint]) -> int | None:
-    """The first swept size from which on ``theirs`` brings more tokens a second; None where there is no such size."""
-    found = None
-    for one, other in zip(ours, theirs, strict=True):
-        if other.tokens_per_s <= one.tokens_per_s:
-            found = None
-        elif found is None:
-            found = one.clients
-    return found
+def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | None:
+    """Return the first swept size from which on ``theirs`` brings more tokens a second; None without such a size."""
+    first = None
+    for our, their in zip(ours, theirs, strict=True):
+        if their.tokens_per_s <= our.tokens_per_s:
+            first = None
+        elif first is None:
+            first = our.clients
+    return first
 
 
 def _point(loaded: Loaded, size: int) -> LoadPoint:

@@ -1,9 +1,9 @@
-"""What there is of methods, and the features that tell them apart (SpecPipe, Table 2), worked out from their data.
+"""The features by which methods differ (SpecPipe, Table 2), worked out from their data: ``specsim list method``.
 
 * *Draft adds no latency*: by the method's own law, a step gets no longer when its drafting takes 1 ms instead of
   nothing and the target 1 s. What the host does in series counts as drafting; rows in the target's own pass do not.
-* *No training*: it adds no weights beside the target, and does not tune the target.
-* *Large batch*: some program runs it for several requests at once, which the method's file names.
+* *No training*: it adds no weights to those of the target, and does not tune the target.
+* *Large batch*: a program runs it for several requests at once, which the method's file names.
 * *Dynamic draft*: what the draft says decides how many tokens, or which tree of them, it proposes.
 """
 
@@ -31,15 +31,15 @@ STAGES, TARGET_MS, DRAFT_MS = 8, 1e3, 1.0
 
 
 class MethodFile(Method):
-    """A method and the strategy that runs it, with its settings."""
+    """Describes a method: what is published about it, and the strategy that runs it."""
 
     strategy: AnyStrategy
-    """How it runs, with its settings."""
+    """The strategy that runs the method, with its settings."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """One row of the table."""
+    """Holds a row of the table of methods."""
 
     about: str
     strategy: str
@@ -48,29 +48,29 @@ class Features:
     large_batch: bool
     dynamic_draft: bool
     verified_rows: int
-    """Rows of the target's pass in one step of one request."""
+    """Rows of the target's pass in a step of a single request."""
     extra_weights: int
-    """Weights beside a 7B target."""
+    """Number of weights that a 7B target needs in addition."""
     acceptance: str
-    """Where it may come from: ``recorded``, a ``published`` mean, ``both``, or only ``yours``."""
+    """Where acceptance may come from: ``recorded``, a ``published`` mean, ``both``, or only ``yours``, in words."""
 
 
 def read_method(path: Path) -> MethodFile:
-    """One method's file, checked; raises :class:`BadInput`."""
+    """Return the checked file of a method. Raises :class:`BadInput` for a faulty file."""
     document = read(path, shown(path))
     document.data.setdefault("name", path.stem)
     return validate(MethodFile, document)
 
 
 def features(catalogue: Catalogue) -> Iterator[tuple[str, Features]]:
-    """Every method of the catalogue by name."""
+    """Yield name and features of all methods of the catalogue."""
     target = _model(catalogue)
     for name, path in catalogue.names("method").items():
         yield name, features_of(read_method(path), target)
 
 
 def features_of(method: MethodFile, target: ModelSpec) -> Features:
-    """The row of one method, extra weights for ``target``."""
+    """Return the features of a method, with the extra weights for ``target``."""
     strategy = method.strategy.fitted_to(stages=STAGES) if method.strategy.traits.staged else method.strategy
     weights = extra_memory(strategy, target).weights
     idle, drafting = (_step_s(strategy, ms) for ms in (0.0, DRAFT_MS))
@@ -88,7 +88,7 @@ def features_of(method: MethodFile, target: ModelSpec) -> Features:
 
 
 def _step_s(strategy: Strategy, draft_ms: float) -> float:
-    """The law's step of one request whose drafts are all kept, with a target far slower than the draft.
+    """Return the law's step in s of a request whose drafts are all kept, with a target far slower than the draft.
 
     The host's part of a step is left out where nothing is drafted: it looks up and builds what is proposed.
     """
@@ -106,15 +106,15 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
 
 
 def _main(strategy: Strategy) -> tuple[Kind, Step]:
-    """The commonest step of one request whose drafts are all kept."""
+    """Return the commonest kind and step of a request whose drafts are all kept."""
     acceptance = strategy.reads(Rates((1.0,)))
     kinds = strategy.kinds(odds_of(acceptance, early_exit(strategy, None)), 1)
-    kind = max(kinds, key=lambda one: (kinds[one], one.verifying))
+    kind = max(kinds, key=lambda kind: (kinds[kind], kind.verifying))
     return kind, strategy.step(kind, 0)
 
 
 def _rows(strategy: Strategy) -> int:
-    """Rows of the target's pass, or of the fullest stage of a pipeline."""
+    """Return the rows of the target's pass, or of the fullest stage of a pipeline."""
     step = _main(strategy)[1]
     return max((load.tokens for load in step.loads), default=step.rows.tokens)
 

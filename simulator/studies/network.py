@@ -3,16 +3,17 @@
     overlapped  stage i    |prune|== level ==|        in turn  |prune|....|== level ==|
                 link i     |send|                              |     |send|
 
-Every scenario is simulated as it is and with ``asynchronous`` turned round; one with a link between servers also with
-the link within a server in its place. What one request takes on the plain pipeline stands beside it, as the paper
-compares with that.
+Scenarios are simulated as they are and with ``asynchronous`` turned round; those with a link between servers also with
+the link within a server in its place. The time of a single request on the plain pipeline is given as well, since the
+paper compares with that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from simulator.cost.device import Link
 from simulator.files.schema import BadInput, Fault
@@ -23,39 +24,40 @@ from simulator.world import Span
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
 RATES_GBIT_S = (1, 2.5, 5, 10, 25, 100)
 SLOWEST_MS, LEAST_GBIT_S, CLOSE = 1_000.0, 1e-3, 1.03
-"""How far a link is made worse to see where it breaks a pipeline, and how closely that is found."""
+"""How far a link is made worse to see where it breaks a pipeline, and the ratio to which that is located."""
 SWEPT_REQUESTS = 10
-"""Requests simulated for each point of a sweep, or as many as the scenario has where those are fewer."""
+"""Requests simulated for a point of a sweep, or as many as the scenario has where those are fewer."""
 
 
 @dataclass(frozen=True)
 class NetworkRow:
-    """One scenario, its links as they are or all as within a server, sending overlapped or in turn."""
+    """Holds a scenario with its links as they are or all as within a server, sending overlapped or in turn."""
 
     scenario: str
     one_server: bool
-    """The link between servers is taken to be the one within them."""
+    """Whether the link between servers is taken to be the link within them."""
     overlapped: bool
+    """Whether links carry while stages prune."""
     tpot_ms: float
     added_ms: float
-    """More than with all links as within a server and sending overlapped."""
+    """Time per token in ms more than with all links as within a server and sending overlapped."""
     plain_ms: float
-    """One request at a time on the plain pipeline, over the same links."""
+    """Time per token in ms of one request at a time on the plain pipeline, over the same links."""
 
     @property
     def added_share(self) -> float:
-        """``added_ms`` as a share of what it is added to."""
+        """Return ``added_ms`` as a share of the time that it is added to."""
         return self.added_ms / (self.tpot_ms - self.added_ms)
 
     @property
     def speedup(self) -> float:
-        """Over one request on the plain pipeline."""
+        """Return the speed-up over one request at a time on the plain pipeline."""
         return self.plain_ms / self.tpot_ms
 
 
 @dataclass(frozen=True)
 class NetworkPoint:
-    """Milliseconds that a token takes longer than on one server, for a link of this latency and rate."""
+    """Holds the milliseconds that a token takes longer than on one server, for a link of this latency and rate."""
 
     latency_us: float
     gbit_s: float
@@ -65,55 +67,103 @@ class NetworkPoint:
 
 @dataclass(frozen=True)
 class Breaking:
-    """What a link between servers must be for a token to take twice as long as on one server; None: nothing looked at does."""
+    """Says which link between servers makes a token take twice as long as on one server; None: no link in range does."""
 
     scenario: str
     overlapped: bool
     latency_ms: float | None
-    """At its own rate."""
+    """Latency in ms from which a token takes twice as long, at the scenario's rate."""
     gbit_s: float | None
-    """At its own latency."""
+    """Rate in Gbit/s below which a token takes twice as long, at the scenario's latency."""
     own_latency_ms: float
+    """Latency of the scenario's link in ms."""
     own_gbit_s: float
+    """Rate of the scenario's link in Gbit/s."""
+
+
+@dataclass(frozen=True)
+class LinkSweep:
+    """Holds what the link between the servers of a scenario costs with further latencies and rates, and where it breaks it."""
+
+    link: int
+    """Place of the link, counted from 1."""
+    exchanges: tuple[Sequence[Span], Sequence[Span]]
+    """Spans of the lanes, with sending overlapped and in turn."""
+    by_latency: Sequence[NetworkPoint]
+    by_rate: Sequence[NetworkPoint]
+    breaking: Sequence[Breaking]
+
+
+@dataclass(frozen=True)
+class NetworkStudy:
+    """Holds what the network costs the scenarios, and the sweep of the last scenario's link where it was asked for."""
+
+    rows: tuple[NetworkRow, ...]
+    sweep: LinkSweep | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the rows as plain data."""
+        derived = ("added_share", "speedup")
+        return {"rows": [asdict(row) | {name: getattr(row, name) for name in derived} for row in self.rows]}
+
+
+def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
+    """Return the cost of the network for all scenarios; ``swept``: also sweep the link of the last one.
+
+    Raises :class:`BadInput` for a strategy that cannot overlap sending, and for a sweep without a link between servers.
+    """
+    last = loaded[-1]
+    link = link_between_servers(last) if swept else 0
+    rows = tuple(network_rows(loaded))
+    return NetworkStudy(rows, _link_sweep(last, link) if swept else None)
+
+
+def _link_sweep(loaded: Loaded, link: int) -> LinkSweep:
+    exchanges = spans_of(loaded, True), spans_of(loaded, False)
+    return LinkSweep(link, exchanges, latency_sweep(loaded), rate_sweep(loaded), breaking(loaded))
 
 
 def network_rows(loaded: Sequence[Loaded]) -> list[NetworkRow]:
-    """Two rows for a scenario, four where servers are linked; BadInput without a strategy that can overlap sending."""
-    return [row for one in loaded for row in _rows(one)]
+    """Return two rows per scenario, four where servers are linked.
+
+    Raises :class:`BadInput` for a strategy that cannot overlap sending.
+    """
+    return [row for scenario in loaded for row in _rows(scenario)]
 
 
 def latency_sweep(loaded: Loaded, latencies_us: Iterable[float] = LATENCIES_US) -> list[NetworkPoint]:
-    """The scenario's link between servers with other latencies."""
+    """Return a point per latency of the scenario's link between servers."""
     return list(_sweep(loaded, (_changed(_between(loaded), latency_us=latency) for latency in latencies_us)))
 
 
 def rate_sweep(loaded: Loaded, rates_gbit_s: Iterable[float] = RATES_GBIT_S) -> list[NetworkPoint]:
-    """The scenario's link between servers with other bandwidths."""
+    """Return a point per rate of the scenario's link between servers."""
     return list(_sweep(loaded, (_changed(_between(loaded), bandwidth_gb_s=rate / 8) for rate in rates_gbit_s)))
 
 
 def breaking(loaded: Loaded) -> list[Breaking]:
-    """The latency, and the rate, at which the link between servers doubles the time of a token; overlapped and in turn."""
+    """Return where the link between servers doubles the time of a token, overlapped and in turn."""
     few, link = _few(loaded), _between(loaded)
+    latency_ms, gbit_s = link.latency_us.value / 1e3, link.bandwidth_gb_s.value * 8
     least = _tpot_ms(_linked(few, None), True)
 
     def late(overlapped: bool, ms: float) -> bool:
         return _tpot_ms(_linked(few, _changed(link, latency_us=ms * 1e3)), overlapped) >= 2.0 * least
 
     def slow(overlapped: bool, times: float) -> bool:
-        return _tpot_ms(_linked(few, _changed(link, bandwidth_gb_s=own[1] / 8 / times)), overlapped) >= 2.0 * least
+        return _tpot_ms(_linked(few, _changed(link, bandwidth_gb_s=gbit_s / 8 / times)), overlapped) >= 2.0 * least
 
-    own = link.latency_us.value / 1e3, link.bandwidth_gb_s.value * 8
-    found = []
-    for way in (True, False):
-        ms = _first(partial(late, way), own[0], SLOWEST_MS)
-        times = _first(partial(slow, way), 1.0, own[1] / LEAST_GBIT_S)
-        found.append(Breaking(loaded.scenario.name, way, ms, times and own[1] / times, *own))
-    return found
+    results = []
+    for overlapped in (True, False):
+        ms = _first(partial(late, overlapped), latency_ms, SLOWEST_MS)
+        times = _first(partial(slow, overlapped), 1.0, gbit_s / LEAST_GBIT_S)
+        rate = gbit_s / times if times else None
+        results.append(Breaking(loaded.scenario.name, overlapped, ms, rate, latency_ms, gbit_s))
+    return results
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Where something begins to hold between two numbers, to ``CLOSE``; None where it does not even at the second."""
+    """Return where ``holds`` begins between two numbers, to the ratio ``CLOSE``; None where it is false at the second."""
     if not holds(high):
         return None
     while high / low > CLOSE:
@@ -123,16 +173,16 @@ def _first(holds: Callable[[float], bool], low: float, high: float) -> float | N
 
 
 def link_between_servers(loaded: Loaded) -> int:
-    """The first link between servers, counted from 1; BadInput where all stages are on one."""
+    """Return the place of the first link between servers, counted from 1; raises BadInput where all stages share a server."""
     between, target = _between(loaded), loaded.scenario.target
     links = target.pipeline.links if target and target.pipeline else ()
     return links.index(between) + 1
 
 
 def spans_of(loaded: Loaded, overlapped: bool) -> list[Span]:
-    """What the lanes do, for a picture of some steps."""
-    one = _few(loaded.change(asynchronous=overlapped))
-    return run.simulate(one.scenario, one.acceptance(), run.SPANS)[1]
+    """Return the spans of the lanes for a picture of a few steps."""
+    changed = _few(loaded.change(asynchronous=overlapped))
+    return run.simulate(changed.scenario, changed.acceptance(), run.SPANS)[1]
 
 
 def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
@@ -152,8 +202,9 @@ def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
 
 
 def _tpot_ms(loaded: Loaded, overlapped: bool) -> float:
-    one = loaded.change(asynchronous=overlapped)
-    return run.simulate(one.scenario, one.acceptance())[0].tpot_s * 1e3
+    """Return the simulated time per token in ms."""
+    changed = loaded.change(asynchronous=overlapped)
+    return run.simulate(changed.scenario, changed.acceptance())[0].tpot_s * 1e3
 
 
 def _sweep(loaded: Loaded, links: Iterable[Link]) -> Iterator[NetworkPoint]:
@@ -161,17 +212,18 @@ def _sweep(loaded: Loaded, links: Iterable[Link]) -> Iterator[NetworkPoint]:
     least = _tpot_ms(_linked(few, None), True)
     for link in links:
         placed = _linked(few, link)
-        overlapped, in_turn = (_tpot_ms(placed, one) - least for one in (True, False))
+        overlapped, in_turn = (_tpot_ms(placed, asynchronous) - least for asynchronous in (True, False))
         yield NetworkPoint(link.latency_us.value, link.bandwidth_gb_s.value * 8, overlapped, in_turn)
 
 
 def _few(loaded: Loaded) -> Loaded:
+    """Return the scenario with no more requests than a point of a sweep takes."""
     requests = loaded.scenario.requests
     return loaded.replace(requests=requests.model_copy(update={"count": min(requests.count, SWEPT_REQUESTS)}))
 
 
 def _link(loaded: Loaded) -> Link | None:
-    """The link between servers, if stages of a pipeline are on several."""
+    """Return the link between servers, None where the stages share a server or there are none."""
     pipeline = loaded.scenario.target.pipeline if loaded.scenario.target else None
     return pipeline.between if pipeline and len({stage.server for stage in pipeline.stages}) > 1 else None
 
@@ -184,13 +236,13 @@ def _between(loaded: Loaded) -> Link:
 
 
 def _changed(link: Link, **values: float) -> Link:
-    """A link with other numbers."""
+    """Return a link with some of its numbers replaced."""
     update = {name: getattr(link, name).model_copy(update={"value": value}) for name, value in values.items()}
     return link.model_copy(update=update)
 
 
 def _linked(loaded: Loaded, link: Link | None) -> Loaded:
-    """With another link between servers; None: the one within them."""
+    """Return the scenario with ``link`` between its servers; None: the link within them."""
     target = loaded.scenario.target
     if target is None or target.pipeline is None:
         raise BadInput([Fault((loaded.scenario.name, 0, 0), "target.pipeline", "is required and missing")])

@@ -1,11 +1,11 @@
-r"""Speculative Streaming over its tree factor k, and beside two-model decoding (Figures 10 and 20).
+r"""Speculative Streaming over its tree factor k, and compared with two-model decoding (Figures 10 and 20).
 
     speed-up |   _/\__ pruned      more tokens a stream, more kept; but the tree grows as k^gamma,
              | _/ \   \__          until the pass is bound by compute. Pruning spares the top layers,
              |/    \__   \         so that the fall comes later.
              +--------------- k
 
-Every tree is replayed on what was recorded of it. The plane is Eq. (10), at the costs of the scenario.
+Trees are replayed on what was recorded of them. The plane is Eq. (10), at the costs of the scenario.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ KEPT = 32
 
 @dataclass(frozen=True)
 class StreamPoint:
-    """One tree, whole (``kept`` None) or pruned to so many nodes."""
+    """Holds a tree, whole (``kept`` None) or pruned to so many nodes."""
 
     branching: int
     nodes: int
     kept: int | None
     tokens_per_step: float
-    """Beta, by replay."""
+    """Beta, the tokens of a step by replay."""
     step_ms: float
     tpot_ms: float
     speedup: float
-    """Over autoregressive decoding, by replay."""
+    """Speed-up over autoregressive decoding, by replay."""
     step_cost: float
-    """A step in units of a plain one (SS-11)."""
+    """Time of a step in units of an autoregressive step (SS-11)."""
 
 
 @dataclass(frozen=True)
 class TwoModels:
-    """Serial decoding with the scenario's draft and as long a window, beside the scenario's streams (Eq. 10)."""
+    """Compares the scenario's streams with serial decoding by its draft and as long a window (Eq. 10)."""
 
     draft: str
     gamma: int
     latency_ratio: float
-    """R = C_target / C_draft."""
+    """R = C_target / C_draft, a ratio of times."""
     target_over_single: float
-    """C_target / C_ss."""
+    """C_target / C_ss, a ratio of times."""
     token_ratio: float
-    """zeta / beta, both by replay."""
+    """zeta / beta, the tokens per step of two models over those of the streams, both by replay."""
     speedup: float
-    """Of streaming over it, by law."""
+    """Speed-up of streaming over two models, by law."""
 
 
 @dataclass(frozen=True)
 class StreamStudy:
-    """The sweep over k, and where the scenario lies on the plane; None without a draft model."""
+    """Holds the sweep over k, and where the scenario lies on the plane; None without a draft model."""
 
     whole: tuple[StreamPoint, ...]
     pruned: tuple[StreamPoint, ...]
@@ -74,15 +74,38 @@ class StreamStudy:
     two_models: TwoModels | None
 
 
+@dataclass(frozen=True)
+class NamedStreamStudy:
+    """Holds the stream study of a scenario under its name."""
+
+    scenario: str
+    streams: StreamStudy
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the study as plain data."""
+        return {"scenario": self.scenario} | asdict(self.streams)
+
+
+def study(loaded: Sequence[Loaded]) -> NamedStreamStudy:
+    """Return the stream study of the only scenario; raises as :func:`stream_sweep`."""
+    (scenario,) = loaded
+    return NamedStreamStudy(scenario.scenario.name, stream_sweep(scenario))
+
+
 def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> StreamStudy:
-    """Whole trees of every k, pruned ones as far as they were recorded; BadInput without recorded streams."""
+    """Return whole trees of all k, and pruned ones as far as they were recorded.
+
+    Raises :class:`BadInput` without recorded streams.
+    """
     strategy = loaded.scenario.strategy
     if not isinstance(strategy, StreamTree) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
         raise BadInput([Fault((loaded.scenario.name, 0, 0), "acceptance.trace", message)])
     shape, baseline = strategy.shape, run.simulated_baseline(loaded.scenario).tpot_s
     whole, pruned = [], []
-    for branching in (one for one in branchings if tree_nodes(shape.streams, one) <= LARGEST_TREE):
+    for branching in branchings:
+        if tree_nodes(shape.streams, branching) > LARGEST_TREE:
+            continue
         full = strategy.with_shape(shape._replace(branching=branching, kept=None))
         cut = strategy.with_shape(shape._replace(branching=branching, kept=shape.kept or KEPT))
         whole.append(_point(loaded.replace(strategy=full), full, baseline))
@@ -97,14 +120,14 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
 
 
 def best(points: Iterable[StreamPoint]) -> StreamPoint:
-    """The fastest."""
+    """Return the point with the largest speed-up."""
     return max(points, key=lambda point: point.speedup)
 
 
 def fall(points: Sequence[StreamPoint]) -> StreamPoint | None:
-    """The first tree behind the fastest that is slower than the first point, the chain; None if none is."""
-    top = best(points)
-    return next((one for one in points if one.branching > top.branching and one.speedup < points[0].speedup), None)
+    """Return the first tree behind the fastest that is slower than the first point, the chain; None without such a tree."""
+    top, chain = best(points), points[0]
+    return next((point for point in points if point.branching > top.branching and point.speedup < chain.speedup), None)
 
 
 def _point(loaded: Loaded, strategy: StreamTree, baseline: float) -> StreamPoint:
@@ -127,12 +150,12 @@ def _replayed(loaded: Loaded) -> Outcome:
 
 
 def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
-    """Serial decoding with a window as long as the streams."""
+    """Return the comparison with serial decoding in windows as long as the streams; None without a draft model."""
     scenario, gamma = loaded.scenario, strategy.shape.streams
     if scenario.draft is None:
         return None
     serial = loaded.replace(strategy=VanillaSD(gamma=gamma))
-    zeta, beta = (_replayed(one).tokens_per_step for one in (serial, loaded))
+    zeta, beta = (_replayed(scenario).tokens_per_step for scenario in (serial, loaded))
     vanilla, kind = serial.scenario.schedule, Kind("step", scenario.batch)
     t = vanilla.durations(scenario.cost, vanilla.step(kind, scenario.mean_context))
     single = strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context)), kind)
@@ -142,8 +165,3 @@ def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
         "token_ratio": zeta / beta,
     }
     return TwoModels(scenario.draft.model.name, gamma, **plane, speedup=float(speedup_over_two_models(gamma, **plane)))
-
-
-def summary(loaded: Loaded, study: StreamStudy) -> dict[str, Any]:
-    """The study as plain data."""
-    return {"scenario": loaded.scenario.name} | asdict(study)

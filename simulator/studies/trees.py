@@ -1,4 +1,4 @@
-r"""Width and branching of a pipeline's draft tree: what a token costs with every tree that a trace holds.
+r"""Width and branching of a pipeline's draft tree: what a token costs with all trees that a trace holds.
 
     ms per token |\_               _/    P(w) saturates, t(w) grows in steps of a token tile
                  |  \__     ______/
@@ -6,15 +6,16 @@ r"""Width and branching of a pipeline's draft tree: what a token costs with ever
                  +-----------+-------- w
                             optimum
 
-Each tree is replayed step by step (:mod:`simulator.strategies.specpipe.replay`) at the mean context, so that refills, full and
-partial, cost what they cost; the law beside it is Eq. (1) with the tree's share of
-hits. Figures 9 and 10 of SpecPipe are made of this.
+Trees are replayed step by step (:mod:`simulator.strategies.specpipe.replay`) at the mean context, so that refills, full and
+partial, cost what they cost; the law to compare with is Eq. (1) with the tree's share of hits. Figures 9 and 10 of SpecPipe
+are made of this.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,63 +32,63 @@ from simulator.strategies.common.studied import LevelTree
 from simulator.strategies.specpipe.replay import StepTables, token_seconds
 
 WITHIN = 2.0
-"""Standard errors of the paired difference up to which two trees are told apart no more."""
+"""Standard errors of the paired difference up to which two trees tie."""
 
 
 @dataclass(frozen=True)
 class TreePoint:
-    """One tree: share of tokens in it, milliseconds per token by replay and by Eq. (1), and how it stands to the best."""
+    """Holds a tree: share of tokens in it, milliseconds per token by replay and by Eq. (1), and how it stands to the best."""
 
     width: int
     branching: int
     hit: float
-    """Share of tokens that were in the tree."""
+    """The share of tokens that were in the tree."""
     tpot_ms: float
     error_ms: float
-    """Standard error over recorded requests."""
+    """Standard error of the time per token over recorded requests, in ms."""
     printed_ms: float
-    """Eq. (1) with this share and full levels at every stage."""
+    """Time per token in ms by Eq. (1), with this share and full levels at all stages."""
     step_ms: float
-    """A step with full levels."""
+    """Time in ms of a step with full levels."""
     steps: float
-    """Steps for a token, refills included: ``tpot_ms`` is so many times the mean step."""
+    """Steps per token, refills included: ``tpot_ms`` is so many times the mean step."""
     behind_ms: float
-    """Slower than the best tree by so much."""
+    """Time per token in ms by which the tree is slower than the best."""
     behind_error_ms: float
-    """Standard error of that, request by request."""
+    """Standard error of that difference in ms, request by request."""
     ties: bool
-    """Not told apart from the best tree, request by request."""
+    """Whether the tree differs from the best by no more than chance, request by request."""
     tile_edge: bool
-    """The width fills whole token tiles on every device of the pipeline."""
+    """Whether the width fills whole token tiles on all devices of the pipeline."""
 
     @property
     def mean_step_ms(self) -> float:
-        """Of all steps, those of refills included."""
+        """Return the mean of all steps in ms, those of refills included."""
         return self.tpot_ms / self.steps
 
 
 @dataclass(frozen=True)
 class LevelTimes:
-    """t(w) at the mean context, as Figure 9 has it; by rows of a level from 1 on, in milliseconds."""
+    """Holds t(w) at the mean context, as in Figure 9; by rows of a level from 1 on, in milliseconds."""
 
     body_ms: NDArray[np.float64]
-    """The slowest of all stages but the last."""
+    """Time in ms of the slowest of all stages but the last, by rows of a level."""
     last_ms: float
-    """The last stage with its LM head: one row is left of the level whose token is due."""
+    """Time in ms of the last stage with its LM head: a single row is left of the level whose token is due."""
     step_ms: NDArray[np.float64]
-    """A step with full levels."""
+    """Time in ms of a step with full levels, by rows of a level."""
     tiles: tuple[int, ...]
-    """Rows that fill whole token tiles on every device."""
+    """Rows of a level that fill whole token tiles on all devices."""
 
     @property
     def hidden_rows(self) -> int:
-        """Rows up to which a level takes no longer than the last stage; 0 if it always does."""
+        """Return the rows up to which a level takes no longer than the last stage; 0 if it always does."""
         return int(np.searchsorted(self.body_ms, self.last_ms, side="right"))
 
 
 @dataclass(frozen=True)
 class TreeStudy:
-    """All recorded trees of one scenario, and what a level of so many rows takes."""
+    """Holds all recorded trees of a scenario, and the time of a level by its rows."""
 
     scenario: str
     points: list[TreePoint]
@@ -95,30 +96,47 @@ class TreeStudy:
 
     @property
     def best(self) -> TreePoint:
-        """The tree with the least time per token."""
+        """Return the tree with the least time per token."""
         return min(self.points, key=lambda point: point.behind_ms)
 
     @property
     def interval(self) -> tuple[TreePoint | None, TreePoint | None]:
-        """The best trees of the next narrower and the next wider width that are told apart from the best of all.
+        """Return the best trees of the next narrower and the next wider width that do not tie with the best of all.
 
         The optimum lies between the two; None where no such width was recorded.
         """
         of_width: dict[int, TreePoint] = {}
         for point in sorted(self.points, key=lambda point: point.behind_ms):
             of_width.setdefault(point.width, point)
-        told = sorted((point for point in of_width.values() if not point.ties), key=lambda point: point.width)
-        below = [point for point in told if point.width < self.best.width]
-        above = [point for point in told if point.width > self.best.width]
+        distinct = sorted((point for point in of_width.values() if not point.ties), key=lambda point: point.width)
+        below = [point for point in distinct if point.width < self.best.width]
+        above = [point for point in distinct if point.width > self.best.width]
         return below[-1] if below else None, above[0] if above else None
 
     def find(self, width: int, branching: int) -> TreePoint | None:
-        """One recorded tree."""
-        return next((one for one in self.points if (one.width, one.branching) == (width, branching)), None)
+        """Return the recorded tree of this width and branching; None where it was not recorded."""
+        return next((point for point in self.points if (point.width, point.branching) == (width, branching)), None)
+
+
+@dataclass(frozen=True)
+class TreeStudies:
+    """Holds the tree studies of several scenarios, in the order asked for."""
+
+    studies: tuple[TreeStudy, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the recorded trees of all scenarios as plain data."""
+        rows = [{"scenario": study.scenario, "trees": [asdict(point) for point in study.points]} for study in self.studies]
+        return {"studies": rows}
+
+
+def study(loaded: Sequence[Loaded]) -> TreeStudies:
+    """Return the tree study of the scenarios; raises as :func:`tree_sweep`."""
+    return TreeStudies(tuple(tree_study(scenario) for scenario in loaded))
 
 
 def tree_study(loaded: Loaded) -> TreeStudy:
-    """Every recorded tree and the times of levels up to the widest of them; raises as :func:`tree_sweep`."""
+    """Return all recorded trees and the times of levels up to the widest of them; raises as :func:`tree_sweep`."""
     points = tree_sweep(loaded)
     return TreeStudy(loaded.scenario.name, points, _levels(loaded.scenario, max(point.width for point in points)))
 
@@ -141,9 +159,9 @@ def _tile_edge(scenario: Scenario, width: int) -> bool:
 
 
 def tree_sweep(loaded: Loaded) -> list[TreePoint]:
-    """Every recorded tree for as many stages as the scenario has; BadInput without one.
+    """Return all recorded trees for as many stages as the scenario has.
 
-    The first requests of a recording fill an empty pipeline, which counts.
+    The first requests of a recording fill an empty pipeline, which counts. Raises :class:`BadInput` without such a tree.
     """
     scenario, trace = loaded.scenario, loaded.trace
     strategy = scenario.schedule
@@ -153,16 +171,16 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
         message = f"expected a scenario of specpipe, with a trace that holds {held}; this one is of {strategy.name}"
         raise BadInput([Fault((scenario.name, 0, 0), "acceptance.trace", message)])
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)
-    found = {beam: _replayed(scenario, strategy.with_tree(beam.width, beam.branching), trace, beam, replay) for beam in beams}
-    best = min(beams, key=lambda beam: float(found[beam].seconds.sum()))
+    replays = {beam: _replayed(scenario, strategy.with_tree(beam.width, beam.branching), trace, beam, replay) for beam in beams}
+    best = min(beams, key=lambda beam: float(replays[beam].seconds.sum()))
     return [
-        _point(scenario, strategy.with_tree(beam.width, beam.branching), found[beam], found[best].seconds)
+        _point(scenario, strategy.with_tree(beam.width, beam.branching), replays[beam], replays[best].seconds)
         for beam in sorted(beams)
     ]
 
 
 class _Replayed(NamedTuple):
-    """By request: seconds and tokens; over all of them: hits and steps."""
+    """Holds seconds and tokens by request, and hits and steps over all of them."""
 
     seconds: NDArray[np.float64]
     tokens: NDArray[np.int64]
@@ -174,8 +192,8 @@ def _replayed(scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam,
     index, tables = recorded_beams(trace).index(beam), StepTables.of(strategy, scenario.cost, scenario.mean_context)
     seconds, tokens, hits, passed = [], [], 0, 0
     for recording in replay.order:
-        one = Recording(trace, recording)
-        steps, hit, rows = (one.array(f"beam.{name}")[index].astype(np.int64) for name in ("steps", "hit", "rows"))
+        recorded = Recording(trace, recording)
+        steps, hit, rows = (recorded.array(f"beam.{name}")[index].astype(np.int64) for name in ("steps", "hit", "rows"))
         waits = token_seconds(tables, steps, rows, hit.astype(bool), strategy.notices_late)
         seconds.append(float(waits.sum()))
         tokens.append(len(waits))
@@ -184,22 +202,22 @@ def _replayed(scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam,
     return _Replayed(np.array(seconds), np.array(tokens), hits, passed)
 
 
-def _point(scenario: Scenario, strategy: LevelTree, found: _Replayed, best: NDArray[np.float64]) -> TreePoint:
+def _point(scenario: Scenario, strategy: LevelTree, replayed: _Replayed, best: NDArray[np.float64]) -> TreePoint:
     level = Rows.decode(strategy.beam.width, scenario.mean_context)
     stages = [scenario.cost.stage(index, level).wall_s for index in range(scenario.stages)]
-    seconds, tokens = found.seconds, found.tokens
+    seconds, tokens = replayed.seconds, replayed.tokens
     behind, error = _mean(seconds - best, tokens)
-    mean, own_error = _mean(seconds, tokens)
-    hit = found.hits / int(tokens.sum())
+    mean, mean_error = _mean(seconds, tokens)
+    hit = replayed.hits / int(tokens.sum())
     return TreePoint(
         width=strategy.beam.width,
         branching=strategy.beam.branching,
         hit=hit,
         tpot_ms=mean * 1e3,
-        error_ms=own_error * 1e3,
+        error_ms=mean_error * 1e3,
         printed_ms=float(unequal_stages(stages, hit)) * 1e3,
         step_ms=strategy.full_step_s(scenario.cost, scenario.mean_context) * 1e3,
-        steps=found.steps / int(tokens.sum()),
+        steps=replayed.steps / int(tokens.sum()),
         behind_ms=behind * 1e3,
         behind_error_ms=error * 1e3,
         ties=behind <= WITHIN * error,
@@ -208,7 +226,7 @@ def _point(scenario: Scenario, strategy: LevelTree, found: _Replayed, best: NDAr
 
 
 def _mean(seconds: NDArray[np.float64], tokens: NDArray[np.int64]) -> tuple[float, float]:
-    """Seconds per token over all requests, and its standard error from the spread between them."""
+    """Return seconds per token over all requests, and their standard error from the spread between requests."""
     mean = float(seconds.sum() / tokens.sum())
     spread = float(np.sqrt(np.sum((seconds - mean * tokens) ** 2)) / tokens.sum())
     return mean, spread * (len(tokens) / max(1, len(tokens) - 1)) ** 0.5

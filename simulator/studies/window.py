@@ -31,28 +31,28 @@ MOST = 40
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One window length ``gamma``; times in milliseconds, None where not asked for or not defined."""
+    """Holds what a window of ``gamma`` tokens comes to; times in milliseconds, None where not asked for or not defined."""
 
     gamma: int
     law_step_ms: float
-    """Mean step over all step kinds, marginal rates."""
+    """The mean step by law in ms, over all step kinds, with marginal rates."""
     law_tpot_ms: float
     main_step_ms: float
-    """The law of the main step kind alone: no fallback in it."""
+    """The law's time in ms of the main step kind alone, without any fallback."""
     draft_ms: float
-    """T_draft of the main step kind."""
+    """T_draft of the main step kind in ms."""
     overlap_ms: float | None
-    """Delta, the target's time that drafting can hide behind."""
+    """Delta in ms, the target's time that drafting can hide behind."""
     baseline_tpot_ms: float
-    """Autoregressive decoding on the same target."""
+    """Time per token in ms of autoregressive decoding on the same target, by law."""
     vanilla_step_ms: float | None = None
-    """Law of vanilla speculative decoding with the same window, drafter and hardware."""
+    """Mean step in ms of vanilla speculative decoding with the same window, drafter and hardware, by law."""
     vanilla_tpot_ms: float | None = None
     simulated_requests: int = 0
     simulated_step_ms: float | None = None
     simulated_tpot_ms: float | None = None
     replayed_tpot_ms: float | None = None
-    """Law with the acceptance and step kinds that the simulation counted."""
+    """Time per token in ms of the law with the acceptance and step kinds that the simulation counted."""
 
 
 def window_sweep(
@@ -61,39 +61,39 @@ def window_sweep(
     simulate_at: Collection[int] | None = None,
     done: run.Result | None = None,
 ) -> list[SweepPoint]:
-    """Law at every one of ``gammas``, simulation where also in ``simulate_at``; empty without a ``gamma``.
+    """Return a point for each of ``gammas`` by law, simulated where also in ``simulate_at``; empty without a ``gamma``.
 
-    Without ``gammas`` the law is taken from 1 to well past both the scenario's own window and gamma*, not above
-    :data:`MOST` nor what the trace knows, and simulated where that tells most; with them every one is simulated.
-    Windows that the strategy's other settings do not allow are left out. What is ``done`` is not simulated again.
+    Without ``gammas`` the law is taken from 1 to well past both the scenario's window and gamma*, not above :data:`MOST`
+    nor what the trace has recorded, and simulated at the windows of :func:`_telling`; with them all are simulated.
+    Windows that the strategy's further settings do not allow are left out. What is ``done`` is not simulated again.
 
-    A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its own ``gamma``; other windows
-    take it in proportion to their internal draft steps.
+    A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its ``gamma``; for further windows it
+    grows in proportion to their internal draft steps.
     """
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
-    own = loaded.scenario.schedule.window
-    held = dict(_windows(loaded, range(1, MOST + 1) if gammas is None else sorted({*gammas})))
-    by_law = (_by_law(one.scenario, one.acceptance()) for one in held.values())
-    points = list(_to_show(by_law, own) if gammas is None else by_law)
+    set_window = loaded.scenario.schedule.window
+    windows = dict(_windows(loaded, range(1, MOST + 1) if gammas is None else sorted({*gammas})))
+    by_law = (_by_law(window.scenario, window.acceptance()) for window in windows.values())
+    points = list(_to_show(by_law, set_window) if gammas is None else by_law)
     if simulate_at is None:
-        simulate_at = held if gammas is not None else _telling(points, own)
-    return [_simulated(point, held[point.gamma], done) if point.gamma in simulate_at else point for point in points]
+        simulate_at = windows if gammas is not None else _telling(points, set_window)
+    return [_simulated(point, windows[point.gamma], done) if point.gamma in simulate_at else point for point in points]
 
 
 def _windows(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
-    """The same with each of the windows that the trace and the other settings can answer for."""
+    """Yield the scenario with all windows that its trace and its further settings can answer for, by window."""
     for gamma in gammas:
         strategy = loaded.scenario.schedule
         if gamma >= (strategy.least_window if isinstance(strategy, SharedBudget) else 1):
-            one = at_window(loaded, gamma)
-            if not (one.trace and any(one.scenario.schedule.findings(Facts(trace=one.trace)))):
-                yield gamma, one
+            changed = at_window(loaded, gamma)
+            if not (changed.trace and any(changed.scenario.schedule.findings(Facts(trace=changed.trace)))):
+                yield gamma, changed
 
 
-def _to_show(points: Iterable[SweepPoint], own: int) -> Iterator[SweepPoint]:
-    """Until well past both the scenario's own window and gamma*."""
-    last, hidden = max(8, own + 2, round(1.6 * own)), True
+def _to_show(points: Iterable[SweepPoint], set_window: int) -> Iterator[SweepPoint]:
+    """Yield points until well past both the scenario's window and gamma*."""
+    last, hidden = max(8, set_window + 2, round(1.6 * set_window)), True
     for point in points:
         hidden = hidden and point.overlap_ms is not None and point.draft_ms <= point.overlap_ms
         if hidden:
@@ -103,16 +103,16 @@ def _to_show(points: Iterable[SweepPoint], own: int) -> Iterator[SweepPoint]:
         yield point
 
 
-def _telling(points: Sequence[SweepPoint], own: int) -> set[int]:
-    """Both ends, the scenario's own window, and the best by law with its neighbours; none of none."""
+def _telling(points: Sequence[SweepPoint], set_window: int) -> set[int]:
+    """Return both ends, the scenario's window, and the best by law with its neighbours; none without points."""
     if not points:
         return set()
     best = min(points, key=lambda point: point.law_tpot_ms).gamma
-    return {points[0].gamma, points[-1].gamma, own, best - 1, best, best + 1}
+    return {points[0].gamma, points[-1].gamma, set_window, best - 1, best, best + 1}
 
 
 def main_kind(kinds: Iterable[Kind]) -> Kind:
-    """The step that the paper's equation is about: every request has its window at hand."""
+    """Return the step kind that the paper's equation is about: all requests have their windows at hand."""
     return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.extra_work))
 
 
@@ -153,7 +153,7 @@ def _simulated(point: SweepPoint, loaded: Loaded, done: run.Result | None) -> Sw
 
 
 def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -> Loaded:
-    """The same with windows of ``gamma``, of so many requests; stated times of a whole window grow with it."""
+    """Return the scenario with windows of ``gamma`` and at most so many requests; stated times of a window grow with it."""
     scenario = loaded.scenario
     requests = scenario.requests
     count = min(requests.count, max(most_requests, 2 * requests.concurrency))

@@ -1,79 +1,150 @@
-"""Figures of the batch study as SVG text: speed-up, passes of the target with their tiles, exposed draft time."""
+"""What speculation is worth in a batch: speed-up, passes of the target with their tiles, exposed draft time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
-from simulator.report.pages.load_figures import LINES
+from simulator.report.pages.load import LINES
 from simulator.report.run_serving import crossed
-from simulator.report.run_summary import origin, short_names
-from simulator.scenario import Scenario
-from simulator.studies.batches import BatchPoint, crossover
+from simulator.report.run_summary import number, origin, short_names
+from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
+
+LEGEND = "Simulated speed-ups are of output tokens per second, with the prefills of all requests on both sides."
 
 
-def batch_study(points: Sequence[BatchPoint], name: str, edges: Sequence[int] = ()) -> str:
-    """Panels over the batch size, on a logarithmic axis; ``edges`` are the sizes at which a pass needs another tile."""
+def page(result: BatchStudies) -> Page:
+    """Return the page of the batch study: its picture, and a table of sizes for all scenarios."""
+    studies = result.studies
+    strategies = ", ".join(dict.fromkeys(study.scenario.strategy.name for study in studies))
+    pictures = "Speed-up, passes and draft time by batch" if len(studies) == 1 else "Tokens per second by batch"
+    return Page(
+        title=f"What {strategies} is worth in a batch, against autoregressive decoding",
+        about="",
+        answer="",
+        opening=[Figure(pictures, "batches.svg", lambda: batch_figure(studies)), Paragraph(LEGEND)],
+        sections=[_section(study) for study in studies],
+        command="",
+    )
+
+
+def _section(study: BatchStudy) -> Section:
+    """Return the table and the sentences of a scenario."""
+    shown = [point for point in study.points if point.simulated_requests] or study.points
+    columns = _columns(shown)
+    rows = []
+    for point in shown:
+        values = [getattr(point, field) for field in columns.values()]
+        rows.append((str(point.batch), *("" if value is None else number(value, 3) for value in values)))
+    table = Table(("B", *columns), rows, f"Batch sizes of {study.scenario.name}")
+    return Section(study.scenario.name, [table, Bullets(list(sentences(study)))])
+
+
+def _columns(points: Sequence[BatchPoint]) -> Mapping[str, str]:
+    """Return the field of a point for the columns that have something to show, by head."""
+    columns = {"speed-up law": "speedup", "speed-up simul.": "simulated_speedup"}
+    if any(point.vanilla_speedup is not None for point in points):
+        columns |= {"vanilla law": "vanilla_speedup", "vanilla simul.": "simulated_vanilla_speedup"}
+    columns |= {"tokens/s law": "law_tokens_per_s", "tokens/s simul.": "simulated_tokens_per_s"}
+    columns |= {"verify ms": "verify_ms", "T_draft ms": "draft_ms"}
+    if any(point.relative_draft_overhead is not None for point in points):
+        columns["rel. draft overhead"] = "relative_draft_overhead"
+    return columns
+
+
+def sentences(study: BatchStudy) -> Iterator[str]:
+    """Yield what the strategy sets by size, where autoregressive decoding overtakes it, and where tiles begin."""
+    points = study.points
+    begins: dict[str, int] = {}
+    for point in points:
+        begins.setdefault(point.settings, point.batch)
+    if len(begins) > 1:
+        yield "Set by batch: " + "; ".join(f"{settings} from {size} on" for settings, size in begins.items())
+    words = crossed(*crossover(points), study.scenario.strategy.name)
+    yield f"By law, for batches of {points[0].batch} to {points[-1].batch}: {words}"
+    if study.tile_edges:
+        edges = ", ".join(map(str, study.tile_edges))
+        yield f"Verifying needs another tile of rows from these batches on: {edges}"
+
+
+# ---- the picture
+
+
+def batch_figure(studies: Sequence[BatchStudy]) -> str:
+    """Return the panels of a single scenario, or the tokens per second of several, as SVG text."""
+    if len(studies) > 1:
+        return throughput_figure(studies)
+    return scenario_figure(studies[0])
+
+
+def scenario_figure(study: BatchStudy) -> str:
+    """Return panels over the batch size on a logarithmic axis, with the sizes at which a pass needs another tile; SVG text."""
+    points, name = study.points, study.scenario.strategy.name
     overhead = any(point.relative_draft_overhead is not None for point in points)
     trees = any(point.fused_trees_ms is not None for point in points)
     with mpl.rc_context(LOOK):
         panels = 2 + overhead + trees
-        figure = Figure(figsize=(WIDTH_IN, 2.9 * panels), layout="constrained")
-        axes = figure.subplots(panels, 1, sharex=True)
-        _speedup(axes[0], points, name)
-        _passes(axes[1], points, edges)
+        figure = Drawing(figsize=(WIDTH_IN, 2.9 * panels), layout="constrained")
+        panel_axes = figure.subplots(panels, 1, sharex=True)
+        _speedup(panel_axes[0], points, name)
+        _passes(panel_axes[1], points, study.tile_edges)
         if overhead:
-            _overhead(axes[2], points)
+            _overhead(panel_axes[2], points)
         if trees:
-            _trees(axes[-1], points)
-        for one in axes:
-            one.set_xscale("log", base=2)
-            one.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
-            one.set_xlim(points[0].batch / 1.06, points[-1].batch * 1.06)
-            one.tick_params(labelbottom=True)
-            one.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
-        axes[-1].set_xlabel("batch B (requests that decode together)")
+            _trees(panel_axes[-1], points)
+        for axes in panel_axes:
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+            axes.set_xlim(points[0].batch / 1.06, points[-1].batch * 1.06)
+            axes.tick_params(labelbottom=True)
+            axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
+        panel_axes[-1].set_xlabel("batch B (requests that decode together)")
         return svg(figure)
 
 
-def throughput(studies: Sequence[tuple[Scenario, Sequence[BatchPoint]]]) -> str:
-    """Tokens per second of scenarios over the batch size, and beside those of the first one."""
+def throughput_figure(studies: Sequence[BatchStudy]) -> str:
+    """Return tokens per second of scenarios over the batch size, and their ratio to the first scenario; SVG text."""
     with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH_IN, 6.4), layout="constrained")
-        whole, ratio = figure.subplots(2, 1, sharex=True)
-        first, names = studies[0][1], short_names([scenario.name for scenario, _ in studies])
-        for name, (scenario, points), (colour, marker) in zip(names, studies, LINES * len(studies), strict=False):
-            label = f"{name} (acceptance {origin(scenario.acceptance)})"
-            for field, style, look in (
-                ("law_tokens_per_s", "-", {"label": label}),
-                ("simulated_tokens_per_s", marker, {"mfc": "none", "ms": 5}),
-            ):
-                ours, theirs = ({one.batch: getattr(one, field) for one in held} for held in (points, first))
-                sizes = [size for size, rate in ours.items() if rate and theirs.get(size)]
-                whole.plot(sizes, [ours[size] for size in sizes], style, color=colour, **look)
-                ratio.plot(sizes, [ours[size] / theirs[size] for size in sizes], style, color=colour, **look)
-        whole.set_ylabel("tokens per second, all requests")
-        whole.set_title("lines: law, prefills left out; marks: simulation", size=8, loc="left", color=GREY)
-        ratio.set_ylabel(f"beside {names[0]}")
-        ratio.set_xlabel("batch B (requests that decode together)")
-        for axes in (whole, ratio):
+        figure = Drawing(figsize=(WIDTH_IN, 6.4), layout="constrained")
+        rates, ratios = figure.subplots(2, 1, sharex=True)
+        names = short_names([study.scenario.name for study in studies])
+        for name, study, (colour, marker) in zip(names, studies, LINES * len(studies), strict=False):
+            label = f"{name} (acceptance {origin(study.scenario.acceptance)})"
+            _rates(rates, ratios, study, studies[0], "law_tokens_per_s", "-", color=colour, label=label)
+            _rates(rates, ratios, study, studies[0], "simulated_tokens_per_s", marker, color=colour, mfc="none", ms=5)
+        rates.set_ylabel("tokens per second, all requests")
+        rates.set_title("lines: law, prefills left out; marks: simulation", size=8, loc="left", color=GREY)
+        ratios.set_ylabel(f"relative to {names[0]}")
+        ratios.set_xlabel("batch B (requests that decode together)")
+        for axes in (rates, ratios):
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
             axes.tick_params(labelbottom=True)
-        whole.set_ylim(0.0)
-        whole.legend(loc="upper left")
+        rates.set_ylim(0.0)
+        rates.legend(loc="upper left")
         return svg(figure)
 
 
+def _rates(rates: Any, ratios: Any, study: BatchStudy, reference: BatchStudy, field: str, style: str, **look: Any) -> None:
+    """Draw a rate of a scenario, and its ratio to that of the reference, at the sizes where both have it."""
+    values = {point.batch: getattr(point, field) for point in study.points}
+    base = {point.batch: getattr(point, field) for point in reference.points}
+    sizes = [size for size, rate in values.items() if rate and base.get(size)]
+    rates.plot(sizes, [values[size] for size in sizes], style, **look)
+    ratios.plot(sizes, [values[size] / base[size] for size in sizes], style, **look)
+
+
 def _drawn(axes: Any, points: Sequence[BatchPoint], field: str, style: str, **look: Any) -> None:
-    held = [(point.batch, getattr(point, field)) for point in points if getattr(point, field) is not None]
-    if held:
-        axes.plot(*zip(*held, strict=True), style, **look)
+    """Draw a field over the sizes that have it."""
+    places = [(point.batch, getattr(point, field)) for point in points if getattr(point, field) is not None]
+    if places:
+        axes.plot(*zip(*places, strict=True), style, **look)
 
 
 def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
@@ -85,10 +156,10 @@ def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
     axes.axhline(1.0, color=GREY, lw=0.8)
     axes.set_ylabel("speed-up over autoregressive")
     axes.set_ylim(0.0)
-    first, last = crossover(points)
-    if last is not None:
-        axes.axvspan(last, points[-1].batch * 1.06, color=SHADE, lw=0, zorder=0)
-    axes.text(0.015, 0.06, crossed(first, last, name), ha="left", va="bottom", size=8, transform=axes.transAxes)
+    first, for_good = crossover(points)
+    if for_good is not None:
+        axes.axvspan(for_good, points[-1].batch * 1.06, color=SHADE, lw=0, zorder=0)
+    axes.text(0.015, 0.06, crossed(first, for_good, name), ha="left", va="bottom", size=8, transform=axes.transAxes)
 
 
 def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> None:
@@ -96,7 +167,7 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
     for edge in edges:
         axes.axvline(edge, color=ORANGE, lw=0.7, zorder=0, label="another tile of rows" if edge == edges[0] else None)
     _drawn(axes, points, "verify_ms", "-", color=BLUE, label="target verifies its windows")
-    _drawn(axes, points, "decode_ms", "-.", color=GREY, label="target decodes one token each")
+    _drawn(axes, points, "decode_ms", "-.", color=GREY, label="target decodes one token per request")
     _drawn(axes, points, "draft_ms", "--", color=GREEN, label="T_draft")
     axes.set_ylabel("law (ms)")
     axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)
@@ -116,15 +187,15 @@ def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
         if point.settings != before:
             axes.axvline(point.batch, color=GREY, lw=0.5, ls=":")
             text = point.settings.replace(", ", "\n").replace("kappa", "κ =")
-            ends = point.batch > 0.9 * points[-1].batch
-            where, side = point.batch * (0.98 if ends else 1.02), "right" if ends else "left"
-            axes.text(where, top * (0.8 if ends else 0.98), text, va="top", ha=side, size=7, color=GREY)
+            at_end = point.batch > 0.9 * points[-1].batch
+            where, side = point.batch * (0.98 if at_end else 1.02), "right" if at_end else "left"
+            axes.text(where, top * (0.8 if at_end else 0.98), text, va="top", ha=side, size=7, color=GREY)
             before = point.settings
 
 
 def _trees(axes: Any, points: Sequence[BatchPoint]) -> None:
-    _drawn(axes, points, "apart_trees_ms", "--", color=VERMILLION, label="everybody's re-sampled tree in a pass of its own")
-    _drawn(axes, points, "fused_trees_ms", "-", color=BLUE, label="the same, fused")
+    _drawn(axes, points, "apart_trees_ms", "--", color=VERMILLION, label="all re-sampled trees in a second pass")
+    _drawn(axes, points, "fused_trees_ms", "-", color=BLUE, label="all re-sampled trees in the same pass")
     _drawn(axes, points, "drafted_trees_ms", "-.", color=GREY, label="drafted trees alone")
     axes.set_ylabel("target in a step, law (ms)")
     axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)

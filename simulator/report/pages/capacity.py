@@ -1,101 +1,138 @@
-"""What a report says about the load that scenarios carry."""
+"""The load that scenarios carry: verdicts, times and tokens, and how requests pile up under a traffic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+import matplotlib as mpl
+from matplotlib.figure import Figure as Drawing
 
-from simulator.report.console import WIDEST, item, new_table
-from simulator.report.markdown import table
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong, Table
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import number, percent, short_names
-from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity
+from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 
-HEAD = ("traffic", "scenario", "offered (req/s)", "verdict", "drift", "carries (req/s)", "of the offered", "TTFT p50 (s)")
-HEAD_MORE = ("TTFT p99 (s)", "TPOT p50 (ms)", "tokens per s", "mean in system", "Little's law off by", "CPU s, run + search")
+HEAD = ("traffic", "scenario", "offered (req/s)", "verdict", "drift", "carries (req/s)", "of the offered")
+TIMES_HEAD = (
+    *("traffic", "scenario", "TTFT p50 (s)", "TTFT p99 (s)", "TPOT p50 (ms)", "tokens per s"),
+    *("mean in system", "Little's law off by", "CPU s, run + search"),
+)
 LEGEND = (
     f"Stable: at most {DRIFT:.0%} of the arrivals between the middles of the second and the last third stay in the system. "
     "Carries: what is delivered when work never lacks, as an unstable run shows and a stable one with all requests at once; "
     f"with an SLO the highest rate that meets it, bisected to {TOLERANCE:.0%} on the first requests. Times and tokens are "
     "those of the whole traffic at its own rate: of an unstable system they grow with its length."
 )
+COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, "#CC79A7", "#56B4E9")
 
 
-def verdict(one: Capacity) -> str:
-    """In a word or two."""
-    if not one.offered.stable:
-        return "unstable"
-    return "stable" if one.offered.slo_met else "stable, SLO missed"
+def page(result: CapacityStudy) -> Page:
+    """Return the page of capacities: the picture, the scenario that carries most, and tables of verdicts and of times."""
+    capacities = result.capacities
+    times = Table(TIMES_HEAD, list(time_rows(capacities)), "Times, tokens and requests at the offered rate")
+    return Page(
+        title="Which load is carried",
+        about="",
+        answer="",
+        opening=[
+            Figure("Requests in the system, and rates carried", "capacity.svg", lambda: capacity_figure(capacities)),
+            Bullets([Strong(sentence) for sentence in answers(capacities)]),
+        ],
+        sections=[
+            Section("Verdicts", [Table(HEAD, list(rows(capacities)), "Verdicts and rates"), Paragraph(LEGEND)]),
+            Section("Times at the offered rate", [times]),
+        ],
+        command="",
+    )
 
 
-def named(found: Sequence[Capacity]) -> dict[str, str]:
-    """Short names of scenarios."""
-    names = list(dict.fromkeys(one.scenario for one in found))
+def scenario_names(capacities: Sequence[Capacity]) -> dict[str, str]:
+    """Return short names of the scenarios by their names."""
+    names = list(dict.fromkeys(capacity.scenario for capacity in capacities))
     return dict(zip(names, short_names(names), strict=True))
 
 
-def answers(found: Sequence[Capacity]) -> Iterator[str]:
-    """Who carries a traffic and who carries most, a sentence each."""
-    short = named(found)
-    for traffic in dict.fromkeys(one.workload for one in found):
-        here = [one for one in found if one.workload == traffic]
-        best = max(here, key=lambda one: one.carried_per_s)
-        carried = [short[one.scenario] for one in here if one.offered.carried]
-        verdict = f"carried by {', '.join(carried)}" if carried else "carried by none"
+def by_traffic(capacities: Sequence[Capacity]) -> Mapping[str, list[Capacity]]:
+    """Return the capacities by their workload."""
+    groups: dict[str, list[Capacity]] = {}
+    for capacity in capacities:
+        groups.setdefault(capacity.workload, []).append(capacity)
+    return groups
+
+
+def answers(capacities: Sequence[Capacity]) -> Iterator[str]:
+    """Yield which scenarios carry a traffic and which of them carries most, a sentence per traffic."""
+    short = scenario_names(capacities)
+    for traffic, group in by_traffic(capacities).items():
+        best = max(group, key=lambda capacity: capacity.carried_per_s)
+        carriers = [short[capacity.scenario] for capacity in group if capacity.offered.carried]
+        verdict = f"carried by {', '.join(carriers)}" if carriers else "carried by none"
         most = f"{short[best.scenario]} would carry most, {number(best.carried_per_s, 3)} requests per second"
         yield f"{traffic}, {number(best.offered.requests_per_s, 3)} requests per second: {verdict}; {most}"
 
 
-def rows(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
-    """Under ``HEAD``."""
-    short = named(found)
-    for one in found:
-        run = one.offered
-        offered, carried = number(run.requests_per_s, 3), number(one.carried_per_s, 3)
-        times = percent(run.drift * 100), carried, f"{one.headroom:.2f} x", number(run.ttft_p50_ms / 1e3, 3)
-        yield one.workload, short[one.scenario], offered, verdict(one), *times
+def rows(capacities: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
+    """Yield a row per capacity, under ``HEAD``."""
+    short = scenario_names(capacities)
+    for capacity in capacities:
+        offered, carried = number(capacity.offered.requests_per_s, 3), number(capacity.carried_per_s, 3)
+        drift = percent(capacity.offered.drift * 100)
+        names = capacity.workload, short[capacity.scenario]
+        yield *names, offered, capacity.verdict, drift, carried, f"{capacity.headroom:.2f} x"
 
 
-def more(found: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
-    """Under ``HEAD_MORE``."""
-    for one in found:
-        run = one.offered
-        times = number(run.ttft_p99_ms / 1e3, 3), number(run.tpot_p50_ms, 3), number(run.tokens_per_s, 3)
-        cpu = f"{run.cpu_s:.0f} + {one.search_cpu_s:.0f}"
-        yield *times, number(run.mean_in_system, 3), f"{abs(run.littles_gap):.0e}", cpu
+def time_rows(capacities: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
+    """Yield a row per capacity, under ``TIMES_HEAD``."""
+    short = scenario_names(capacities)
+    for capacity in capacities:
+        run = capacity.offered
+        first = number(run.ttft_p50_ms / 1e3, 3), number(run.ttft_p99_ms / 1e3, 3)
+        rates = number(run.tpot_p50_ms, 3), number(run.tokens_per_s, 3), number(run.mean_in_system, 3)
+        cpu = f"{run.cpu_s:.0f} + {capacity.search_cpu_s:.0f}"
+        yield capacity.workload, short[capacity.scenario], *first, *rates, f"{abs(run.littles_gap):.0e}", cpu
 
 
-def print_capacities(found: Sequence[Capacity], console: Console) -> None:
-    """The verdicts on a terminal."""
-    width = min(console.width, WIDEST)
-    for traffic in dict.fromkeys(one.workload for one in found):
-        here = [one for one in found if one.workload == traffic]
-        offered = number(here[0].offered.requests_per_s, 3)
-        console.print(f"{traffic}: {offered} requests per second", style="bold", highlight=False)
-        shown = new_table("", "verdict", "drift", "carries\nper s", "of the\noffered", "TTFT s\np50", "p99")
-        for row, (last, *_) in zip((row for row in rows(found) if row[0] == traffic), more(here), strict=True):
-            shown.add_row(row[1], *row[3:], last)
-        console.print(shown, width=width)
-    for sentence in (*answers(found), LEGEND):
-        item(console, sentence, width)
+# ---- the picture
 
 
-def sections(found: Sequence[Capacity]) -> Iterator[str]:
-    """The same as blocks of a page."""
-    yield "\n".join(f"- **{sentence}**" for sentence in answers(found))
-    yield table((*HEAD, *HEAD_MORE), [(*row, *further) for row, further in zip(rows(found), more(found), strict=True)])
-    yield LEGEND
+def capacity_figure(capacities: Sequence[Capacity]) -> str:
+    """Return a column per traffic: requests in the system over time, above carried against offered rate; SVG text."""
+    short, groups = scenario_names(capacities), by_traffic(capacities)
+    colours = dict(zip(short, COLOURS * len(short), strict=False))
+    with mpl.rc_context(LOOK):
+        figure = Drawing(figsize=(WIDTH_IN * 1.15, 5.2), layout="constrained")
+        panels = figure.subplots(2, len(groups), squeeze=False, height_ratios=(3, 2))
+        for column, (traffic, group) in enumerate(groups.items()):
+            over_time, carried = panels[0][column], panels[1][column]
+            labels = [short[capacity.scenario] for capacity in group]
+            shades = [colours[capacity.scenario] for capacity in group]
+            _over_time(over_time, group, labels, shades)
+            over_time.set_ylabel("" if column else "requests in the system")
+            over_time.set_title(traffic, size=8, loc="left", color=GREY)
+            _carried(carried, group, [] if column else labels, shades)
+        handles, names = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(short)))
+        return svg(figure)
 
 
-def summary(found: Sequence[Capacity]) -> dict[str, Any]:
-    """As plain data; curves are left out."""
-    curves = ("hours", "in_system")
-    return {
-        "capacities": [
-            one._asdict()
-            | {"headroom": one.headroom, "verdict": verdict(one)}
-            | {"offered": {name: held for name, held in one.offered._asdict().items() if name not in curves}}
-            for one in found
-        ]
-    }
+def _over_time(axes: Any, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]) -> None:
+    """Draw the requests in the system over time at the offered rate."""
+    for capacity, label, colour in zip(group, labels, colours, strict=True):
+        axes.plot(capacity.offered.hours[1:], capacity.offered.in_system[1:], color=colour, lw=1.1, label=label)
+    axes.set_yscale("symlog", linthresh=1.0)
+    axes.set_ylim(bottom=0)
+    axes.set_xscale("log")
+    axes.set_xlabel("hours; ends with the last request")
+
+
+def _carried(axes: Any, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]) -> None:
+    """Draw the rates that are carried, and the offered rate."""
+    places, rates = range(len(group)), [capacity.carried_per_s for capacity in group]
+    bars = axes.barh(places, rates, color=colours, height=0.7)
+    axes.bar_label(bars, [number(rate, 3) for rate in rates], padding=2, size=7)
+    axes.margins(x=0.12)
+    axes.axvline(group[0].offered.requests_per_s, color=GREY, ls="--", lw=1)
+    axes.set_yticks(places if labels else [], labels)
+    axes.invert_yaxis()
+    axes.set_xlabel("requests per s carried; dashed: offered")

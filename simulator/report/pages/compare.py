@@ -1,24 +1,20 @@
-"""Scenarios side by side, on a terminal and as a page: who is faster, what to know first, what differs, where the time goes."""
+"""Scenarios side by side: which is faster, what to know first, what differs, where the time goes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
+import matplotlib as mpl
+from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Page, Paragraph, Strong, Table, Words, sections
-from simulator.report.console import BAR, WIDEST, item, new_table
+from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Page, Paragraph, Section, Strong, Table, Words
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.inputs import resolved_blocks
-from simulator.report.page import page_files, write_files
-from simulator.report.pages.compare_figures import comparison_figure
 from simulator.report.run_summary import number, share
 from simulator.scenario.uncertainty import SHARE
-from simulator.studies.compare import Compared, Comparison, Difference, Value, measured, parts_ms
+from simulator.studies.compare import ComparedRun, Comparison, Difference, Value, measured, parts_ms
 
-NAME, PICTURE = "compare", "compare.svg"
 FIELDS_SHOWN = 16
 """Fields that differ, of those that a terminal shows."""
 LEGEND = (
@@ -26,29 +22,91 @@ LEGEND = (
     "requests. Autoregressive decoding is simulated for each on its own target. USD and J count every device for the whole run."
 )
 PARTS = "Mean over the steps of the simulation, by the cost model at the mean context; parts that run side by side overlap."
+COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, "#CC79A7", "#56B4E9", "#F0E442")
+MOST_PARTS = 8
+"""Parts of a step that are drawn, the longest; the table of parts has all."""
 
 
-def headline(found: Comparison) -> str:
-    """Every other scenario against the first, in one sentence."""
-    first, *others = found.compared
-    told = [f"{one.letter} {number(_tpot(one), 3)} ms, {_tpot(first) / _tpot(one):.2f} times as fast" for one in others]
-    return f"{first.letter} takes {number(_tpot(first), 3)} ms per token (simulation); {'; '.join(told)}."
+def page(result: Comparison) -> Page:
+    """Return the page of a comparison: the answer, what to be careful about, the picture, and tables of what differs."""
+    runs = result.runs
+    opening: list[Block] = [Bullets([_named(run) for run in runs])]
+    if result.cautions:
+        opening.append(Bullets([(Strong("Caution: "), f"{caution}.") for caution in result.cautions]))
+    opening += map(Paragraph, borrowed(result))
+    picture = "Time per token of each scenario, and the parts of a step"
+    opening.append(Figure(picture, "compare.svg", lambda: comparison_figure(result)))
+    commands = Bullets([(Strong(run.letter), " ", Code(run.command)) for run in runs])
+    sections = [
+        Section("What they come to", list(_measures(result))),
+        Section("What differs in what went in", list(_differences(result))),
+        Section("Where differing numbers come from", list(_sources(result)), terminal=False),
+        Section("Where the time goes", list(_parts(result))),
+        Section("Each of them alone", [commands], terminal=False),
+        Section("The scenarios, resolved", list(_resolved(result)), terminal=False),
+    ]
+    return Page(
+        title=" against ".join(dict.fromkeys(run.result.scenario.name for run in runs)),
+        about="",
+        answer=headline(result),
+        opening=opening,
+        sections=[section for section in sections if section.blocks],
+        command="",
+        highlights=[Highlight(f"{number(_tpot_ms(run), 3)} ms", f"per token, {run.letter}: {run.name}") for run in runs],
+    )
 
 
-def borrowed(found: Comparison) -> Iterator[str]:
-    """Whose acceptance was recorded from other models than its own, in one sentence; nothing where nobody's was."""
-    letters = [one.letter for one in found.compared if one.result.scenario.acceptance.stand_in]
+def headline(result: Comparison) -> str:
+    """Return in one sentence how fast the scenarios are against the first."""
+    first, *challengers = result.runs
+    base = _tpot_ms(first)
+    times = [(run.letter, _tpot_ms(run)) for run in challengers]
+    ratios = "; ".join(f"{letter} {number(time, 3)} ms, {base / time:.2f} times as fast" for letter, time in times)
+    return f"{first.letter} takes {number(base, 3)} ms per token (simulation); {ratios}."
+
+
+def borrowed(result: Comparison) -> Iterator[str]:
+    """Yield a sentence about the scenarios whose acceptance was recorded from other models; none without such a scenario."""
+    letters = [run.letter for run in result.runs if run.result.scenario.acceptance.stand_in]
     if letters:
-        last = f"{', '.join(letters[:-1])} and {letters[-1]}" if letters[1:] else letters[0]
-        yield f"Acceptance of {last} is a stand-in, recorded from other models."
+        names = f"{', '.join(letters[:-1])} and {letters[-1]}" if letters[1:] else letters[0]
+        yield f"Acceptance of {names} is a stand-in, recorded from other models."
 
 
-def _tpot(one: Compared) -> float:
-    return one.result.simulated.tpot_s * 1e3
+def _tpot_ms(run: ComparedRun) -> float:
+    return run.result.simulated.tpot_s * 1e3
 
 
-def beside(values: Sequence[float | None]) -> Iterator[str]:
-    """Numbers with their ratio to the first."""
+def _named(run: ComparedRun) -> Words:
+    about = run.result.scenario.about
+    return (Strong(run.letter), f" {run.name}" + (f": {about}" if about else ""))
+
+
+def _head(result: Comparison, first: str) -> list[str]:
+    return [first, *(run.letter for run in result.runs)]
+
+
+def _measures(result: Comparison) -> Iterator[Block]:
+    yield Table(_head(result, ""), list(measure_rows(result)), "Numbers of the scenarios")
+    yield Paragraph(LEGEND)
+
+
+def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
+    """Yield a row per measure: its words, and its values with their ratio to the first."""
+    for measure, values in measured(result):
+        yield measure.words, *ratios(values)
+        if measure.key == "speedup":
+            yield f"its {SHARE:.0%} interval", *map(_interval, result.runs)
+
+
+def _interval(run: ComparedRun) -> str:
+    if not run.result.scenario.schedule.window:
+        return "–"
+    return f"{run.interval.low:.2f} to {run.interval.high:.2f}"
+
+
+def ratios(values: Sequence[float | None]) -> Iterator[str]:
+    """Yield numbers with their ratio to the first."""
     for place, value in enumerate(values):
         if value is None:
             yield "–"
@@ -56,33 +114,18 @@ def beside(values: Sequence[float | None]) -> Iterator[str]:
             yield number(value) + (f" ({value / values[0]:.2f} ×)" if place and values[0] else "")
 
 
-def measure_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
-    """Every number of the results."""
-    for measure, values in measured(found):
-        yield measure.words, *beside(values)
-        if measure.key == "speedup":
-            drafts = [one.result.scenario.schedule.window for one in found.compared]
-            held = [one.interval for one in found.compared]
-            yield (
-                f"its {SHARE:.0%} interval",
-                *(f"{one.low:.2f} to {one.high:.2f}" if window else "–" for one, window in zip(held, drafts, strict=True)),
-            )
+def _differences(result: Comparison) -> Iterator[Block]:
+    if not result.differences:
+        yield Paragraph("Nothing: the scenarios are the same.")
+        return
+    rows: list[Sequence[Words]] = [(Code(field), *values) for field, *values in difference_rows(result.differences)]
+    yield Table(_head(result, "field"), rows, "Fields that differ", sortable=True, terminal_rows=FIELDS_SHOWN)
 
 
-def part_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
-    """Parts of a step in ms, then busy shares of lanes."""
-    parts = [parts_ms(one.result) for one in found.compared]
-    for name in dict.fromkeys(name for one in parts for name in one):
-        yield f"{name} (ms)", *beside([one.get(name) for one in parts])
-    busy = [one.result.busy for one in found.compared]
-    for lane in dict.fromkeys(lane for one in busy for lane in one):
-        yield f"{lane} busy", *(share(one[lane]) if lane in one else "–" for one in busy)
-
-
-def difference_rows(apart: Sequence[Difference]) -> Iterator[tuple[str, ...]]:
-    """What each scenario says, with the confidence of a number that has one."""
-    for one in apart:
-        yield one.field, *map(_said, one.values)
+def difference_rows(differing: Sequence[Difference]) -> Iterator[tuple[str, ...]]:
+    """Yield a row per field: what the scenarios say, with the confidence of a number that has one."""
+    for difference in differing:
+        yield difference.field, *map(_said, difference.values)
 
 
 def _said(value: Value | None) -> str:
@@ -91,138 +134,103 @@ def _said(value: Value | None) -> str:
     return f"{value.text} ({value.confidence})" if value.confidence else value.text
 
 
-# ---- on a terminal
-
-
-def print_comparison(found: Comparison, console: Console) -> None:
-    """Answer, cautions, bars, tables."""
-    width, letters = min(console.width, WIDEST), [one.letter for one in found.compared]
-    for one in found.compared:
-        console.print(Text(f"{one.letter}  {one.name}"), width=width)
-    console.print(Text(headline(found), style="bold"), width=width)
-    for caution in found.cautions:
-        item(console, f"Caution: {caution}", width)
-    for note in borrowed(found):
-        item(console, note, width)
-    _print_bars(found, console, width)
-
-    def show(head: str, rows: Sequence[Sequence[str]]) -> None:
-        shown = new_table(head, *letters)
-        for row in rows:
-            shown.add_row(*row)
-        console.print(shown, width=width)
-
-    show("what they come to", list(measure_rows(found)))
-    show("where the time goes", list(part_rows(found)))
-    rows = list(difference_rows(found.differences))
-    show("what differs in what went in", rows[:FIELDS_SHOWN])
-    if len(rows) > FIELDS_SHOWN:
-        item(console, f"{len(rows) - FIELDS_SHOWN} more fields differ: --out writes a page with all of them", width)
-    item(console, LEGEND, width)
-
-
-def _print_bars(found: Comparison, console: Console, width: int) -> None:
-    slowest = max(map(_tpot, found.compared))
-    bars = new_table("ms per token, simulation", "", "")
-    bars.columns[2].justify = "left"
-    for one in found.compared:
-        bars.add_row(one.letter, number(_tpot(one)), "#" * max(1, round(_tpot(one) / slowest * BAR)))
-    console.print(bars, width=width)
-
-
-# ---- as a page
-
-
-def write_comparison(found: Comparison, folder: Path) -> None:
-    """Page and picture; every file complete, or not at all. Raises BadInput where the folder cannot be made."""
-    write_files(folder, page_files(comparison_page(found), NAME))
-
-
-def comparison_page(found: Comparison) -> Page:
-    """All of it."""
-    opening: list[Block] = [Bullets([_named(one) for one in found.compared])]
-    if found.cautions:
-        opening.append(Bullets([(Strong("Caution: "), f"{caution}.") for caution in found.cautions]))
-    opening += map(Paragraph, borrowed(found))
-    opening.append(Figure("Time per token of each scenario, and the parts of a step", PICTURE, comparison_figure(found)))
-    return Page(
-        title=" against ".join(dict.fromkeys(one.result.scenario.name for one in found.compared)),
-        about="",
-        answer=headline(found),
-        opening=opening,
-        sections=sections(
-            ("What they come to", _measures(found)),
-            ("What differs in what went in", _differences(found)),
-            ("Where the time goes", _parts(found)),
-            ("Each of them alone", _alone(found)),
-            ("The scenarios, resolved", (block for one in found.scenarios for block in resolved_blocks(one))),
-        ),
-        command=found.command,
-        highlights=[Highlight(f"{number(_tpot(one), 3)} ms", f"per token, {one.letter}: {one.name}") for one in found.compared],
-    )
-
-
-def _named(one: Compared) -> Words:
-    about = one.result.scenario.about
-    return (Strong(one.letter), f" {one.name}" + (f": {about}" if about else ""))
-
-
-def _head(found: Comparison, first: str) -> list[str]:
-    return [first, *(one.letter for one in found.compared)]
-
-
-def _measures(found: Comparison) -> Iterator[Block]:
-    yield Table(_head(found, ""), list(measure_rows(found)), "Numbers of each scenario")
-    yield Paragraph(LEGEND)
-
-
-def _differences(found: Comparison) -> Iterator[Block]:
-    if not found.differences:
-        yield Paragraph("Nothing: the scenarios are the same.")
-        return
-    rows: list[Sequence[Words]] = [(Code(field), *said) for field, *said in difference_rows(found.differences)]
-    yield Table(_head(found, "field"), rows, "Fields that differ", sortable=True)
-    sourced = list(_sources(found))
-    if sourced:
-        yield Table(("field", "", "confidence", "source"), sourced, "Where differing numbers come from", badges=(2,))
-
-
-def _sources(found: Comparison) -> Iterator[tuple[Words, ...]]:
-    for one in found.differences:
-        for compared, value in zip(found.compared, one.values, strict=True):
+def _sources(result: Comparison) -> Iterator[Block]:
+    rows: list[tuple[Words, ...]] = []
+    for difference in result.differences:
+        for run, value in zip(result.runs, difference.values, strict=True):
             if value and value.confidence:
-                yield Code(one.field), f"{compared.letter}: {value.text}", value.confidence, value.source
+                rows.append((Code(difference.field), f"{run.letter}: {value.text}", value.confidence, value.source))
+    if rows:
+        yield Table(("field", "", "confidence", "source"), rows, "Where differing numbers come from", badges=(2,))
 
 
-def _parts(found: Comparison) -> Iterator[Block]:
-    yield Table(_head(found, ""), list(part_rows(found)), "Parts of a step, and lanes")
+def _parts(result: Comparison) -> Iterator[Block]:
+    yield Table(_head(result, ""), list(part_rows(result)), "Parts of a step, and lanes")
     yield Paragraph(PARTS)
 
 
-def _alone(found: Comparison) -> Iterator[Block]:
-    yield Bullets([(Strong(one.letter), " ", Code(one.command)) for one in found.compared])
+def part_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
+    """Yield the parts of a step in ms, then the busy shares of lanes."""
+    parts = [parts_ms(run.result) for run in result.runs]
+    for name in _names(parts):
+        yield f"{name} (ms)", *ratios([durations.get(name) for durations in parts])
+    busy = [run.result.busy for run in result.runs]
+    for lane in _names(busy):
+        yield f"{lane} busy", *(share(lanes[lane]) if lane in lanes else "–" for lanes in busy)
 
 
-# ---- as data
+def _names(mappings: Iterable[Any]) -> list[str]:
+    """Return the keys of all mappings in the order in which they come up."""
+    names: dict[str, None] = {}
+    for mapping in mappings:
+        names |= dict.fromkeys(mapping)
+    return list(names)
 
 
-def as_data(found: Comparison) -> dict[str, Any]:
-    """All of it, for ``--json``; times in ms."""
-    numbers = list(measured(found))
-    scenarios = {
-        one.letter: {
-            "name": one.name,
-            "command": one.command,
-            **{measure.key: values[place] for measure, values in numbers},
-            "speedup_interval": one.interval._asdict(),
-            "parts_ms": parts_ms(one.result),
-            "busy": one.result.busy,
-        }
-        for place, one in enumerate(found.compared)
-    }
-    letters = [one.letter for one in found.compared]
-    apart = [
-        {"field": one.field, **{key: value and value._asdict() for key, value in zip(letters, one.values, strict=True)}}
-        for one in found.differences
-    ]
-    return {"scenarios": scenarios, "differences": apart, "cautions": list(found.cautions)}
+def _resolved(result: Comparison) -> Iterator[Block]:
+    for scenario in result.scenarios:
+        yield from resolved_blocks(scenario)
+
+
+# ---- the picture
+
+
+def comparison_figure(result: Comparison) -> str:
+    """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step; SVG text."""
+    count, parts = len(result.runs), _longest(result)
+    height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))
+    with mpl.rc_context(LOOK):
+        figure = Drawing(figsize=(WIDTH_IN * 1.1, min(height, 9.0)), layout="constrained")
+        tokens, steps = figure.subplots(1, 2)
+        _draw_tokens(tokens, result)
+        _draw_parts(steps, result, parts)
+        figure.legend(loc="outside lower center", ncols=min(4, count + 2))
+        return svg(figure)
+
+
+def _colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def _draw_tokens(axes: Any, result: Comparison) -> None:
+    labelled: set[str] = set()
+
+    def label(words: str) -> dict[str, str]:
+        """Return the label for the first mark of its kind, and none for those that follow."""
+        if words in labelled:
+            return {}
+        labelled.add(words)
+        return {"label": words}
+
+    for place, run in enumerate(result.runs):
+        law_ms, plain_ms = run.result.law.tpot_s * 1e3, run.result.baseline.tpot_s * 1e3
+        axes.barh(place, _tpot_ms(run), 0.6, color=_colour(place), label=run.letter)
+        axes.plot(law_ms, place, "D", ms=5, mfc="white", mec="black", **label("law"))
+        if run.result.scenario.schedule.window:
+            axes.plot(plain_ms, place, "|", ms=16, mew=2, color=GREY, **label("autoregressive"))
+    labels = [f"{run.letter}\n{number(_tpot_ms(run))}" for run in result.runs]
+    axes.set_yticks(range(len(result.runs)), labels)
+    axes.set_xlabel("time per token (ms)")
+    axes.set_title("a token, simulation", size=8, loc="left", color=GREY)
+    axes.set_xlim(left=0)
+    axes.invert_yaxis()
+
+
+def _draw_parts(axes: Any, result: Comparison, names: list[str]) -> None:
+    thick = 0.8 / len(result.runs)
+    for place, run in enumerate(result.runs):
+        parts = parts_ms(run.result)
+        heights = [row - 0.4 + thick * (place + 0.5) for row in range(len(names))]
+        axes.barh(heights, [parts.get(name, 0.0) for name in names], thick, color=_colour(place))
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel("ms in a mean step")
+    axes.set_title("its parts; some run side by side", size=8, loc="left", color=GREY)
+    axes.invert_yaxis()
+
+
+def _longest(result: Comparison) -> list[str]:
+    """Return names of parts in the order of the step, only the longest where there are many."""
+    parts = [parts_ms(run.result) for run in result.runs]
+    names = _names(parts)
+    longest = sorted(names, key=lambda name: -max(durations.get(name, 0.0) for durations in parts))[:MOST_PARTS]
+    return [name for name in names if name in longest]

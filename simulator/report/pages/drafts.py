@@ -1,72 +1,97 @@
-"""Drafts of several sizes: table and sentences."""
+"""Does a bigger draft pay: what drafts of several sizes are worth as their tokens are kept more often."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console
+import matplotlib as mpl
+from matplotlib.figure import Figure as Drawing
 
-from simulator.report.console import WIDEST, item, new_table
-from simulator.report.markdown import table
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import number
 from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
 
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9)
 HEAD = ("draft", "1e9 weights", "ms a token", *(f"at {rate:.0%}" for rate in SHOWN), "pays above", "needs, for level")
 LEGEND = (
-    "By law, one request. At 50 %, ...: speed-up over autoregressive decoding and (best window) where each draft token is kept "
+    "By law, one request. At 50 %, ...: speed-up over autoregressive decoding and (best window) where draft tokens are kept "
     "with that chance. Pays above: the chance at which it is level with no draft. Needs: the chance at which it is level with "
-    "the scenario's own draft at what that keeps. What a bigger draft is kept in truth has to be recorded."
+    "the scenario's draft at what that keeps. How often tokens of a bigger draft are really kept has to be recorded."
 )
+COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, "#CC79A7", "#56B4E9")
+
+
+def page(result: DraftStudy) -> Page:
+    """Return the page of the draft study: its picture, the answer in words, and a table of drafts."""
+    table = Table(HEAD, list(rows(result)), "Drafts of several sizes")
+    return Page(
+        title="Does a bigger draft pay?",
+        about="",
+        answer="",
+        opening=[
+            Figure("Speed-up of drafts over the share of kept tokens", "drafts.svg", lambda: draft_figure(result)),
+            Bullets(list(sentences(result))),
+        ],
+        sections=[Section(result.scenario, [table, Paragraph(LEGEND)])],
+        command="",
+    )
 
 
 def rows(study: DraftStudy) -> Iterator[tuple[str, ...]]:
-    """One line for each draft, under ``HEAD``."""
-    for one in study.points:
-        at = (_nearest(rate) for rate in SHOWN)
-        worth = (f"{one.speedups[place]:.2f} ({one.windows[place]})" for place in at)
-        yield (one.model, number(one.billions, 3), number(one.draft_ms, 3), *worth, _share(one.pays), _share(one.needed))
+    """Yield a row per draft, under ``HEAD``."""
+    for point in study.points:
+        places = [_nearest(rate) for rate in SHOWN]
+        worth = (f"{point.speedups[place]:.2f} ({point.windows[place]})" for place in places)
+        size = number(point.billions, 3), number(point.draft_ms, 3)
+        yield (point.model, *size, *worth, _percentage(point.pays), _percentage(point.needed))
 
 
 def _nearest(rate: float) -> int:
+    """Return the place of the swept rate that is nearest."""
     return min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
 
 
-def _share(rate: float | None) -> str:
+def _percentage(rate: float | None) -> str:
     return "never" if rate is None else f"{rate:.0%}"
 
 
 def sentences(study: DraftStudy) -> Iterator[str]:
-    """The answer in words."""
-    own, *others = study.points
+    """Yield what the scenario's draft is worth, and what the further drafts need to come level with it."""
+    base, *alternatives = study.points
     source = "stand-in: recorded from small models" if study.stand_in else "of the scenario"
     yield (
-        f"{own.model} keeps {study.own_rate:.0%} of its tokens (acceptance {source}) and is worth "
+        f"{base.model} keeps {study.own_rate:.0%} of its tokens (acceptance {source}) and is worth "
         f"{study.own_speedup:.2f} times autoregressive decoding with its best window."
     )
-    for one in others:
-        yield f"{one.model}, {one.billions / own.billions:.1f} times as big, {_verdict(one, study.own_rate)}."
+    for point in alternatives:
+        yield f"{point.model}, {point.billions / base.billions:.1f} times as big, {_verdict(point, study.own_rate)}."
 
 
-def _verdict(one: DraftPoint, own_rate: float) -> str:
-    if one.needed is None:
-        return "cannot come level, whatever it is kept"
-    return f"has to be kept {one.needed:.0%} ({(one.needed - own_rate) * 100:+.0f} points) to come level"
+def _verdict(point: DraftPoint, base_rate: float) -> str:
+    if point.needed is None:
+        return "cannot come level, however often its tokens are kept"
+    points = (point.needed - base_rate) * 100
+    return f"comes level where {point.needed:.0%} of its tokens are kept ({points:+.0f} points)"
 
 
-def print_drafts(study: DraftStudy, console: Console) -> None:
-    """The table and the sentences."""
-    width = min(console.width, WIDEST)
-    shown = new_table(*HEAD)
-    for row in rows(study):
-        shown.add_row(*row)
-    console.print(shown, width=width)
-    for sentence in (*sentences(study), LEGEND):
-        item(console, sentence, width)
+# ---- the picture
 
 
-def sections(study: DraftStudy) -> Iterator[str]:
-    """The same as blocks of a page."""
-    yield "\n".join(f"- {sentence}" for sentence in sentences(study))
-    yield table(HEAD, rows(study))
-    yield LEGEND
+def draft_figure(study: DraftStudy) -> str:
+    """Return a curve per draft, and the level of the scenario's draft that a bigger one has to reach; SVG text."""
+    with mpl.rc_context(LOOK):
+        figure = Drawing(figsize=(WIDTH_IN, 3.8), layout="constrained")
+        axes = figure.subplots()
+        for point, colour in zip(study.points, COLOURS, strict=False):
+            label = f"{point.model}, {point.draft_ms:.2g} ms a token"
+            axes.plot([rate * 100 for rate in RATES], point.speedups, color=colour, label=label)
+            if point.needed is not None:
+                axes.plot(point.needed * 100, study.own_speedup, "o", color=colour, ms=5)
+        axes.axhline(study.own_speedup, color=GREY, lw=0.8, ls=":")
+        axes.axhline(1.0, color=GREY, lw=0.8)
+        axes.set_xlabel("draft tokens kept (%)")
+        axes.set_ylabel("speed-up over autoregressive decoding")
+        axes.set_title("best window at all points; dots: level with the scenario's draft", size=8, loc="left", color=GREY)
+        axes.legend(loc="upper left")
+        return svg(figure)

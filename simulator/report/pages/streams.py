@@ -1,56 +1,138 @@
-"""The study of Speculative Streaming, on screen."""
+"""Speculative Streaming over its tree factor, and on the plane of Eq. (10)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FuncFormatter
 
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
+from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import number
-from simulator.strategies.speculative_streaming.laws import parity
-from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
+from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
+from simulator.studies.streams import NamedStreamStudy, StreamPoint, StreamStudy, TwoModels, best, fall
+
+HEAD = ("k", "nodes", "kept", "tokens", "step (ms)", "plain steps", "ms/token", "speed-up", "")
+LEGEND = "Replay of recorded streams. tokens: per step; plain steps: a step in units of one of autoregressive decoding."
+PAPER_GAMMA = 4
+"""App. N's example, drawn where a scenario has no draft to compare with."""
+LEVELS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+LABELLED_AT = 30.0
+"""R at which the lines of the plane are labelled."""
 
 
-def print_streams(study: StreamStudy, console: Console) -> None:
-    """One line for each tree, then the other model."""
-    table = Table("k", "nodes", "kept", "tokens", "step (ms)", "plain steps", "ms/token", "speed-up", "", box=None)
-    fastest = best(study.whole), best(study.pruned)
-    for point in sorted({*study.whole, *study.pruned}, key=lambda one: (one.branching, one.kept is not None)):
-        table.add_row(
-            str(point.branching),
-            f"{point.nodes:,}",
-            "all" if point.kept is None else str(point.kept),
-            number(point.tokens_per_step, 3),
-            number(point.step_ms),
-            f"{point.step_cost:.3f}",
-            number(point.tpot_ms),
-            f"{point.speedup:.2f}",
-            "best" if point in fastest else "",
-        )
-    console.print(table)
-    console.print(
-        "Replay of recorded streams. tokens: per step; plain steps: a step in units of one of autoregressive decoding."
+def page(result: NamedStreamStudy) -> Page:
+    """Return the page of the stream study: its picture, what it shows in words, and a table of trees."""
+    streams = result.streams
+    return Page(
+        title=f"{result.scenario}: streams over the tree factor k",
+        about="",
+        answer="",
+        opening=[
+            Figure("Speed-up over k, and streaming against two models", "streams.svg", lambda: stream_figure(streams)),
+            Bullets(list(sentences(streams))),
+        ],
+        sections=[Section("Trees", [Table(HEAD, list(rows(streams)), "Trees, whole and pruned"), Paragraph(LEGEND)])],
+        command="",
     )
-    console.print(f"Slower than the chain (k = 1): whole trees {_falls(study.whole)}, pruned ones {_falls(study.pruned)}.")
+
+
+def rows(study: StreamStudy) -> Iterator[tuple[str, ...]]:
+    """Yield a row per tree, under ``HEAD``."""
+    fastest = best(study.whole), best(study.pruned)
+    for point in sorted({*study.whole, *study.pruned}, key=lambda point: (point.branching, point.kept is not None)):
+        size = str(point.branching), f"{point.nodes:,}", "all" if point.kept is None else str(point.kept)
+        times = number(point.step_ms), f"{point.step_cost:.3f}", number(point.tpot_ms), f"{point.speedup:.2f}"
+        yield *size, number(point.tokens_per_step, 3), *times, "best" if point in fastest else ""
+
+
+def sentences(study: StreamStudy) -> Iterator[str]:
+    """Yield from where trees are slower than the chain, what the streams bring Mirror-SD, and how two models compare."""
+    yield f"Slower than the chain (k = 1): whole trees {_falls(study.whole)}, pruned ones {_falls(study.pruned)}."
     emitted = ", ".join(f"{tokens:.2f}" for tokens in study.emitted)
     streams = f"1 to {len(study.emitted)} streams" if len(study.emitted) > 1 else "a stream"
-    console.print(
-        f"As the drafter of mirror_sd, with {streams}: {emitted} tokens per internal step (strategy.drafter.emitted)."
-    )
+    yield f"As the drafter of mirror_sd, with {streams}: {emitted} tokens per internal step (strategy.drafter.emitted)."
     if study.two_models:
-        console.print(_compared(study.two_models))
+        yield _compared(study.two_models)
 
 
 def _falls(points: Sequence[StreamPoint]) -> str:
-    found = fall(points)
-    return f"from k = {found.branching} on" if found else f"nowhere up to k = {points[-1].branching}"
+    slower = fall(points)
+    return f"from k = {slower.branching} on" if slower else f"nowhere up to k = {points[-1].branching}"
 
 
-def _compared(other: TwoModels) -> str:
-    even = float(parity(other.gamma, other.latency_ratio, other.target_over_single))
+def _compared(models: TwoModels) -> str:
+    even = float(parity(models.gamma, models.latency_ratio, models.target_over_single))
     return (
-        f"Beside {other.draft} as the draft of {other.gamma} tokens: R = {number(other.latency_ratio, 3)}, "
-        f"C_target / C_ss = {number(other.target_over_single, 3)}, zeta / beta = {number(other.token_ratio, 3)} "
-        f"(even at {number(even, 3)}): streaming is {number(other.speedup, 3)} times as fast (Eq. 10, law)."
+        f"With {models.draft} as the draft of {models.gamma} tokens: R = {number(models.latency_ratio, 3)}, "
+        f"C_target / C_ss = {number(models.target_over_single, 3)}, zeta / beta = {number(models.token_ratio, 3)} "
+        f"(even at {number(even, 3)}): streaming is {number(models.speedup, 3)} times as fast (Eq. 10, law)."
     )
+
+
+# ---- the picture
+
+
+def stream_figure(study: StreamStudy) -> str:
+    """Return the speed-up over k, and the plane of Eq. (10) with the scenario's place on it; SVG text."""
+    with mpl.rc_context(LOOK):
+        figure = Drawing(figsize=(WIDTH_IN, 6.4), layout="constrained")
+        trees, plane = figure.subplots(2, 1)
+        _over_k(trees, study)
+        _plane(plane, figure, study.two_models)
+        return svg(figure)
+
+
+def _over_k(axes: Any, study: StreamStudy) -> None:
+    pruned = f"pruned to {_kept(study.pruned)} nodes"
+    curves = (
+        (study.whole, "s--", GREY, "whole tree", (-14, -42), "center"),
+        (study.pruned, "o-", BLUE, pruned, (6, 5), "left"),
+    )
+    for points, style, color, label, shift, side in curves:
+        axes.plot([p.branching for p in points], [p.speedup for p in points], style, color=color, label=label, ms=5)
+        top = best(points)
+        text = f"best at k = {top.branching}: {top.speedup:.2f}"
+        place = (top.branching, top.speedup)
+        axes.annotate(text, place, xytext=shift, textcoords="offset points", size=8, color=color, ha=side)
+    chain, widest = study.whole[0], study.whole[-1]
+    axes.axhline(chain.speedup, color=GREY, lw=0.8, ls=":")
+    axes.text(widest.branching, chain.speedup, "the chain, k = 1", size=8, color=GREY, ha="right", va="bottom")
+    axes.axhline(1.0, color=GREY, lw=0.8)
+    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.1)
+    axes.set_xticks([p.branching for p in study.whole], [f"{p.branching}\n{p.nodes:,} nodes" for p in study.whole])
+    axes.set_xlabel("tree factor k (tokens of a stream), and nodes of the whole tree")
+    axes.set_ylabel("speed-up over autoregressive")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
+
+
+def _kept(points: Sequence[StreamPoint]) -> int:
+    """Return the nodes that pruning leaves; those of the largest tree where nothing is pruned."""
+    return next((point.kept for point in points if point.kept is not None), max(point.nodes for point in points))
+
+
+def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
+    """Draw by R and zeta/beta how many times as fast streaming is as two models."""
+    gamma, over = (models.gamma, models.target_over_single) if models else (PAPER_GAMMA, 1.0)
+    ratios, tokens = np.geomspace(1.0, 100.0, 121), np.linspace(0.5, 2.5, 101)
+    law = speedup_over_two_models(gamma, ratios[None, :], tokens[:, None], over)
+    widths = [2.0 if level == 1.0 else 0.8 for level in LEVELS]
+    axes.contourf(ratios, tokens, law, levels=(1.0, 1e9), colors=[SHADE])
+    lines = axes.contour(ratios, tokens, law, levels=LEVELS, colors=[BLUE], linewidths=widths)
+    places = [(LABELLED_AT, float(parity(gamma, LABELLED_AT, over)) / level) for level in LEVELS]
+    axes.clabel(lines, fmt=lambda value: f"{value:g}", fontsize=7, manual=places)
+    axes.plot(ratios, parity(gamma, ratios), ":", color=ORANGE, label="even, were a step of both as long (Eq. 10 as printed)")
+    axes.plot([], [], "-", color=BLUE, label="streaming is so many times as fast (Eq. 10)")
+    if models:
+        label = f"here, with {models.draft} as the draft: {models.speedup:.2f}"
+        axes.plot(models.latency_ratio, models.token_ratio, "o", color=VERMILLION, label=label)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
+    axes.set_ylim(tokens[0], tokens[-1])
+    axes.set_xlabel("R: pass of the target over one of the draft")
+    axes.set_ylabel("ζ / β: tokens per step,\ntwo models over one")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=1)

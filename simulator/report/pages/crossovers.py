@@ -1,0 +1,132 @@
+"""The batch at which methods stop paying: a table and a strip per method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FuncFormatter
+
+from simulator.report.blocks import Bullets, Figure, Page, Section, Table
+from simulator.report.figures import BLUE, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.pages.methods import BAR_IN, PANEL_IN, by_origin, label_rows, left_out
+from simulator.studies.crossovers import Crossover, CrossoverStudy
+
+HEAD = ("method", "rows of one", "speed-up at B = 1", "slower from B =", "for good from B =", "where a tile ends")
+LEGEND = "By law of the step, with the tokens a step that a replay of one request at a time commits"
+SLOWER_FASTER = LinearSegmentedColormap.from_list("slower_faster", [VERMILLION, "#ffffff", BLUE])
+LABEL = (
+    "batch B (requests that decode together)\nblack, and at the right: from here on autoregressive decoding is faster\n"
+    "orange: up to there, where another tile of rows begins"
+)
+
+
+def page(result: CrossoverStudy) -> Page:
+    """Return the page of crossovers: their picture, which method pays longest, and a table per origin of acceptance."""
+    methods, title = result.crossovers, f"{result.scenario}: {result.conditions}"
+    sections = [
+        Section(words, [Table(HEAD, list(rows(chosen)), "Methods, the one that pays longest first")])
+        for words, chosen in by_origin(methods)
+    ]
+    notes = Section("How to read it", [Bullets([LEGEND, *left_out(result.excluded)])])
+    return Page(
+        title=f"Up to which batch a method pays on {title}",
+        about="",
+        answer="",
+        opening=[
+            Figure("Speed-up of all methods by batch", "crossovers.svg", lambda: strip_figure(methods, title)),
+            Bullets(list(sentences(methods))),
+        ],
+        sections=[*sections, notes],
+        command="",
+    )
+
+
+def rows(methods: Iterable[Crossover]) -> Iterator[tuple[str, ...]]:
+    """Yield a row per method, under ``HEAD``."""
+    for method in methods:
+        alone, last = method.points[0], method.points[-1].batch
+        crossings = (f"over {last}" if size is None else str(size) for size in (method.first, method.for_good))
+        edge = ""
+        if method.for_good is not None:
+            edge = "yes" if method.for_good in method.tile_edges else "no"
+        yield (method.method, str(alone.verify_rows // alone.batch), f"{alone.speedup:.2f}", *crossings, edge)
+
+
+def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
+    """Yield which methods pay longest and shortest, a sentence per origin of acceptance."""
+    for words, chosen in by_origin(methods):
+        last = chosen[0].points[-1].batch
+        behind = sorted((method.first, method.method) for method in chosen if method.first is not None)
+        never = sorted(method.method for method in chosen if method.first is None)
+        parts = [f"{name} falls behind first, from {size} requests on" for size, name in behind[:1]]
+        parts += [f"{name} last, from {size} on" for size, name in behind[1:][-1:]]
+        if never:
+            parts.append(f"never up to {last}: {', '.join(never)}")
+        yield f"{words}: {'; '.join(parts)}."
+
+
+# ---- the picture
+
+
+def strip_figure(methods: Sequence[Crossover], title: str) -> str:
+    """Return the law's speed-up of all methods by batch as strips, marked where autoregressive decoding is ahead; SVG text."""
+    parts = list(by_origin(methods))
+    sizes = [len(chosen) for _, chosen in parts] or [1]
+    with mpl.rc_context(LOOK):
+        height_in = BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9
+        figure = Drawing(figsize=(WIDTH_IN, height_in), layout="constrained", dpi=200)
+        figure.suptitle(title, x=0.01, ha="left", size=9)
+        panels = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
+        speedups = [point.speedup for method in methods for point in method.points]
+        norm, mesh = TwoSlopeNorm(1.0, 0.0, max(1.1, max(speedups, default=2.0))), None
+        for axes, (words, chosen) in zip(panels, parts, strict=False):
+            mesh = _strips(axes, words, chosen, norm)
+        if mesh is not None:
+            bar = figure.colorbar(mesh, ax=panels.tolist(), orientation="horizontal", fraction=0.04, aspect=50, pad=0.02)
+            bar.set_label("speed-up over autoregressive decoding of the same batch (law)", size=8)
+        panels[-1].set_xlabel(LABEL, size=8)
+        return svg(figure)
+
+
+def _strips(axes: Any, words: str, methods: Sequence[Crossover], norm: TwoSlopeNorm) -> Any:
+    mesh = None
+    for place, method in enumerate(methods):
+        speedups = np.array([[point.speedup for point in method.points]])
+        edges, heights = _edges(method), [place - 0.36, place + 0.36]
+        mesh = axes.pcolormesh(edges, heights, speedups, cmap=SLOWER_FASTER, norm=norm, rasterized=True)
+        for edge in method.tile_edges:
+            if edge <= (method.for_good or edge):
+                axes.plot([before(edge)] * 2, [place + 0.18, place + 0.36], color=ORANGE, lw=1.2)
+        _mark(axes, place, method)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+    label_rows(axes, words, [method.method for method in methods])
+    return mesh
+
+
+def _edges(method: Crossover) -> Any:
+    """Return where the colours of a strip change: the geometric means of neighbouring sizes, and the last size."""
+    sizes = np.array([point.batch for point in method.points], dtype=float)
+    below = sizes[0] ** 2 / sizes[1] if len(sizes) > 1 else 1.0
+    return np.append(np.sqrt(sizes * np.append(below, sizes[:-1])), sizes[-1])
+
+
+def before(size: int) -> float:
+    """Return the place between a batch and the next smaller one on a logarithmic axis."""
+    return float(np.sqrt(size * (size - 1))) if size > 1 else size / np.sqrt(2.0)
+
+
+def _mark(axes: Any, place: int, method: Crossover) -> None:
+    """Mark the first batch at which the method is behind, and the batch from which on it stays there."""
+    for size, style in ((method.first, ":"), (method.for_good, "-")):
+        if size is not None:
+            axes.plot([before(size)] * 2, [place - 0.36, place + 0.36], style, color="black", lw=1.1)
+    text = f"over {method.points[-1].batch}" if method.for_good is None else str(method.for_good)
+    if method.first is not None and method.first != method.for_good:
+        text = f"{method.first}, {text}"
+    axes.annotate(text, (1.01, place), xycoords=("axes fraction", "data"), va="center", size=7.5, annotation_clip=False)

@@ -1,0 +1,87 @@
+"""A page on a terminal: titles, sentences and tables in at most 100 columns; pictures and folded texts are left out."""
+
+from __future__ import annotations
+
+from textwrap import fill
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from simulator.report.blocks import Block, Bullets, Code, Figure, Hyperlink, Listing, Page, Paragraph, Strong, Table, Words
+from simulator.report.console import WIDEST, item, new_table
+
+
+def print_page(page: Page, console: Console) -> None:
+    """Print the title, the answer, the opening and every section that is meant for a terminal."""
+    _say(console, page.title, "bold")
+    for text, style in ((page.about, ""), (page.answer, "bold")):
+        if text:
+            _say(console, text, style)
+    for block in page.opening:
+        _show(console, block)
+    for section in page.sections:
+        if section.terminal:
+            _say(console, f"\n{section.title}", "bold")
+            for block in section.blocks:
+                _show(console, block)
+
+
+def as_text(words: Words) -> str:
+    """Return the words without their marks."""
+    match words:
+        case Strong(text) | Code(text) | Hyperlink(text, _):
+            return text
+        case tuple():
+            return "".join(map(as_text, words))
+        case _:
+            return words
+
+
+def _show(console: Console, block: Block) -> None:
+    width = min(console.width, WIDEST)
+    match block:
+        case Paragraph(words):
+            _say(console, as_text(words))
+        case Bullets(items):
+            for words in items:
+                item(console, as_text(words), width)
+        case Table():
+            _show_table(console, block)
+        case Listing(text, title=""):
+            _say(console, text)
+        case Figure() | Listing():
+            pass
+
+
+def _show_table(console: Console, block: Table) -> None:
+    """Print the rows under the head, or the first of them with a line that counts the remaining ones."""
+    width = min(console.width, WIDEST)
+    rows = [[as_text(cell) for cell in row] for row in block.rows[: block.terminal_rows or None]]
+    table = new_table(*(_folded(name, [row[place] for row in rows]) for place, name in enumerate(block.head)))
+    for row in rows:
+        table.add_row(*row)
+    if _natural_width(console, table) > width:
+        table.padding = 0
+    if _natural_width(console, table) > width:
+        table.columns[0].min_width, table.columns[0].overflow = None, "fold"
+    console.print(table, width=width)
+    hidden = len(block.rows) - len(rows)
+    if hidden:
+        item(console, f"{hidden} more rows: --out writes a page with all of them", width)
+
+
+def _natural_width(console: Console, table: RichTable) -> int:
+    """Return the columns of the terminal that a table takes without any line wrapped."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+
+
+def _folded(name: str, cells: list[str]) -> str:
+    """Return the head of a column on as many lines as keep it no wider than its cells or its longest word."""
+    words = name.split()
+    return fill(name, max(1, *map(len, words), *map(len, cells)), break_long_words=False) if words else name
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), width=min(console.width, WIDEST))

@@ -1,0 +1,176 @@
+"""One study, one page, one command of the same name; and one page as picture, Markdown, HTML and text on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_type_hints
+from xml.etree import ElementTree
+
+import click
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+import simulator
+from simulator.cli.main import main
+from simulator.cli.studies import STUDIES
+from simulator.report.blocks import Bullets, Code, Figure, Listing, Page, Paragraph, Section, Strong, Table
+from simulator.report.terminal import print_page
+
+PACKAGE = Path(simulator.__file__).parent
+PARTS = {"window", "method_features"}
+"""Computations without a command of their name: a part of ``run``, and of ``list method``."""
+NAMES = sorted(study.name for study in STUDIES)
+
+
+def modules(folder: str) -> set[str]:
+    """Names of the modules and packages in a folder."""
+    paths = (PACKAGE / folder).iterdir()
+    return {path.stem for path in paths if path.suffix == ".py" or (path / "__init__.py").is_file()} - {"__init__"}
+
+
+def verbs(group: click.Group) -> set[str]:
+    """Names of all commands and of those below them."""
+    names = set()
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        names |= {name} | (verbs(command) if isinstance(command, click.Group) else set())
+    return names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_its_page_and_its_command_have_one_name(name: str) -> None:
+    assert callable(import_module(f"simulator.studies.{name}").study)
+    assert callable(import_module(f"simulator.report.pages.{name}").page)
+    assert name in main.commands
+
+
+def test_every_module_of_studies_is_a_command() -> None:
+    assert len(NAMES) == len(set(NAMES))
+    assert modules("studies") - PARTS - {"plan", "sweep"} == set(NAMES)
+
+
+def test_no_page_is_without_a_study_or_a_command() -> None:
+    """``fits`` is the page of ``calibrate paper``; pictures and words of a page may have a module of their own."""
+    pages = {name.removesuffix("_figures").removesuffix("_words") for name in modules("report/pages")}
+    assert pages - verbs(main) - {"fits"} == set()
+
+
+# ---- the same page everywhere
+
+
+DURATIONS = """\
+strategy: {name: vanilla_sd, gamma: 3}
+durations: {target_ms: 30, draft_ms: 10}
+acceptance: {always: 3}
+requests: {prompt_tokens: 8, output_tokens: 41, count: 2}
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    (tmp_path / "mine.yaml").write_text(DURATIONS)
+    return ["load", str(tmp_path / "mine.yaml"), "--sizes", "1-3,8"]
+
+
+def test_a_study_is_one_html_page_with_everything_in_it(command: list[str], tmp_path: Path) -> None:
+    page = tmp_path / "load.html"
+    result = CliRunner().invoke(main, [*command, "--out", str(page)], catch_exceptions=False)
+    assert result.stdout.endswith(f"page: {page}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["load.html", "mine.yaml"]
+    text = page.read_text()
+    assert "<svg" in text
+    assert "<td" in text
+    assert f"specsim {' '.join(command)} --out {page}" in text
+
+
+def test_markdown_has_its_picture_beside_it_under_its_own_name(command: list[str], tmp_path: Path) -> None:
+    CliRunner().invoke(main, [*command, "--out", str(tmp_path / "other.md")], catch_exceptions=False)
+    assert "](other.svg)" in (tmp_path / "other.md").read_text()
+    ElementTree.parse(tmp_path / "other.svg")  # noqa: S314 (our own)
+
+
+@pytest.mark.parametrize("name", ["page", "x.html", "x.svg", "x.md"])
+def test_a_comparison_goes_into_a_folder_or_a_file(name: str, command: list[str], tmp_path: Path) -> None:
+    out = tmp_path / name
+    result = CliRunner().invoke(main, ["compare", command[1], command[1], "--out", str(out)], catch_exceptions=False)
+    made = {path.name for path in (out if out.is_dir() else tmp_path).iterdir()} - {"mine.yaml"}
+    expected = {"page": {"compare.md", "compare.html", "compare.svg"}, "x.md": {"x.md", "x.svg"}}
+    assert made == expected.get(name, {name})
+    assert ("figure: " if name == "x.svg" else "page: ") in result.stdout
+
+
+def test_a_comparison_is_not_written_over_a_file_that_is_no_page(command: list[str], tmp_path: Path) -> None:
+    before = (tmp_path / "mine.yaml").read_bytes()
+    result = CliRunner().invoke(main, ["compare", command[1], command[1], "--out", command[1]])
+    assert result.exit_code == 2
+    assert "is a file; expected a folder" in result.stderr
+    assert (tmp_path / "mine.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_made_of_what_the_study_returns(name: str) -> None:
+    """What ``study`` returns, ``page`` takes: a frozen dataclass that is plain data without any page or picture."""
+    result = get_type_hints(import_module(f"simulator.studies.{name}").study)["return"]
+    assert get_type_hints(import_module(f"simulator.report.pages.{name}").page)["result"] is result
+    assert result.__dataclass_params__.frozen
+    assert get_type_hints(result.as_data)["return"] == dict[str, Any]
+
+
+def test_json_draws_nothing(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.report.pages.load.page", lambda result: pytest.fail("no page was asked for"))
+    points = json.loads(CliRunner().invoke(main, [*command, "--json"], catch_exceptions=False).stdout)["mine"]
+    assert [point["clients"] for point in points] == [1, 2, 3, 8]
+
+
+def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
+    def drawn() -> str:
+        raise AssertionError("a terminal has no pictures")
+
+    page = Page(
+        title="A title",
+        about="",
+        answer="The answer.",
+        opening=[Figure("a picture", "x.svg", drawn), Bullets([("a ", Strong("strong"), " word"), Code("code")])],
+        sections=[
+            Section("Shown", [Table(("a long head", "b"), [("1", "2"), ("3", "4"), ("5", "6")], "numbers", terminal_rows=2)]),
+            Section("Read", [Paragraph("A sentence."), Listing("folded", title="more"), Listing("plain")]),
+            Section("On paper", [Paragraph("never seen")], terminal=False),
+        ],
+        command="specsim x",
+    )
+    shown = io.StringIO()
+    print_page(page, Console(file=shown, width=60))
+    assert [line.rstrip() for line in shown.getvalue().splitlines()] == [
+        "A title",
+        "The answer.",
+        "- a strong word",
+        "- code",
+        "",
+        "Shown",
+        "a",
+        "long",
+        "head   b",
+        "────────",
+        "1      2",
+        "3      4",
+        "- 1 more rows: --out writes a page with all of them",
+        "",
+        "Read",
+        "A sentence.",
+        "plain",
+    ]
+
+
+def test_no_number_is_cut_on_a_narrow_terminal() -> None:
+    """Blanks between columns give way first, then the name, which goes on in the next line."""
+    head, row = ("name", *"abcdefgh"), ("a_long_name_of_a_scenario", *("1234.5" for _ in range(8)))
+    shown = io.StringIO()
+    print_page(Page("t", "", "", [Table(head, [row], "numbers")], [], ""), Console(file=shown, width=72))
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 72
+    assert sum(line.count("1234.5") for line in lines) == 8
+    assert "".join(line.split()[0] for line in lines[3:]) == row[0]
