@@ -23,7 +23,7 @@ OUT = click.Path(dir_okay=False, path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
 
 
-class Tiles(click.ParamType[tuple[int, ...]]):
+class Tiles(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cannot subscript it
     """``16,64,128``: ascending token counts."""
 
     name = "tiles"

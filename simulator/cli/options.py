@@ -157,7 +157,7 @@ class Ending(click.Path):
         return path
 
 
-class Sizes(click.ParamType[list[int]]):
+class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cannot subscript it
     """``1,2,4-8``: sizes and ranges of sizes."""
 
     name = "sizes"
