@@ -23,7 +23,7 @@ def pip(*args):
 def build(folder):
     """The wheel of this checkout, made in ``folder``."""
     pip("wheel", "-q", "--no-deps", "-w", folder, ROOT)
-    (file,) = folder.glob("specsim-*.whl")
+    (file,) = folder.glob("specdecode_sim-*.whl")
     return file
 
 

@@ -85,7 +85,7 @@ def export(found: SweepTable, path: Path) -> None:
             else:
                 raise BadInput([Fault(place, "", "expected a name that ends in .csv or .parquet")])
     except ImportError as error:
-        raise BadInput([Fault(place, "", "needs the extra 'parquet': pip install 'specsim[parquet]'")]) from error
+        raise BadInput([Fault(place, "", "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'")]) from error
 
 
 def faults(found: SweepTable) -> dict[int, dict[str, str]]:
