@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Set specsim up and run its demo, tests, checks and benchmarks.
 
-Needs Python and pip and nothing else: the rest goes into ``.venv``, which is made when it is missing and
-brought up to date when ``pyproject.toml`` has changed.
+Needs Python and pip and nothing else. The rest goes into ``.venv``, in the versions that ``constraints.txt`` pins;
+it is made when it is missing and brought up to date when that file or ``pyproject.toml`` has changed.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from contextlib import suppress
-from itertools import islice
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent
 PROJECT = ROOT / "pyproject.toml"
+PINS = ROOT / "constraints.txt"
 VENV = ROOT / ".venv"
 STAMP = VENV / "made-from"
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
@@ -27,18 +31,23 @@ OLDEST = (3, 11)
 TEST = "test,parquet"
 FULL = f"{TEST},browser,dask,record"  # extras of pyproject.toml; the second drives a browser and brings torch
 MUTATE = f"{TEST},mutate"
+BUILD = ("hatchling", "editables")  # what pip installs on the side to make an editable package of the project
+CUDA = re.compile("nvidia-|cuda-|triton$")  # packages that one build of torch brings and pins, and another does without
+SIZES = {TEST: "half a gigabyte", FULL: "some two gigabytes with torch", MUTATE: "half a gigabyte"}
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
 def wanted(extras: str = TEST) -> str:
     """What the stamp of an environment that needs nothing done says: who made it and where, and from what."""
     version = ".".join(map(str, sys.version_info[:3]))
-    return f"Python {version} of {sys.base_prefix} for {ROOT}\n{hashlib.sha256(PROJECT.read_bytes()).hexdigest()}\n{extras}\n"
+    sources = hashlib.sha256(PROJECT.read_bytes() + PINS.read_bytes()).hexdigest()
+    return f"Python {version} of {sys.base_prefix} for {ROOT}\n{sources}\n{extras}\n"
 
 
 def ready(extras: str) -> bool:
-    """Whether the environment holds what is asked for; one with more will do."""
-    return any(stamped() == wanted(each) for each in (TEST, FULL, MUTATE) if {*extras.split(",")} <= {*each.split(",")})
+    """Whether the environment holds these extras in the versions pinned; one with more extras will do."""
+    stamp = stamped()
+    return any(stamp == wanted(larger) for larger in (TEST, FULL, MUTATE) if {*extras.split(",")} <= {*larger.split(",")})
 
 
 def stamped() -> str:
@@ -53,7 +62,7 @@ def setup(extras: str = TEST) -> None:
     if ready(extras):
         return
     with PROJECT.open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second dev.py waits here, and then finds the work done
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second dev.py waits here, and then sees the work done
         if not ready(extras):
             make(extras)
 
@@ -66,12 +75,24 @@ def make(extras: str) -> None:
         sys.exit(1)
     goal, same_maker = wanted(extras), stamped().partition("\n")[0] == wanted().partition("\n")[0]
     STAMP.unlink(missing_ok=True)
-    say("updating .venv" if same_maker else "setting up .venv (about a minute)")
+    action = "updating .venv" if same_maker else "setting up .venv (about a minute)"
+    say(f"{action}: specdecode-sim[{extras}], versions of {PINS.name}, {SIZES[extras]}")
     if not same_maker:
-        quietly(PYTHON, "-m", "venv", "--without-pip", "--clear", str(VENV), hint="On Debian: apt-get install python3")
-    hint = "Could not install what pyproject.toml asks for."
-    quietly(PYTHON, "-m", "pip", "--python", str(VENV), "install", "--no-input", "-e", f".[{extras}]", hint=hint)
+        create(PYTHON, VENV)
+    install(VENV, extras, PINS)
     STAMP.write_text(goal)  # last, so that an interrupted setup starts over
+
+
+def create(python: str, folder: Path) -> None:
+    """Make an empty environment of this interpreter, in place of what is in the folder."""
+    quietly(python, "-m", "venv", "--without-pip", "--clear", str(folder), hint="On Debian: apt-get install python3")
+
+
+def install(folder: Path, extras: str, constraints: Path) -> None:
+    """Install the project, editable, with these extras into an environment, in the versions of a constraints file."""
+    project = f".[{extras}]" if extras else "."
+    command = (PYTHON, "-m", "pip", "--python", str(folder), "install", "--no-input", "-e", project)
+    quietly(*command, hint="Could not install what pyproject.toml asks for.", constraints=constraints)
 
 
 def say(line: str) -> None:
@@ -79,18 +100,25 @@ def say(line: str) -> None:
     print(f"dev.py: {line}", file=sys.stderr, flush=True)
 
 
-def quietly(*command: str, hint: str) -> None:
-    """Run a command; only if it fails, show what it printed and a hint, and end."""
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+def quietly(*command: str, hint: str, constraints: Path | None = None) -> None:
+    """Run a command; only if it fails, show what it printed and a hint, and end.
+
+    A constraints file holds for what pip installs and, in whatever way this pip wants to be told, for what it builds with.
+    """
+    file = os.path.relpath(constraints, ROOT) if constraints else ""  # relative: pip splits these variables at blanks
+    environment = {**os.environ, **({"PIP_CONSTRAINT": file, "PIP_BUILD_CONSTRAINT": file} if file else {})}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
         say(hint)
         sys.exit(done.returncode)
 
 
-def call(tool: str, *args: str, cwd: Path = ROOT) -> int:
-    """Run a tool of the environment; its exit code."""
-    with subprocess.Popen([str(VENV / "bin" / tool), *args], cwd=cwd) as process:
+def call(tool: str, *args: str, cwd: Path = ROOT, venv: Path | None = None) -> int:
+    """Run a tool of an environment, ``.venv`` unless another is named, and return its exit code."""
+    with subprocess.Popen([str((venv or VENV) / "bin" / tool), *args], cwd=cwd) as process:
         while process.returncode is None:
             with suppress(KeyboardInterrupt):  # the tool got it too and ends in its own way
                 process.wait()
@@ -133,14 +161,21 @@ def fuzz(minutes: float, seed: int) -> int:
 
 
 def matrix() -> int:
-    """Make an environment for each other Python that is supported and found, and compare what all of them write."""
-    pythons = [python for minor in (11, 12, 13) if minor != sys.version_info[1] for python in found(f"python3.{minor}")]
+    """Compare what every Python writes, and run the fast tests with the lowest versions that pyproject.toml allows."""
+    return max(other_pythons(), lowest())
+
+
+def other_pythons() -> int:
+    """Make an environment for each other Python that is supported and present, and compare what all of them write."""
     made = []
-    for python in pythons:
-        folder = ROOT / f".venv-{Path(python).name}"
-        say(f"setting up {folder.name}")
-        quietly(python, "-m", "venv", "--without-pip", "--clear", str(folder), hint="This Python makes no environments.")
-        quietly(PYTHON, "-m", "pip", "--python", str(folder), "install", "--no-input", "-e", ".", hint="Could not install.")
+    for minor in (11, 12, 13):
+        python = interpreter(f"python3.{minor}")
+        if minor == sys.version_info[1] or not python:
+            continue
+        folder = ROOT / f".venv-python3.{minor}"
+        say(f"setting up {folder.name}: specdecode-sim, versions of {PINS.name}")
+        create(python, folder)
+        install(folder, "", PINS)
         made.append(str(folder / "bin" / "python"))
     if not made:
         say("no other Python from 3.11 to 3.13 is on the path or under pyenv")
@@ -149,12 +184,76 @@ def matrix() -> int:
     return call("pytest", "tests/test_determinism.py", "-v")
 
 
-def found(name: str) -> list[str]:
+def interpreter(name: str) -> str | None:
     """The interpreter of this name, if there is one that starts: on the path, or under pyenv, newest first."""
-    kept = sorted(Path.home().glob(f".pyenv/versions/*/bin/{name}"), reverse=True)
-    paths = [path for path in (shutil.which(name), *map(str, kept)) if path]
-    starts = (path for path in paths if not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode)
-    return list(islice(starts, 1))
+    under_pyenv = sorted(Path.home().glob(f".pyenv/versions/*/bin/{name}"), reverse=True)
+    for path in filter(None, (shutil.which(name), *map(str, under_pyenv))):
+        if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
+    return None
+
+
+def oldest_python() -> str | None:
+    """The oldest Python that is supported: this one, or one that is present."""
+    return PYTHON if sys.version_info[:2] == OLDEST else interpreter("python{}.{}".format(*OLDEST))
+
+
+def lowest() -> int:
+    """Run the fast tests on the oldest Python with the lowest versions of everything that pyproject.toml names."""
+    python = oldest_python()
+    if not python:
+        say("the lowest versions need Python 3.11, which is neither on the path nor under pyenv")
+        return 1
+    folder = ROOT / ".venv-lowest"
+    say(f"setting up {folder.name}: specdecode-sim[{TEST}], the lowest versions that pyproject.toml allows")
+    create(python, folder)
+    bounds = folder / "constraints.txt"
+    bounds.write_text("".join(f"{name}=={version}\n" for name, version in lower_bounds(TEST).items()))
+    install(folder, TEST, bounds)
+    return call("python", "-m", "pytest", "-n", "2", "-m", "not full", venv=folder)
+
+
+def lower_bounds(extras: str) -> dict[str, str]:
+    """The lowest version allowed of each package that the project and these extras name, by name."""
+    import tomllib  # noqa: PLC0415 - a Python that has none must get to say its line
+
+    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
+    optional = project.get("optional-dependencies", {})
+    requirements = chain(project.get("dependencies", ()), *(optional[extra] for extra in extras.split(",")))
+    return dict(re.match(r"([\w.-]+)>=([\w.]+)", requirement).groups() for requirement in requirements)
+
+
+def pin(held: list[str]) -> int:
+    """Ask pip for the newest versions that go together on the oldest Python and write them to constraints.txt.
+
+    ``held`` are requirements like ``torch==2.13.0`` that keep a package back.
+    """
+    python = oldest_python()
+    if not python:
+        say("versions are pinned with Python 3.11, which is neither on the path nor under pyenv")
+        return 1
+    extras = ",".join(sorted({*FULL.split(","), *MUTATE.split(",")}))
+    say(f"asking for the newest versions of specdecode-sim[{extras}] (some minutes)")
+    with TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        ask = (python, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--report", str(report))
+        quietly(*ask, f".[{extras}]", *BUILD, *held, hint="These versions do not go together.")
+        packages = [package["metadata"] for package in json.loads(report.read_text("utf-8"))["install"]]
+    PINS.write_text(pins({package["name"]: package["version"] for package in packages}, held))
+    return 0
+
+
+def pins(versions: dict[str, str], held: list[str]) -> str:
+    """The text of constraints.txt: a line for each version but the project's own and those that only one build of torch has."""
+    lines = [
+        "# Versions that dev.py installs. Written on Python 3.11 by:",
+        f"#     {' '.join(['python3 dev.py pin', *held])}",
+        "# torch pins the CUDA libraries itself, which its CPU build goes without; so they are not named here.",
+    ]
+    for name, version in sorted(versions.items(), key=lambda pair: pair[0].lower()):
+        if name != "specdecode-sim" and not CUDA.match(name):
+            lines.append(f"{name}=={version.partition('+')[0]}")  # `+cpu` is a build, not a version
+    return "\n".join(lines) + "\n"
 
 
 def mutate(args: list[str]) -> int:
@@ -162,15 +261,12 @@ def mutate(args: list[str]) -> int:
     return call("python", "tests/mutate.py", *args)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Read the command line, set up, and do what it asks."""
-    if sys.version_info < OLDEST:
-        say("specsim needs Python 3.11 or newer. On Debian 12 or newer: apt-get install python3 python3-pip")
-        return 1
+def command_line() -> argparse.ArgumentParser:
+    """The verbs and their options."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=raw)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("setup", help="make .venv or bring it up to date; every other verb does this first")
+    verbs.add_parser("setup", help="make .venv or bring it up to date; every other verb but pin does this first")
     verbs.add_parser("demo", help=f"simulate {DEMO} and write its report")
     tests = verbs.add_parser("test", help="run the fast tests, or all of them with --full", allow_abbrev=False)
     tests.usage = "dev.py test [--full] [PYTEST ARGUMENT ...]"
@@ -184,18 +280,35 @@ def main(argv: list[str] | None = None) -> int:
     fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
-    verbs.add_parser("matrix", help="compare what every supported Python that is found writes, byte by byte")
+    verbs.add_parser(
+        "matrix",
+        help="compare what every supported Python writes, byte by byte; run the tests with the lowest versions allowed",
+    )
+    verbs.add_parser("pin", help="write the newest versions that go together to constraints.txt; NAME==VERSION keeps one back")
     verbs.add_parser(
         "mutate", help="break laws, costs, acceptance and world; writes the scores to tests/MUTANTS.md", add_help=False
     )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Read the command line, set up, and do what it asks."""
+    if sys.version_info < OLDEST:
+        say("specsim needs Python 3.11 or newer. On Debian 12 or newer: apt-get install python3 python3-pip")
+        return 1
+    parser = command_line()
     options, rest = parser.parse_known_args(argv)
-    if rest and options.verb not in {"test", "mutate"}:
+    if rest and options.verb not in {"test", "mutate", "pin"}:
         parser.error(f"{options.verb} takes no {rest[0]}")
-    setup(MUTATE if options.verb == "mutate" else FULL if options.verb == "test" and options.full else TEST)
+    if options.verb == "pin":
+        return pin(rest)
     if options.verb == "mutate":
+        setup(MUTATE)
         return mutate(rest)
     if options.verb == "test":
+        setup(FULL if options.full else TEST)
         return test(options.full, rest)
+    setup()
     if options.verb == "fuzz":
         return fuzz(options.minutes, options.seed)
     plain = (demo, lint, bench, validate, reference, matrix)

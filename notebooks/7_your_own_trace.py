@@ -9,7 +9,7 @@
 # # Record your own trace
 #
 # Acceptance decides what speculation is worth, and it belongs to a pair of models and a kind of text. From two Hugging
-# Face models that share a tokenizer a trace is one command (`pip install 'specsim[record]'`):
+# Face models that share a tokenizer a trace is one command (`pip install 'specdecode-sim[record]'`):
 #
 #     specsim trace record --target DIR --draft DIR --prompts FILE --out mine.npz
 #

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import Phase, settings
+from click.testing import CliRunner
+from hypothesis import HealthCheck, Phase, settings
 
 from simulator.acceptance.trace import Trace, read
 from simulator.catalogue import Catalogue, shipped
 
-settings.register_profile("shared_machine", deadline=None)
+settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
     "mutants", deadline=None, max_examples=25, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("shared_machine")
+
+if "mix_stderr" in signature(CliRunner).parameters:  # click 8.1 keeps stderr apart only when it is asked to
+    CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)
 
 if TYPE_CHECKING:
     import torch

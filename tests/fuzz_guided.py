@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The loaders of ``fuzz.py`` under atheris, which keeps what reaches code that nothing reached before and goes on from there.
 
-    pip install 'specsim[fuzz]'
+    pip install 'specdecode-sim[fuzz]'
     python3 tests/fuzz_guided.py -max_total_time=600 [any other option of libFuzzer]
 
 The first byte of an input says which loader it is for. What raises anything but :class:`BadInput` is kept as ``crash-*``

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
+from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -269,14 +270,16 @@ def golden(*sections: str) -> dict[str, dict[str, Found]]:
     return {section: {name: SECTIONS[section](name) for name in names(section)} for section in sections or SECTIONS}
 
 
-def differences(kept: Any, got: Any, path: str) -> Iterator[str]:
-    """A line for everything that is not equal."""
+def differences(kept: Any, got: Any, path: str, relative: float = 0.0) -> Iterator[str]:
+    """Yield a line for everything that is not equal, numbers up to a relative difference."""
     if isinstance(kept, dict) and isinstance(got, dict):
         for key in sorted(kept.keys() | got.keys()):
-            yield from differences(kept.get(key, "nothing"), got.get(key, "nothing"), f"{path}.{key}")
+            yield from differences(kept.get(key, "nothing"), got.get(key, "nothing"), f"{path}.{key}", relative)
     elif isinstance(kept, list) and isinstance(got, list) and len(kept) == len(got):
-        for place, (one, other) in enumerate(zip(kept, got, strict=True)):
-            yield from differences(one, other, f"{path}.{place}")
+        for place, (before, after) in enumerate(zip(kept, got, strict=True)):
+            yield from differences(before, after, f"{path}.{place}", relative)
+    elif isinstance(kept, float) and isinstance(got, float) and isclose(kept, got, rel_tol=relative):
+        return
     elif kept != got:
         yield f"{path}: {kept!r} -> {got!r}"
 

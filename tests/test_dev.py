@@ -1,34 +1,41 @@
 """dev.py: when it sets up, what it hands on, and that it runs on nothing but the standard library."""
 
 import ast
+import json
 import os
+import re
 import subprocess
 import sys
 import time
+from importlib.metadata import distributions
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import dev
+from tests.pins import PINS
 
 PYTEST = ("pytest", "-n", "2")
+QUIETLY = dev.quietly
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A project of its own for dev.py, the steps of setting it up that it ran, and the step that fails."""
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
-    for name, value in {"ROOT": tmp_path, "PROJECT": tmp_path / "pyproject.toml", "VENV": tmp_path / ".venv"}.items():
-        monkeypatch.setattr(dev, name, value)
-    monkeypatch.setattr(dev, "STAMP", dev.VENV / "made-from")
+    places = {"ROOT": ".", "PROJECT": "pyproject.toml", "PINS": "constraints.txt", "VENV": ".venv", "STAMP": ".venv/made-from"}
+    for name, place in places.items():
+        monkeypatch.setattr(dev, name, tmp_path / place)
+    dev.PROJECT.write_text("[project]\n")
+    dev.PINS.write_text("simpy==4.1.2\n")
     state = SimpleNamespace(ran=[], fails=None)
 
-    def quietly(*command, hint):
+    def quietly(*command, hint, constraints=None):
         step = "venv" if "venv" in command else "install" if "install" in command else "check"
         if step == state.fails:
             raise SystemExit(7)
         state.ran.append(step)
+        state.constraints = constraints
         dev.VENV.mkdir(exist_ok=True)
 
     monkeypatch.setattr(dev, "quietly", quietly)
@@ -57,11 +64,27 @@ def test_the_full_tier_adds_to_the_environment_once(checkout):
     assert ran(checkout) == []
 
 
-def test_setup_updates_after_a_change_of_pyproject(checkout):
+@pytest.mark.parametrize("file", ["pyproject.toml", "constraints.txt"])
+def test_setup_updates_after_a_change_of_what_is_asked_for(checkout, file):
     dev.setup()
-    dev.PROJECT.write_text("[project]\nname = 'x'\n")
+    (dev.ROOT / file).write_text("[project]\nname = 'x'\n")
     assert ran(checkout) == ["check", "install"]
     assert ran(checkout) == []
+
+
+def test_setup_says_what_it_installs_and_in_which_versions(checkout, capsys):
+    dev.setup(dev.FULL)
+    assert checkout.constraints == dev.PINS
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"specdecode-sim[{dev.FULL}], versions of constraints.txt" in line
+
+
+def test_constraints_reach_what_is_installed_and_what_builds_it(checkout, capfd):
+    """pip up to 25.2 has one variable for both; newer ones have two."""
+    asked = "import os, sys; sys.exit(os.environ['PIP_CONSTRAINT'] + os.environ['PIP_BUILD_CONSTRAINT'])"
+    with pytest.raises(SystemExit):
+        QUIETLY(sys.executable, "-c", asked, hint="", constraints=dev.PINS)
+    assert "constraints.txtconstraints.txt" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("what", ["version_info", "base_prefix"])
@@ -143,7 +166,7 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
 )
 def test_verbs_set_up_and_call_tools(monkeypatch, argv, calls):
     done = []
-    monkeypatch.setattr(dev, "setup", lambda extras: done.append("setup"))
+    monkeypatch.setattr(dev, "setup", lambda extras=dev.TEST: done.append("setup"))
     monkeypatch.setattr(dev, "call", lambda *command, cwd=None: done.append(command) or 0)
     assert dev.main(argv) == 0
     assert done == ["setup", *calls]
@@ -152,7 +175,7 @@ def test_verbs_set_up_and_call_tools(monkeypatch, argv, calls):
 def test_lint_runs_every_check_and_fails_with_any(monkeypatch):
     codes = {"ruff": 1, "mypy": 0}
     done = []
-    monkeypatch.setattr(dev, "setup", lambda extras: None)
+    monkeypatch.setattr(dev, "setup", lambda: None)
     monkeypatch.setattr(dev, "call", lambda tool, *args: done.append(tool) or codes[tool])
     assert dev.main(["lint"]) == 1
     assert done == ["ruff", "ruff", "mypy"]
@@ -187,29 +210,103 @@ def test_an_old_python_is_told_so(monkeypatch, capsys):
     assert "needs Python 3.11" in capsys.readouterr().err
 
 
-def test_the_newest_python_that_starts_is_found(tmp_path, monkeypatch):
+def test_the_newest_python_that_starts_is_taken(tmp_path, monkeypatch):
     """What pyenv leaves on the path where no version is chosen does not start."""
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "shims"))
-    assert dev.found("python3.99") == []
+    assert dev.interpreter("python3.99") is None
     for place, code in {"shims": 127, ".pyenv/versions/3.99.1/bin": 0, ".pyenv/versions/3.99.0/bin": 0}.items():
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "python3.99").write_text(f"#!/bin/sh\nexit {code}\n")
         (tmp_path / place / "python3.99").chmod(0o755)
-    assert dev.found("python3.99") == [str(tmp_path / ".pyenv/versions/3.99.1/bin/python3.99")]
+    assert dev.interpreter("python3.99") == str(tmp_path / ".pyenv/versions/3.99.1/bin/python3.99")
 
 
 def test_the_matrix_hands_the_tests_every_other_python(checkout, monkeypatch, capsys):
     monkeypatch.setenv("SPECSIM_PYTHONS", "")
-    monkeypatch.setattr(dev, "found", lambda name: [f"/usr/bin/{name}"])
+    monkeypatch.setattr(dev, "interpreter", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(dev, "call", lambda *words: (words, os.environ["SPECSIM_PYTHONS"].split()))
-    words, pythons = dev.matrix()
+    words, pythons = dev.other_pythons()
     assert words[:2] == ("pytest", "tests/test_determinism.py")
     supported = {f"{dev.ROOT}/.venv-python3.{minor}/bin/python" for minor in (11, 12, 13)}
     assert set(pythons) == supported - {f"{dev.ROOT}/.venv-python3.{sys.version_info[1]}/bin/python"}
-    monkeypatch.setattr(dev, "found", lambda name: [])
-    assert dev.matrix() == 1
+    assert checkout.constraints == dev.PINS
+    monkeypatch.setattr(dev, "interpreter", lambda name: None)
+    assert dev.other_pythons() == 1
     assert "no other Python" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("codes", "code"), [((0, 0), 0), ((3, 0), 3), ((0, 5), 5)])
+def test_the_matrix_fails_with_either_half(monkeypatch, codes, code):
+    halves = dict(zip(("other_pythons", "lowest"), codes, strict=True))
+    for name, ends in halves.items():
+        monkeypatch.setattr(dev, name, lambda ends=ends: ends)
+    assert dev.matrix() == code
+
+
+def test_the_lowest_versions_are_installed_and_tested(checkout, monkeypatch, capsys):
+    dev.PROJECT.write_text(
+        """[project]
+dependencies = ["simpy>=4.1.0", "pyyaml>=6"]
+[project.optional-dependencies]
+test = ["types-PyYAML>=6.0.12; python_version >= '3.11'"]
+parquet = ["pyarrow>=14.0.1,<99"]
+record = ["torch>=2.6"]
+"""
+    )
+    (dev.ROOT / ".venv-lowest").mkdir()
+    monkeypatch.setattr(dev, "interpreter", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(dev, "call", lambda *words, venv: (words, venv))
+    assert dev.lowest() == (("python", "-m", "pytest", "-n", "2", "-m", "not full"), dev.ROOT / ".venv-lowest")
+    assert checkout.ran == ["venv", "install"]
+    assert checkout.constraints.read_text() == "simpy==4.1.0\npyyaml==6\ntypes-PyYAML==6.0.12\npyarrow==14.0.1\n"
+    monkeypatch.setattr(dev, "oldest_python", lambda: None)
+    assert dev.lowest() == 1
+    assert "Python 3.11" in capsys.readouterr().err
+
+
+def test_pin_writes_what_pip_would_install(checkout, monkeypatch):
+    """Without the project itself, builds of a version, and what only the CUDA build of torch brings."""
+    versions = {"torch": "2.13.0+cpu", "specdecode-sim": "0.1.0", "Jinja2": "3.1.6", "nvidia-nvtx": "13", "triton": "3"}
+    commands = []
+
+    def quietly(*command, hint):
+        commands.append(command)
+        packages = [{"metadata": {"name": name, "version": version}} for name, version in versions.items()]
+        Path(command[command.index("--report") + 1]).write_text(json.dumps({"install": packages}))
+
+    monkeypatch.setattr(dev, "quietly", quietly)
+    monkeypatch.setattr(dev, "setup", lambda *extras: pytest.fail("pin needs no environment"))
+    assert dev.main(["pin", "torch==2.13.0"]) == 0
+    text = dev.PINS.read_text()
+    assert "python3 dev.py pin torch==2.13.0\n" in text
+    assert [line for line in text.splitlines() if not line.startswith("#")] == ["Jinja2==3.1.6", "torch==2.13.0"]
+    assert commands[0][-4:] == (f".[{','.join(sorted({*dev.FULL.split(','), 'mutate'}))}]", *dev.BUILD, "torch==2.13.0")
+
+
+def numbers(version):
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_constraints_pin_all_that_pyproject_names_within_its_bounds():
+    pinned = {normal(name): version for name, version in PINS.items()}
+    bounds = dev.lower_bounds(f"{dev.FULL},{dev.MUTATE}") | dict.fromkeys(dev.BUILD, "0")
+    assert sorted(name for name in bounds if normal(name) not in pinned) == [], "run `python3 dev.py pin`"
+    low = {name: bound for name, bound in bounds.items() if numbers(pinned[normal(name)]) < numbers(bound)}
+    assert low == {}, "run `python3 dev.py pin`"
+    assert not re.search(r"://|--|@|;", "\n".join(f"{name}=={version}" for name, version in PINS.items()))
+
+
+@pytest.mark.skipif(Path(sys.prefix) != dev.VENV or not dev.ready(dev.TEST), reason="needs the environment that dev.py made")
+def test_the_environment_holds_what_constraints_pin():
+    pinned = {normal(name): version for name, version in PINS.items()}
+    installed = {normal(package.name): package.version.partition("+")[0] for package in distributions()}
+    ours = {name: version for name, version in installed.items() if name != "specdecode-sim" and not dev.CUDA.match(name)}
+    assert ours.items() - pinned.items() == set(), "run `python3 dev.py pin`"
 
 
 def test_nothing_but_the_standard_library():

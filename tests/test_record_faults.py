@@ -226,4 +226,4 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     for name in [name for name in sys.modules if name.startswith("simulator.acceptance.record.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "trace record: needs torch; install it with pip install 'specsim[record]'" in refused(tmp_path)
+    assert "trace record: needs torch; install it with pip install 'specdecode-sim[record]'" in refused(tmp_path)

@@ -22,7 +22,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUT = click.Path(dir_okay=False, path_type=Path)
 
 
-class Tiles(click.ParamType[tuple[int, ...]]):
+class Tiles(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cannot subscript it
     """Ascending token counts: ``16,64,128``."""
 
     name = "tiles"

@@ -114,7 +114,7 @@ class Ending(click.Path):
         return path
 
 
-class Sizes(click.ParamType[list[int]]):
+class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cannot subscript it
     """A list of sizes and ranges of sizes: ``1,2,4-8``."""
 
     name = "sizes"

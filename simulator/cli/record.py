@@ -13,7 +13,7 @@ from simulator.cli.options import faults_as_lines, json_option
 from simulator.files.document import BadInput, Fault
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
-INSTALL = "pip install 'specsim[record]'"
+INSTALL = "pip install 'specdecode-sim[record]'"
 INTERRUPTED = 130
 
 

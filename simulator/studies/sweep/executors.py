@@ -203,7 +203,7 @@ def _cluster(address: str) -> Iterator[Crew]:
     try:
         from distributed import Client, KilledWorker  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise BadInput([Fault(place, "", "needs the extra 'dask': pip install 'specsim[dask]'")]) from error
+        raise BadInput([Fault(place, "", "needs the extra 'dask': pip install 'specdecode-sim[dask]'")]) from error
     try:
         client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

@@ -90,7 +90,7 @@ def export(points: SweepTable, path: Path) -> None:
                 mixed = [name for name in points.axes if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed")]
                 points.frame.astype(dict.fromkeys(mixed, str)).to_parquet(new, index=False)
     except ImportError as error:
-        message = "needs the extra 'parquet': pip install 'specsim[parquet]'"
+        message = "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'"
         raise BadInput([Fault((f"--export {path}", 0, 0), "", message)]) from error
 
 
