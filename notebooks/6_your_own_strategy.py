@@ -34,7 +34,7 @@ from simulator.strategies.common.chain import ChainStrategy
 from simulator.strategies.common.traits import Traits
 from simulator.cost.stated import StatedDurations
 from simulator.evidence.law_check import verdict_on
-from simulator.report.pages.validate_words import law_sentence
+from simulator.report.law_claims import law_sentence
 from simulator.strategies.common.claim import EXACT, Claim, Example
 
 # %% [markdown]

@@ -14,7 +14,7 @@ from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.evidence.law_check import check_example, verdict_on
 from simulator.files.schema import NonNegative
-from simulator.report.pages.validate_words import law_sentence
+from simulator.report.law_claims import law_sentence
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.serving.requests import ClosedLoop, Requests
