@@ -123,6 +123,12 @@ def lengths(shares: NDArray[np.float64], theta: float, count: int) -> Ints:
     return np.searchsorted(ends, np.arange(count), side="right")
 
 
+def _with_name(trace: Trace, name: str) -> Trace:
+    """Return a derived trace whose header names the trace it comes from."""
+    header = trace.header
+    return replace(trace, header={**header, "derived_from": {"trace": name, **header["derived_from"]}})
+
+
 def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
     return replace(trace, header={**trace.header, "derived_from": derived, "replay": DERIVED})
 
@@ -145,19 +151,16 @@ def rescale(
     are accepted, so that easy positions stay easy and bursts stay where they are. Sampled: q/p over the
     position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
     draft's probability of the emitted token, plus 1 for its first choices, so that the threshold at which
-    those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair,
-    not those of the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was
-    kept and is rejected now has the rank of a recorded rejection, drawn with ``seed``. ``name`` is noted in the header;
-    the mean is that of the requests of ``replay``, by default all.
+    those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair, not those of
+    the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was kept and is rejected now has the
+    rank of a recorded rejection, drawn with ``seed``. ``name`` goes into the header; the mean is over ``replay``, by default all.
 
     A trace with ``run`` is re-scaled as :func:`tilted` does. Raises :class:`BadInput` for one without runs and probabilities.
     """
     check_length(length, window)
     replay = replay or Replay(trace, seed=seed)
     if trace.run is not None:
-        tilted_trace = rescaled_chain(replay, length, window, seed).trace
-        header = tilted_trace.header
-        return replace(tilted_trace, header={**header, "derived_from": {"trace": name, **header["derived_from"]}})
+        return _with_name(rescaled_chain(replay, length, window, seed).trace, name)
     if not len(trace.q):
         raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
     score = stretched(scores(trace, seed), trace.offsets, stretch)

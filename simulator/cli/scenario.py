@@ -130,9 +130,7 @@ def run(
 
             free(folder)
         status.update("simulating")
-        options = ["--replications", str(replications)] if replications else []
-        options += ["--explain-gap"] if explain_gap else []
-        command = typed("run", [scenario], overrides, seed, options)
+        command = typed("run", [scenario], overrides, seed, _run_options(replications, explain_gap))
         result, span = _simulated(loaded, command, iteration_log, request_log)
         result = replace(result, explain_gap=explain_gap)
         if replications:
@@ -150,6 +148,11 @@ def run(
     print_result(result, Console(), span)
     if folder:
         click.echo(f"report: {folder / 'report.html'}   {folder / 'report.md'}   (timeline.json opens in Perfetto)")
+
+
+def _run_options(replications: int | None, explain_gap: bool) -> list[str]:
+    """Return the options of a run as they are typed."""
+    return [*(["--replications", str(replications)] if replications else []), *(["--explain-gap"] if explain_gap else [])]
 
 
 def _simulated(loaded: Loaded, command: str, iteration_log: Path | None, request_log: Path | None) -> tuple[Result, Interval]:

@@ -87,7 +87,9 @@ def _full_share(scenario: Scenario, simulated: Outcome) -> float:
 
 def _shown(claim: Claim, gap: float, kept: bool, how: str) -> str:
     """Return a sentence about a gap, a share of the simulated step."""
-    size = f"{abs(gap) * 100:.3g} % {'longer' if gap > 0 else 'shorter'}" if abs(gap) > TOLERANCE else "the same within 1e-9"
+    size = "the same within 1e-9"
+    if abs(gap) > TOLERANCE:
+        size = f"{abs(gap) * 100:.3g} % {'longer' if gap > 0 else 'shorter'}"
     if kept:
         return f"a step by law is {size} ({how}), as claimed"
     return f"DISAGREEMENT: the law claims to be {_called(claim)}, and its step is {size} than the simulated one ({how})"

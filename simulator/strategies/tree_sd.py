@@ -169,7 +169,10 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
 
     def kind_of(self, hits: int, misses: int) -> Kind:
         """Return the kind of a batch in which ``hits`` requests verify a tree and ``misses`` a single token."""
-        return Kind("step" if not misses else "hit" if hits else "miss", hits, misses)
+        name = "step"
+        if misses:
+            name = "hit" if hits else "miss"
+        return Kind(name, hits, misses)
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Return binomial shares, as requests find something to propose independently of each other."""

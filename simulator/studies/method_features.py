@@ -120,14 +120,14 @@ def _rows(strategy: Strategy) -> int:
 
 
 def _acceptance(method: MethodFile) -> str:
-    """Where it can come from without the user's own numbers."""
+    """Return where acceptance can come from without the user's own numbers."""
     strategy = method.strategy
     recorded = True
     if isinstance(strategy, NamesRecording):
         recorded = not strategy.borrows_recording and strategy.recorded_drafter is not None
-    if recorded and method.published:
-        return "both"
-    return "recorded" if recorded else "published" if method.published else "yours"
+    if recorded:
+        return "both" if method.published else "recorded"
+    return "published" if method.published else "yours"
 
 
 def _model(catalogue: Catalogue) -> ModelSpec:

@@ -69,12 +69,10 @@ Arrays = dict[str, np.ndarray]
 
 def prompts(text: TokenStreams, flavour: str, count: int) -> Tensor:
     """Return (count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
-    windows = [
-        document[start : start + PROMPT_TOKENS]
-        for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS)
-        for document in text.held_out[flavour]
-        if len(document) >= start + PROMPT_TOKENS
-    ]
+    windows = []
+    for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS):
+        long_enough = (document for document in text.held_out[flavour] if len(document) >= start + PROMPT_TOKENS)
+        windows += [document[start : start + PROMPT_TOKENS] for document in long_enough]
     if len(windows) < count:
         raise ValueError(f"{flavour}: {len(windows)} prompts of {PROMPT_TOKENS} tokens held out, {count} wanted")
     return torch.from_numpy(np.stack(windows[:count]).astype(np.int64))

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -265,7 +266,7 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
             for gamma in np.random.default_rng(round_).permutation(chosen).tolist():
                 split = Split(gamma, min(gamma, sequences) if sequences else None)
                 runs.setdefault(gamma, []).append([decode(target, connection, prompt, tokens, split) for prompt in prompts])
-    every = [decoding for rows in runs.values() for row in rows for decoding in row]
+    every = list(chain.from_iterable(chain.from_iterable(runs.values())))
     points = [_live_budget(gamma, runs[gamma]) for gamma in sorted(runs)]
     pass_s, draft_s = _passes(every)
     c = cost_coefficient(pass_s, draft_s)
@@ -279,13 +280,14 @@ def _around(c: int) -> list[int]:
 
 
 def _passes(decoded: Sequence[Decoding]) -> tuple[float, float]:
-    """Median seconds of a pass of the target over one token and of a pass of the draft, beside each other."""
-    target_s = [
-        s for decoding in decoded for s, done in zip(decoding.target_s, decoding.iterations, strict=True) if not done.unverified
-    ]
-    return median(target_s), median(
-        s / passes for decoding in decoded for s, passes in zip(decoding.draft_s, decoding.passes, strict=True)
-    )
+    """Return the median seconds of a pass of the target over one token and of a pass of the draft, beside each other."""
+    target_s: list[float] = []
+    draft_s: list[float] = []
+    for decoding in decoded:
+        verified = zip(decoding.target_s, decoding.iterations, strict=True)
+        target_s += [seconds for seconds, iteration in verified if not iteration.unverified]
+        draft_s += [seconds / passes for seconds, passes in zip(decoding.draft_s, decoding.passes, strict=True)]
+    return median(target_s), median(draft_s)
 
 
 def _live_budget(budget_: int, rounds: Sequence[Sequence[Decoding]]) -> LiveBudget:

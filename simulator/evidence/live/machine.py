@@ -124,12 +124,11 @@ def spec(name: str, shape: NetworkShape) -> ModelSpec:
 @torch.inference_mode()
 def operations(chip: Chip) -> Table:
     """Time operations; return a row for every time (:mod:`simulator.evidence.calibrate.measurements`)."""
-    rows = [
-        {**row, "model": name}
-        for name, shape in SHAPES.items()
-        for count in TOKENS
-        for row in (*_products(chip, shape, count), *_attention(chip, shape, count), _small(chip, shape, count))
-    ]
+    rows = []
+    for name, shape in SHAPES.items():
+        for count in TOKENS:
+            timed = (*_products(chip, shape, count), *_attention(chip, shape, count), _small(chip, shape, count))
+            rows += [{**row, "model": name} for row in timed]
     return table(rows).assign(source=f"{chip.name}, torch {torch.__version__}, median of {chip.repeats}")
 
 

@@ -189,7 +189,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
             if state.pending < window and state.ready:
                 window = state.pending
         redraft = self.fallback == "redraft" and drafting > 0
-        late = (None if self.others == "proceed" else window or drafting) if redraft else 0
+        late: int | None = 0
+        if redraft:
+            late = None if self.others == "proceed" else window or drafting
         ready = context = redraft_context = cut = 0
         for state in states:
             state.pending = drafting
