@@ -153,7 +153,7 @@ def rescale(
     draft's probability of the emitted token, plus 1 for its first choices, so that the threshold at which
     those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair, not those of
     the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was kept and is rejected now has the
-    rank of a recorded rejection, drawn with ``seed``. ``name`` goes into the header; the mean is over ``replay``, by default all.
+    rank of a recorded rejection, drawn with ``seed``. ``name`` goes into the header; the mean is over ``replay``.
 
     A trace with ``run`` is re-scaled as :func:`tilted` does. Raises :class:`BadInput` for one without runs and probabilities.
     """
@@ -177,8 +177,7 @@ def rescale(
     reached = WindowReplay.of(replay.over(decided)).mean(window) + 1.0
     kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
     derived = {
-        "trace": name,
-        "how": f"accepted where {kind} exceeds a threshold",
+        **{"trace": name, "how": f"accepted where {kind} exceeds a threshold"},
         "window": window,
         "stretch": stretch,
         "mean_length_asked_tokens": length,
