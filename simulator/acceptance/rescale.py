@@ -163,8 +163,7 @@ def rescale(
         return _with_name(rescaled_chain(replay, length, window, seed).trace, name)
     if not len(trace.q):
         raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
-    score = stretched(scores(trace, seed), trace.offsets, stretch)
-    ordered = np.sort(score)
+    ordered = np.sort(score := stretched(scores(trace, seed), trace.offsets, stretch))
 
     def at(share: float) -> Trace:
         threshold = ordered[min(int((1.0 - share) * len(ordered)), len(ordered) - 1)]
@@ -177,7 +176,8 @@ def rescale(
     reached = WindowReplay.of(replay.over(decided)).mean(window) + 1.0
     kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
     derived = {
-        **{"trace": name, "how": f"accepted where {kind} exceeds a threshold"},
+        "trace": name,
+        "how": f"accepted where {kind} exceeds a threshold",
         "window": window,
         "stretch": stretch,
         "mean_length_asked_tokens": length,
