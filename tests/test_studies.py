@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,6 +19,7 @@ import simulator
 from simulator.cli.main import main
 from simulator.cli.studies import STUDIES
 from simulator.report.blocks import Bullets, Code, Figure, Listing, Page, Paragraph, Section, Strong, Table
+from simulator.report.html import as_html
 from simulator.report.terminal import print_page
 
 PACKAGE = Path(simulator.__file__).parent
@@ -157,12 +159,20 @@ def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
         "────────",
         "1      2",
         "3      4",
-        "- 1 more rows: --out writes a page with all of them",
+        "- 1 more rows: the page, as a file, has all of them",
         "",
         "Read",
         "A sentence.",
         "plain",
     ]
+
+
+def test_sections_of_the_same_title_have_anchors_of_their_own() -> None:
+    titles = ("mine", "mine", "Mine 2", "mine: title", "Made by", "")
+    page = Page("t", "", "", [], [Section(title, [Paragraph(f"block {place}")]) for place, title in enumerate(titles)], "")
+    names = re.findall(r'id="([^"]*)"', text := as_html(page))
+    assert len(names) == len(set(names)) > 2 * len(titles)
+    assert {name for name in re.findall(r'href="#([^"]*)"', text)} <= set(names)
 
 
 def test_no_number_is_cut_on_a_narrow_terminal() -> None:

@@ -10,7 +10,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from simulator.report.blocks import Block, Bullets, Code, Figure, Hyperlink, Listing, Page, Paragraph, Strong, Table, Words
-from simulator.report.console import WIDEST, item, new_table
+from simulator.report.console import BAR, WIDEST, item, new_table
+from simulator.report.html import LONG, SHARE
 
 
 def print_page(page: Page, console: Console) -> None:
@@ -58,23 +59,43 @@ def _show(console: Console, block: Block) -> None:
 def _show_table(console: Console, block: Table) -> None:
     """Print the rows under the head, or the first of them with a line that counts the remaining ones."""
     width = min(console.width, WIDEST)
-    rows = [[as_text(cell) for cell in row] for row in block.rows[: block.terminal_rows or None]]
-    table = new_table(*(_folded(name, [row[place] for row in rows]) for place, name in enumerate(block.head)))
-    for row in rows:
-        table.add_row(*row)
+    places = block.terminal_columns or range(len(block.head))
+    rows = [[as_text(row[place]) for place in places] for row in block.rows[: block.terminal_rows or None]]
+    head = [_folded(block.head[place], [row[column] for row in rows]) for column, place in enumerate(places)]
+    table = new_table(*head, *("" for _ in block.bars))
+    for row, cells in zip(block.rows, rows, strict=False):
+        table.add_row(*cells, *(_bar(as_text(row[place])) for place in block.bars))
+    for column in range(len(head)):
+        if max((len(row[column]) for row in rows), default=0) > LONG:
+            table.columns[column].justify = "left"
+    for column in table.columns[len(head) :]:
+        column.justify = "left"
     if _natural_width(console, table) > width:
         table.padding = 0
-    if _natural_width(console, table) > width:
-        table.columns[0].min_width, table.columns[0].overflow = None, "fold"
+        for column in table.columns:
+            column.overflow = "fold"
+    if _least_width(console, table) > width:
+        table.columns[0].min_width = None
     console.print(table, width=width)
     hidden = len(block.rows) - len(rows)
     if hidden:
-        item(console, f"{hidden} more rows: --out writes a page with all of them", width)
+        item(console, f"{hidden} more rows: the page, as a file, has all of them", width)
+
+
+def _bar(text: str) -> str:
+    """Return a bar as long as the share in per cent that a cell begins with."""
+    share = SHARE.match(text)
+    return "#" * round(BAR * float(share[1]) / 100) if share else ""
 
 
 def _natural_width(console: Console, table: RichTable) -> int:
     """Return the columns of the terminal that a table takes without any line wrapped."""
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+
+
+def _least_width(console: Console, table: RichTable) -> int:
+    """Return the columns of the terminal that a table takes with every line wrapped that may be."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).minimum
 
 
 def _folded(name: str, cells: list[str]) -> str:
