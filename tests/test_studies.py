@@ -172,7 +172,7 @@ def test_sections_of_the_same_title_have_anchors_of_their_own() -> None:
     page = Page("t", "", "", [], [Section(title, [Paragraph(f"block {place}")]) for place, title in enumerate(titles)], "")
     names = re.findall(r'id="([^"]*)"', text := as_html(page))
     assert len(names) == len(set(names)) > 2 * len(titles)
-    assert {name for name in re.findall(r'href="#([^"]*)"', text)} <= set(names)
+    assert set(re.findall(r'href="#([^"]*)"', text)) <= set(names)
 
 
 def test_no_number_is_cut_on_a_narrow_terminal() -> None:

@@ -141,6 +141,6 @@ class Page:
 
 
 def sections(*titled: tuple[str, Iterable[Block]], terminal: bool = True) -> list[Section]:
-    """Return sections made of titles and blocks, without those that have no block. ``terminal``: whether a terminal shows them."""
+    """Return sections made of titles and blocks, without those that have no block, shown on a terminal or not."""
     filled = [Section(title, list(blocks), terminal) for title, blocks in titled]
     return [section for section in filled if section.blocks]
