@@ -80,7 +80,8 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
-    from simulator.report.console import print_law
+    from simulator.report.pages.law import page
+    from simulator.report.terminal import print_page
     from simulator.scenario import load
     from simulator.scenario.run import law_details
 
@@ -89,7 +90,7 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
     if as_json:
         click.echo(json.dumps(details, indent=2))
     else:
-        print_law(details, Console())
+        print_page(page(details), Console())
 
 
 @click.command()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from textwrap import fill
+import re
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -11,7 +12,12 @@ from rich.text import Text
 
 from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Table
 from simulator.report.console import BAR, WIDEST, item, new_table
-from simulator.report.html import LONG, SHARE, plain
+from simulator.report.html import LONG, NUMBER, SHARE, plain
+
+NAME = 8
+"""Letters of the first column of a table that is too wide, at least."""
+WORDS = 12
+"""Letters of a cell of words from which on its column begins at the left, as a text."""
 
 
 def print_page(page: Page, console: Console) -> None:
@@ -54,34 +60,40 @@ def _show_table(console: Console, block: Table) -> None:
     table = new_table(*head, *("" for _ in block.bars))
     for row, cells in zip(block.rows, rows, strict=False):
         table.add_row(*cells, *(_bar(plain(row[place])) for place in block.bars))
-    _fit(console, table, [max((len(row[column]) for row in rows), default=0) for column in range(len(head))])
-    console.print(table, width=width)
+    _fit(console, table, rows)
+    if _least_width(console, table) <= width:
+        console.print(table, width=width)
+    else:
+        for row_cells in rows:
+            named = zip((block.head[place] for place in places), row_cells, strict=True)
+            item(console, "; ".join(f"{name}: {cell}" for name, cell in named if cell), width)
     hidden = len(block.rows) - len(rows)
     if hidden:
         item(console, f"{hidden} more rows: the page, as a file, has all of them", width)
 
 
-def _fit(console: Console, table: RichTable, lengths: list[int]) -> None:
-    """Make a table fit the terminal: long texts wrap, then blanks give way, then the names, then all cells of several words.
-
-    ``lengths``: letters of the longest cell of each column, without those of bars.
-    """
+def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> None:
+    """Make a table of ``rows`` fit the terminal: long texts wrap, then blanks give way, then names, then cells of words."""
     width, words = min(console.width, WIDEST), [column.min_width for column in table.columns]
-    for column, length in zip(table.columns, lengths, strict=False):
+    columns = list(zip(*rows, strict=True))
+    for column, cells in zip(table.columns, columns, strict=False):
         column.overflow = "fold"
-        if length > LONG:
+        longest, most = max(map(len, cells)), LONG if column is table.columns[0] else WORDS
+        if longest > most and not all(NUMBER.fullmatch(cell) for cell in cells if cell):
             column.justify = "left"
         else:
-            column.min_width = length
-    for bar in table.columns[len(lengths) :]:
+            column.min_width = longest
+    for bar in table.columns[len(columns) :]:
         bar.justify = "left"
     if _least_width(console, table) > width:
         table.padding = 0
-    if _least_width(console, table) > width:
-        table.columns[0].min_width = None
-    if _least_width(console, table) > width:
-        for column, longest_word in zip(table.columns[1:], words[1:], strict=True):
-            column.min_width = longest_word
+    for least_widths in ([], words[1:]):
+        for column, least in zip(table.columns[1:], least_widths, strict=False):
+            column.min_width = least
+        if (excess := _least_width(console, table) - width) > 0:
+            name = table.columns[0]
+            longest_word = max(map(len, " ".join([str(name.header), *(row[0] for row in rows)]).split()), default=0)
+            name.min_width, name.max_width = None, max(NAME, longest_word - excess)
 
 
 def _bar(text: str) -> str:
@@ -96,9 +108,18 @@ def _least_width(console: Console, table: RichTable) -> int:
 
 
 def _folded(name: str, cells: list[str]) -> str:
-    """Return the head of a column on as many lines as keep it no wider than its cells or its longest word."""
-    words = name.split()
-    return fill(name, max(1, *map(len, words), *map(len, cells)), break_long_words=False) if words else name
+    """Return the head of a column on as many lines as keep it no wider than its cells or its longest word; own lines stay."""
+    if "\n" in name:
+        return name
+    words = re.findall(r"[^\s/]+/?", name)
+    lines, room = [""], max(map(len, [*words, *cells]), default=0)
+    for word in words:
+        gap = "" if not lines[-1] or lines[-1].endswith("/") else " "
+        if len(lines[-1] + gap + word) <= room:
+            lines[-1] += gap + word
+        else:
+            lines.append(word)
+    return "\n".join(lines)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

@@ -63,7 +63,10 @@ def page(live: Mapping[str, Any], machine: str, day: str, command: str) -> Page:
             f"{same} of {requests} requests took the simulated steps one by one."
         ),
         opening=list(_answer(live)),
-        sections=sections(("Every setting", _settings(points)), ("Which window", _windows(live)), ("How", _how(live))),
+        sections=[
+            *sections(("Every setting", _settings(points)), ("Which window", _windows(live)), ("How", _how(live))),
+            *sections(("Every round", [Paragraph(("As a table: ", Hyperlink(ROUNDS, ROUNDS), "."))]), terminal=False),
+        ],
         command=command,
         highlights=[
             Highlight(f"{within} of {len(points)}", "settings within their bounds"),
@@ -85,12 +88,8 @@ def _answer(live: Mapping[str, Any]) -> Iterator[Block]:
 def _settings(points: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     yield Table(HEAD, [_row(point) for point in points], "Settings", sortable=True)
     yield Paragraph(
-        (
-            "Times are medians of the rounds; the error is the median over rounds of predicted over measured, less one; the "
-            "spread is half of what lies between the slowest round and the fastest. Every round: ",
-            Hyperlink(ROUNDS, ROUNDS),
-            ".",
-        )
+        "Times are medians of the rounds; the error is the median over rounds of predicted over measured, less one; the "
+        "spread is half of what lies between the slowest round and the fastest."
     )
 
 

@@ -28,7 +28,7 @@ COLUMNS = (
 )
 """Head of the table of alternatives; a column for each limit follows."""
 FIGURE_TITLE = "Cost of fleets against time per token; how much of each limit is used"
-ON_TERMINAL = (0, 1, 2, 3, 5, 6, 7, 8)
+ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8)
 """Columns of ``COLUMNS`` that a terminal shows, before those of the limits."""
 LEGEND = (
     "Each line is the cheapest fleet of a strategy on some hardware that meets the SLO in simulation. Carries: the most "
