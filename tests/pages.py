@@ -16,10 +16,10 @@ from simulator.evidence.validation import GOAL, shortfalls, validated
 from simulator.parallel import in_turn
 from simulator.report.blocks import Page
 from simulator.report.pages import compare as compare_page
-from simulator.report.pages.measure import live_page
-from simulator.report.pages.plan import plan_page
-from simulator.report.pages.sweep import sweep_page
-from simulator.report.pages.validate import validation_page
+from simulator.report.pages import measure as measure_page
+from simulator.report.pages import plan as plan_page
+from simulator.report.pages import sweep as sweep_page
+from simulator.report.pages import validate as validate_page
 from simulator.report.run_page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.run import run, tuned
@@ -64,13 +64,13 @@ def page(kind: str, folder: Path) -> Page:
         return validation(folder)
     if kind == "sweep":
         found, base = swept(folder)
-        return sweep_page(found, base, "specsim sweep small.yaml")
+        return sweep_page.page(found, base, "specsim sweep small.yaml")
     if kind == "compare":
         return compared()
     if kind == "plan":
-        return plan_page(plan_study(small(folder), "specsim plan small.yaml", draws=2))
+        return plan_page.page(plan_study(small(folder), "specsim plan small.yaml", draws=2))
     if kind == "live":
-        return live_page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", "specsim measure decoding")
+        return measure_page.page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", "specsim measure decoding")
     name, overrides = SHORT[kind]
     loaded, times = load(name, overrides), Times()
     result = run(loaded, f"specsim run {name}", finished=times.note)
@@ -101,4 +101,4 @@ def validation(folder: Path) -> Page:
     found = [validated(Paper.of("round", cells(folder)["round"], folder), in_turn)]
     gaps = [law_gap("vanilla_llama_2_7b_a800")]
     missed = shortfalls(found, GOAL)
-    return validation_page(found, gaps, missed, paper_figures(), contradictions(), "specsim validate round")
+    return validate_page.page(found, gaps, missed, paper_figures(), contradictions(), "specsim validate round")

@@ -57,7 +57,7 @@ def test_info_says_it_in_tables_and_as_one_object(folder: Path) -> None:
 
 def test_compare_puts_traces_side_by_side(folder: Path) -> None:
     text = call("compare", "own.npz", "steps.npz")
-    assert text.splitlines()[0].split() == ["own", "steps"]
+    assert text.splitlines()[1].split() == ["own", "steps"]
     assert "γ = 3: replayed" in text
     found = json.loads(call("compare", "own.npz", "steps.npz", "--json"))
     assert [one["trace"] for one in found["traces"]] == ["own", "steps"]

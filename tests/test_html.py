@@ -38,7 +38,8 @@ from simulator.report.blocks import (
 )
 from simulator.report.html import TEMPLATES, as_html, cells, plain
 from simulator.report.markdown import as_markdown, inline
-from simulator.report.pages.measure import live_page, rounds_csv
+from simulator.report.pages import measure as measure_page
+from simulator.report.pages.measure import rounds_csv
 from simulator.world import Span
 from tests.pages import KINDS, LIVE, SWEEP, page
 
@@ -350,7 +351,7 @@ def test_templates_are_small_and_load_nothing() -> None:
 
 def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
     found = json.loads(LIVE.read_text("utf-8"))
-    one = live_page(found, "a machine", "2026-11-21", "specsim measure decoding")
+    one = measure_page.page(found, "a machine", "2026-11-21", "specsim measure decoding")
     assert one.about == "a machine; 2026-11-21."
     assert one.answer.startswith("5 of 6 settings are predicted within their bounds, half of them within 7.5 %; 100.0 % of the")
     assert one.answer.endswith("36 of 36 requests took the simulated steps one by one.")
@@ -362,7 +363,7 @@ def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
     assert rows[4] == {"strategy": "vanilla_sd", "gamma": "2", "round": "2", "measured_ms": "26.86", "predicted_ms": "31.258"}
     for point in found["points"]:
         point["held"] = True
-    (told,) = (block for block in live_page(found, "m", "d", "c").opening if isinstance(block, Bullets))
+    (told,) = (block for block in measure_page.page(found, "m", "d", "c").opening if isinstance(block, Bullets))
     assert told.items == ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."]
 
 

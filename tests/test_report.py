@@ -12,10 +12,12 @@ from rich.console import Console
 
 from simulator.files.schema import BadInput
 from simulator.report import figures, write
-from simulator.report.console import new_table, print_law, print_result
+from simulator.report.console import new_table, print_result
 from simulator.report.markdown import as_markdown
+from simulator.report.pages import law as law_page
 from simulator.report.run_page import run_page
 from simulator.report.run_summary import columns, gaps, number, percent
+from simulator.report.terminal import print_page
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
 from simulator.scenario import load
 from simulator.scenario.run import law_details, run, tuned
@@ -229,7 +231,7 @@ def test_console_fits(loaded, result, width):
     page = StringIO()
     console = Console(file=page, width=width)
     print_result(result, console, of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)]))
-    print_law(law_details(loaded), console)
+    print_page(law_page.page(law_details(loaded)), console)
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= min(width, 100)
     assert "…" not in page.getvalue()
@@ -241,7 +243,7 @@ def test_console_fits(loaded, result, width):
 @pytest.mark.parametrize(("name", "borrowed"), [("vanilla_llama_2_7b_a100", True), ("durations_only", False)])
 def test_a_law_says_where_its_acceptance_is_borrowed(name, borrowed):
     page = StringIO()
-    print_law(law_details(load(name)), Console(file=page, width=100))
+    print_page(law_page.page(law_details(load(name))), Console(file=page, width=100))
     assert ("Acceptance is a stand-in, recorded from other models" in page.getvalue()) == borrowed
 
 

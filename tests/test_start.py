@@ -13,7 +13,8 @@ from rich.console import Console
 
 from simulator.catalogue import Catalogue
 from simulator.cli.main import SECTIONS, main
-from simulator.report.pages.explain import print_explanation
+from simulator.report.pages import explain as explain_page
+from simulator.report.terminal import print_page
 from simulator.scenario import load, resolved
 from simulator.scenario.explain import explain
 from simulator.scenario.run import run
@@ -108,7 +109,7 @@ def test_sourced_defaults_tell_their_source() -> None:
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_an_explanation_fits_a_terminal(name: str, width: int) -> None:
     page, found = StringIO(), explain(load(name))
-    print_explanation(name, found, Console(file=page, width=width))
+    print_page(explain_page.page(name, found), Console(file=page, width=width))
     assert max(map(len, page.getvalue().splitlines())) <= min(width, 100)
     words = " ".join(page.getvalue().split())
     assert all(f"{one.field} = {one.value}" in words for one in found.defaults)

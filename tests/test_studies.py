@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,6 +19,7 @@ import simulator
 from simulator.cli.main import main
 from simulator.cli.studies import STUDIES
 from simulator.report.blocks import Bullets, Code, Figure, Listing, Page, Paragraph, Section, Strong, Table
+from simulator.report.html import as_html
 from simulator.report.terminal import print_page
 
 PACKAGE = Path(simulator.__file__).parent
@@ -54,9 +56,16 @@ def test_every_module_of_studies_is_a_command() -> None:
 
 
 def test_no_page_is_without_a_study_or_a_command() -> None:
-    """``fits`` is the page of ``calibrate paper``; pictures and words of a page may have a module of their own."""
-    pages = {name.removesuffix("_figures").removesuffix("_words") for name in modules("report/pages")}
-    assert pages - verbs(main) - {"fits"} == set()
+    """A page is called like its study, command or subcommand."""
+    assert modules("report/pages") - verbs(main) == set()
+
+
+@pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot"}))
+def test_every_page_is_a_page_and_nothing_prints_by_itself(name: str) -> None:
+    """``plot`` alone is a picture without a page."""
+    module = import_module(f"simulator.report.pages.{name}")
+    assert get_type_hints(module.page)["return"] is Page
+    assert "rich" not in (PACKAGE / f"report/pages/{name}.py").read_text()
 
 
 # ---- the same page everywhere
@@ -157,12 +166,20 @@ def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
         "────────",
         "1      2",
         "3      4",
-        "- 1 more rows: --out writes a page with all of them",
+        "- 1 more rows: the page, as a file, has all of them",
         "",
         "Read",
         "A sentence.",
         "plain",
     ]
+
+
+def test_sections_of_the_same_title_have_anchors_of_their_own() -> None:
+    titles = ("mine", "mine", "Mine 2", "mine: title", "Made by", "")
+    page = Page("t", "", "", [], [Section(title, [Paragraph(f"block {place}")]) for place, title in enumerate(titles)], "")
+    names = re.findall(r'id="([^"]*)"', text := as_html(page))
+    assert len(names) == len(set(names)) > 2 * len(titles)
+    assert set(re.findall(r'href="#([^"]*)"', text)) <= set(names)
 
 
 def test_no_number_is_cut_on_a_narrow_terminal() -> None:
@@ -174,3 +191,22 @@ def test_no_number_is_cut_on_a_narrow_terminal() -> None:
     assert max(map(len, lines)) <= 72
     assert sum(line.count("1234.5") for line in lines) == 8
     assert "".join(line.split()[0] for line in lines[3:]) == row[0]
+
+
+def test_a_table_that_fits_no_terminal_is_a_list() -> None:
+    head, rows = [f"column {place}" for place in range(20)], [[f"{place}.{row}" for place in range(20)] for row in (1, 2)]
+    shown = io.StringIO()
+    print_page(
+        Page("t", "", "", [Table(head, rows, "numbers"), Table(head, [], "none")], [], ""), Console(file=shown, width=60)
+    )
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    words = " ".join(" ".join(lines).split())
+    assert all(f"{name}: {number}" in words for row in rows for name, number in zip(head, row, strict=True))
+
+
+def test_a_terminal_shows_the_columns_that_are_meant_for_it_and_bars() -> None:
+    table = Table(("a", "b", "share"), [("1", "2", "50.0 %"), ("3", "4", "10.0 %")], "t", bars=(2,), terminal_columns=(0, 2))
+    shown = io.StringIO()
+    print_page(Page("t", "", "", [table], [], ""), Console(file=shown, width=60))
+    assert [line.split() for line in shown.getvalue().splitlines()[1:4:2]] == [["a", "share"], ["1", "50.0", "%", "#" * 15]]

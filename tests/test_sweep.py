@@ -419,7 +419,7 @@ def test_windows_that_cost_nothing_more_are_pointed_out(world: Path, axes: list[
 
 def test_a_sweep_over_borrowed_acceptance_says_so(world: Path) -> None:
     found = specsim("sweep", "vanilla_llama_2_7b_a100", "--axis", "strategy.gamma=1,2", "--evaluate", "law", "--workers", 1)
-    assert "caution: acceptance is a stand-in, recorded from other models" in found.output
+    assert "Caution: acceptance is a stand-in, recorded from other models" in found.output
 
 
 def test_a_sweep_file_says_where_it_is_wrong(world: Path) -> None:

@@ -128,8 +128,9 @@ def device(
         for option, counts in (("--at", at), ("--tiles", tiles)):
             options += [option, ",".join(map(str, counts))] if counts else []
         name = f"{Path(like).stem}{'_table' if table or at else ''}"
-        written = _write_results(name, fitted, out, report, _command("device", tables, like, options))
-    _print_fit(fitted, written, as_json)
+        command = _command("device", tables, like, options)
+        written = _write_results(name, fitted, out, report, command)
+    _print_fit(name, fitted, command, written, as_json)
 
 
 @calibrate.command()
@@ -146,8 +147,9 @@ def link(
     with faults_as_lines():
         document = _document("link", like, Catalogue(own))
         fitted = profile.link(read(tables), document, _validated(Link, document))
-        written = _write_results(Path(like).stem, fitted, out, report, _command("link", tables, like, []))
-    _print_fit(fitted, written, as_json)
+        command = _command("link", tables, like, [])
+        written = _write_results(Path(like).stem, fitted, out, report, command)
+    _print_fit(Path(like).stem, fitted, command, written, as_json)
 
 
 @calibrate.command()
@@ -187,7 +189,7 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
 def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else.
 
-    Prints the parameters and the cells that decide them, the fit, and the residual of every calibrated cell.
+    Prints the fit, the parameters and the cells that decide them, and the residual of every calibrated cell.
     """
     from rich.console import Console
 
@@ -196,13 +198,12 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
     from simulator.evidence.fitting import calibrate
     from simulator.files.writing import whole_file
     from simulator.parallel import CORES, spread
-    from simulator.report.pages.paper import as_yaml, print_parameters, print_residuals
+    from simulator.report.pages.paper import as_yaml, page
+    from simulator.report.terminal import print_page
 
-    console = Console(stderr=as_json)
     with faults_as_lines(), Console(stderr=True).status("starting") as status:
         (chosen,) = papers(Catalogue(own), (name,))
         path = out or chosen.folder / "fitted.yaml"
-        print_parameters(chosen, console)
         with whole_file(path) as file, spread(processes or CORES) as processes_map:
 
             def show_residual(error: float) -> None:
@@ -211,11 +212,11 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
             fit = calibrate(chosen, lambda questions: processes_map(Question.answer, questions), show_residual)
             if file:
                 file.write(as_yaml(fit.fitted(name)))
-    print_residuals(chosen, fit, console)
     if as_json:
         data = {"paper": name, "terms": fit.terms, "residuals": fit.residuals, "runs": fit.runs, "written": str(path)}
         click.echo(json.dumps(data, indent=2))
     else:
+        print_page(page(chosen, fit), Console())
         click.echo(f"written: {path}")
 
 
@@ -256,13 +257,14 @@ def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: P
     return [str(path) for path in texts]
 
 
-def _print_fit(fitted: FittedProfile, written: list[str], as_json: bool) -> None:
+def _print_fit(name: str, fitted: FittedProfile, command: str, written: list[str], as_json: bool) -> None:
     from rich.console import Console
 
-    from simulator.report.pages.calibrate import as_data, print_fit
+    from simulator.report.pages.calibrate import as_data, page
+    from simulator.report.terminal import print_page
 
     if as_json:
         click.echo(json.dumps({**as_data(fitted), "written": written}, indent=2))
         return
-    print_fit(fitted, Console())
+    print_page(page(name, fitted, command), Console())
     click.echo("".join(f"written: {path}\n" for path in written), nl=False)

@@ -54,7 +54,8 @@ def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
-    from simulator.report.pages.methods import print_features
+    from simulator.report.pages.methods import features_page
+    from simulator.report.terminal import print_page
     from simulator.studies.method_features import features
 
     with faults_as_lines():
@@ -62,7 +63,7 @@ def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
     if as_json:
         click.echo(json.dumps({"method": {name: asdict(method) for name, method in by_method.items()}}, indent=2))
     else:
-        print_features(by_method, Console())
+        print_page(features_page(by_method), Console())
 
 
 def _shorten(text: str, width: int) -> str:

@@ -18,13 +18,8 @@ from simulator.files.document import BadInput, Fault
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from simulator.evidence.live.validation import Live
-
 COUNT = click.IntRange(min=1)
 REQUESTS = click.IntRange(1, 120)
-HEAD = " gamma  tokens/s  slowest  fastest  tokens  iteration  target   draft  beyond both (ms)"
-LIVE_HEAD = ("ms/token", "predicted", "error", "spread", "bound", "90 % interval", "rounds in it", "same steps")
-LIVE_ROW = "{:<18}{:>9}{:>11}{:>10}{:>8}{:>8}{:>19}{:>14}{:>13}"
 
 
 @contextmanager
@@ -62,6 +57,11 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
     """
     from dataclasses import asdict
 
+    from rich.console import Console
+
+    from simulator.report.pages.measure import budget_page
+    from simulator.report.terminal import print_page
+
     with torch_needed("decoding"):
         from simulator.evidence.live.budget import measure as measured
 
@@ -69,19 +69,7 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
     if as_json:
         click.echo(json.dumps(asdict(study), indent=2))
         return
-    click.echo(
-        f"c = T_target / T_draft = {study.target_ms:.2f} ms / {study.draft_ms:.2f} ms = {study.cost_coefficient:.2f}, "
-        f"gamma = {study.budget}; most tokens per second at gamma = {study.best}"
-    )
-    click.echo(
-        f"verified tokens per second, median of {study.rounds} rounds and their spread, {study.requests} requests a round"
-    )
-    click.echo(HEAD)
-    for point in study.budgets:
-        speeds = f"{point.tokens_per_s:>9.1f} {point.slowest_per_s:>8.1f} {point.fastest_per_s:>8.1f}"
-        times = f"{point.iteration_ms:>10.2f} {point.target_ms:>7.2f} {point.draft_ms:>7.2f} {point.overhead_ms:>7.2f}"
-        click.echo(f"{point.budget:>6} {speeds} {point.tokens_per_iteration:>7.2f} {times}")
-    click.echo(f" alone {study.autoregressive_per_s:>9.1f}")
+    print_page(budget_page(study, "specsim measure budget"), Console())
 
 
 @measure.command()
@@ -110,50 +98,33 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
     Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of two stages with a tree.
     Exit code 1 if a step was not as simulated, 3 if an error is beyond its bound.
     """
+    from datetime import UTC, datetime
+
+    from rich.console import Console
+
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.measure import ROUNDS, page, rounds_csv
+    from simulator.report.terminal import print_page
+
     with torch_needed("recording") as status:
+        from simulator.evidence.live.machine import described
         from simulator.evidence.live.validation import validate
 
         blocks = iter(range(1, rounds * requests + 1))
         tick = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
         live = validate(gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=tick)
+        data, words = live.data(), ["--gammas", ",".join(map(str, gammas)), "--clock", clock]
+        counts = {"--tokens": tokens, "--requests": requests, "--rounds": rounds}
+        words += [word for option, count in counts.items() for word in (option, str(count))]
+        command = shlex.join(["specsim", "measure", "decoding", *words])
+        answered = page(data, described(), f"{datetime.now(UTC):%Y-%m-%d}", command)
         if out:
-            options = ["--gammas", ",".join(map(str, gammas)), "--tokens", tokens, "--requests", requests, "--rounds", rounds]
-            _write_page(live, out, shlex.join(["specsim", "measure", "decoding", *map(str, options), "--clock", clock]))
+            write_files(out, page_files(answered, "live") | {ROUNDS: rounds_csv(data)})
     if as_json:
-        click.echo(json.dumps(live.data(), indent=2))
+        click.echo(json.dumps(data, indent=2))
     else:
-        _print_live(live)
+        print_page(answered, Console())
     raise SystemExit(live.exit_code)
-
-
-def _write_page(live: Live, out: Path, command: str) -> None:
-    """Write the page and the CSV of every round into a folder."""
-    from datetime import UTC, datetime
-
-    from simulator.evidence.live.machine import described
-    from simulator.report.page import page_files, write_files
-    from simulator.report.pages.measure import ROUNDS, live_page, rounds_csv
-
-    data = live.data()
-    page = live_page(data, described(), f"{datetime.now(UTC):%Y-%m-%d}", command)
-    write_files(out, page_files(page, "live") | {ROUNDS: rounds_csv(data)})
-
-
-def _print_live(live: Live) -> None:
-    """Print measured and predicted time per token of every setting in ms."""
-    load = "{:.1f} before, {:.1f} after".format(*live.load)
-    click.echo(f"one core by its {live.clock} time, two by the wall; programs that wanted a core: {load}")
-    click.echo(LIVE_ROW.format("", *LIVE_HEAD))
-    for point in live.points:
-        times = (f"{milliseconds:.2f}" for milliseconds in point.medians_ms)
-        interval = " to ".join(f"{milliseconds:.2f}" for milliseconds in point.interval_ms)
-        error = f"{point.error:+.1%}{'' if point.held else ' !'}"
-        counts = f"{point.covered} of {len(point.measured_ms)}", f"{point.identical} of {point.requests}"
-        name = f"{point.setting.strategy} {point.setting.gamma or ''}"
-        click.echo(LIVE_ROW.format(name, *times, error, f"{point.spread:.1%}", f"{point.bound:.1%}", interval, *counts))
-    for strategy, (measured_at, predicted_at) in live.windows().items():
-        click.echo(f"{strategy}: best window {measured_at}, predicted {predicted_at}")
-    click.echo(f"measured rounds within their intervals: {live.coverage:.0%}; errors beyond their bounds: {live.missed} (!)")
 
 
 @measure.command()

@@ -40,7 +40,8 @@ def plan(
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
-    from simulator.report.pages.plan import print_plan, write_plan
+    from simulator.report.pages.plan import page, write_plan
+    from simulator.report.terminal import print_page
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary
 
@@ -54,6 +55,6 @@ def plan(
     if as_json:
         click.echo(json.dumps(summary(answered), indent=2))
     else:
-        print_plan(answered, Console())
+        print_page(page(answered), Console())
         if out:
             click.echo(f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}")

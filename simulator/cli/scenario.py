@@ -58,7 +58,8 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
-    from simulator.report.pages.explain import print_explanation
+    from simulator.report.pages.explain import page
+    from simulator.report.terminal import print_page
     from simulator.scenario import load
     from simulator.scenario.explain import explain as explanation_of
 
@@ -69,7 +70,7 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
         data = explanation._asdict() | {"defaults": [default._asdict() for default in explanation.defaults]}
         click.echo(json.dumps({"scenario": loaded.scenario.name, **data}, indent=2))
     else:
-        print_explanation(loaded.scenario.name, explanation, Console())
+        print_page(page(loaded.scenario.name, explanation), Console())
 
 
 @click.command()
@@ -79,7 +80,8 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
     from rich.console import Console
 
     from simulator.catalogue import Catalogue
-    from simulator.report.console import print_law
+    from simulator.report.pages.law import page
+    from simulator.report.terminal import print_page
     from simulator.scenario import load
     from simulator.scenario.run import law_details
 
@@ -88,7 +90,7 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
     if as_json:
         click.echo(json.dumps(details, indent=2))
     else:
-        print_law(details, Console())
+        print_page(page(details), Console())
 
 
 @click.command()

@@ -14,6 +14,7 @@ import click
 from simulator.cli.options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
 
 if TYPE_CHECKING:
+    from simulator.scenario import Scenario
     from simulator.studies.sweep.store import Store
     from simulator.studies.sweep.study import SweepStudy
     from simulator.studies.sweep.sweeping import Watcher
@@ -57,7 +58,7 @@ def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: A
     """
     from simulator.files.schema import BadInput
     from simulator.studies.sweep.store import reading
-    from simulator.studies.sweep.table import cautions, check_ending, table
+    from simulator.studies.sweep.table import check_ending, table
 
     path = store or Path("reports/sweeps") / f"{Path(name).stem}.sqlite"
     files = {option: asked.pop(option) for option in ("exported", "plots", "report")}
@@ -75,7 +76,7 @@ def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: A
                 _write_files(points, study, _typed(name, asked), **files)
             except KeyboardInterrupt:
                 finished, unwritten = False, "files that were not reached are as they were"
-    _print_points(points, list(cautions(points, study.base.scenario)), path, as_json)
+    _print_points(points, study.base.scenario, _typed(name, asked), path, as_json)
     if not finished:
         click.echo(f"interrupted; {path} keeps the points that are done, and {unwritten}", err=True)
         click.echo(f"go on with: {_typed(name, asked, _resuming(path, files, asked))}", err=True)
@@ -126,9 +127,9 @@ def _write_files(
         _draw_all(points, plots)
     if report:
         from simulator.report.page import page_files, write_files
-        from simulator.report.pages.sweep import points_file, sweep_page
+        from simulator.report.pages.sweep import page, points_file
 
-        write_files(report, page_files(sweep_page(points, study.base.scenario, command), points.name))
+        write_files(report, page_files(page(points, study.base.scenario, command), points.name))
         export(points, report / points_file(points))
 
 
@@ -210,20 +211,23 @@ def _print_status(store: Store, as_json: bool) -> None:
         click.echo("  made by other code than this; --resume would evaluate every point again")
 
 
-def _print_points(points: SweepTable, cautions: list[str], path: Path, as_json: bool) -> None:
-    from simulator.studies.sweep.table import best, faults
+def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, as_json: bool) -> None:
+    """Print the answer of a sweep, and to stderr the first of the points that could not be evaluated."""
+    from simulator.studies.sweep.table import best, cautions, faults
 
     faulty = faults(points)
     if as_json:
         summary = {"sweep": points.name, "points": len(points.design), "evaluated": len(points.frame), "best": best(points)}
-        click.echo(json.dumps(summary | {"cautions": cautions, "faults": faulty, "store": str(path)}, indent=2))
+        summary |= {"cautions": list(cautions(points, base)), "faults": faulty, "store": str(path)}
+        click.echo(json.dumps(summary, indent=2))
         return
-    click.echo(f"{points.name}: {len(points.frame):,} of {len(points.design):,} points, {len(faulty):,} of them faulty; {path}")
-    for metric, row in best(points).items():
-        settings = ", ".join(f"{key}={value}" for key, value in row["at"].items())
-        click.echo(f"  best {metric}: {row['value']:.4g} at {settings}")
-    for caution in cautions:
-        click.echo(f"  caution: {caution}")
+    from rich.console import Console
+
+    from simulator.report.pages.sweep import page
+    from simulator.report.terminal import print_page
+
+    print_page(page(points, base, command), Console())
+    click.echo(f"store: {path}")
     for fault in list(faulty.values())[:NAMED_FAULTS]:
         click.echo(f"  faulty: {fault['at']}: {fault['fault']}", err=True)
     if len(faulty) > NAMED_FAULTS:

@@ -47,7 +47,8 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
     from rich.console import Console
 
     from simulator.acceptance.statistics import statistics
-    from simulator.report.pages.trace import print_info
+    from simulator.report.pages.trace import page
+    from simulator.report.terminal import print_page
 
     with faults_as_lines():
         path, opened = _open(name, own)
@@ -56,7 +57,7 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
         data = {"trace": path.stem, "bytes": path.stat().st_size, **asdict(numbers), "header": dict(opened.header)}
         click.echo(json.dumps(data, indent=2))
     else:
-        print_info(name if ":" in name else path.stem, opened, numbers, path.stat().st_size, Console())
+        print_page(page(name if ":" in name else path.stem, opened, numbers, path.stat().st_size), Console())
 
 
 @trace.command()
@@ -69,7 +70,8 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
     from rich.console import Console
 
     from simulator.acceptance.statistics import statistics
-    from simulator.report.pages.trace import print_comparison
+    from simulator.report.pages.trace import comparison_page
+    from simulator.report.terminal import print_page
 
     with faults_as_lines():
         traces = []
@@ -79,7 +81,7 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
     if as_json:
         click.echo(json.dumps({"traces": [{"trace": name, **asdict(numbers)} for name, numbers in traces]}, indent=2))
     else:
-        print_comparison(traces, Console())
+        print_page(comparison_page(traces), Console())
 
 
 @trace.command()
@@ -122,7 +124,8 @@ def iid(
 
     from simulator.acceptance.iid import WINDOWS, every_drafter
     from simulator.report.page import page_files
-    from simulator.report.pages.iid import NAME, page, print_independence
+    from simulator.report.pages.iid import NAME, page
+    from simulator.report.terminal import print_page
 
     with faults_as_lines():
         drafters = []
@@ -130,15 +133,14 @@ def iid(
             path, opened = _open(name, own)
             label = name if ":" in name else path.stem
             drafters += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
-        written = []
+        written, answered = [], page(drafters, _iid_command(names, flavours, windows, seed))
         if out:
-            files = page_files(page(drafters, _iid_command(names, flavours, windows, seed)), NAME)
-            written = [_write(out / file, text) for file, text in files.items()]
+            written = [_write(out / file, text) for file, text in page_files(answered, NAME).items()]
     if as_json:
         data = [{**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]} for drafter in drafters]
         click.echo(json.dumps({"traces": data, "written": written}, indent=2))
         return
-    print_independence(drafters, Console())
+    print_page(answered, Console())
     click.echo("".join(f"written: {path}\n" for path in written), nl=False)
 
 

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -60,10 +60,13 @@ def validate(
     from simulator.catalogue import Catalogue
     from simulator.evidence.fits import papers as chosen
     from simulator.evidence.law_check import law_gaps
+    from simulator.evidence.published import contradictions, paper_figures
     from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
     from simulator.parallel import CORES, spread
     from simulator.report.law_claims import law_data, law_sentence
-    from simulator.report.pages.validate import as_data, print_validation
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.validate import CELLS, as_data, cells_csv, page
+    from simulator.report.terminal import print_page
 
     with faults_as_lines(), Console(stderr=True).status("laws") as status:
         results = []
@@ -74,12 +77,14 @@ def validate(
                 status.update(paper.name)
                 results.append(validated(paper, processes_map))
         missed = shortfalls(results, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
+        command, goals = shlex.join(["specsim", "validate", *papers]), shortfalls(results, GOAL)
+        answered = page(results, gaps, goals, paper_figures(), contradictions(), command)
         if out:
-            _write(out, results, gaps, shortfalls(results, GOAL), shlex.join(["specsim", "validate", *papers]))
+            write_files(out, page_files(answered, "validation") | {CELLS: cells_csv(results)})
     if as_json:
         click.echo(json.dumps(as_data(results, gaps, missed) | {"examples": law_data(examples)}, indent=2))
     else:
-        print_validation(results, gaps, missed, Console())
+        print_page(answered, Console())
     broken = [law_sentence(verdict) for verdict in examples if verdict.disagreement]
     broken += [f"{gap.scenario}: {gap.shown}" for gap in gaps if gap.disagreement]
     for sentence in (*(f"bound missed: {bound}" for bound in missed), *broken):
@@ -92,7 +97,8 @@ def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:
     from rich.console import Console
 
     from simulator.parallel import CORES, spread
-    from simulator.report.law_claims import law_data, print_laws
+    from simulator.report.law_claims import law_data, page
+    from simulator.report.terminal import print_page
 
     with faults_as_lines(), spread(processes or (CORES if ALL in names else 1)) as everywhere:
         verdicts = _examples(names, everywhere)
@@ -100,7 +106,8 @@ def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"examples": law_data(verdicts), "disagreement": disagreement}, indent=2))
     else:
-        print_laws(verdicts, Console())
+        words = [word for name in names for word in ("--law", name)]
+        print_page(page(verdicts, shlex.join(["specsim", "validate", *words])), Console())
     sys.exit(3 if disagreement else 0)
 
 
@@ -123,13 +130,3 @@ def _decoding(context: click.Context, out: Path | None, as_json: bool) -> None:
     root = context.find_root()
     measure = cast(click.Group, cast(click.Group, root.command).get_command(root, "measure"))
     context.invoke(cast(click.Command, measure.get_command(context, "decoding")), out=out, as_json=as_json)
-
-
-def _write(out: Path, results: Any, gaps: Any, missed: Any, command: str) -> None:
-    """Write the page and the CSV of every cell into a folder."""
-    from simulator.evidence.published import contradictions, paper_figures
-    from simulator.report.page import page_files, write_files
-    from simulator.report.pages.validate import CELLS, cells_csv, validation_page
-
-    page = validation_page(results, gaps, missed, paper_figures(), contradictions(), command)
-    write_files(out, page_files(page, "validation") | {CELLS: cells_csv(results)})

@@ -57,7 +57,7 @@ class Table:
     """Rows under a head. ``bars``: columns of shares that a bar may be drawn behind; ``badges``: columns of single words.
 
     ``sortable``: whether a reader may order the rows; ``title``: what it shows, for readers who cannot see its place.
-    ``terminal_rows``: the rows that a terminal shows, 0 for all of them.
+    ``terminal_rows`` and ``terminal_columns``: the first rows and the columns that a terminal shows, 0 or none for all of them.
     """
 
     head: Sequence[str]
@@ -67,6 +67,7 @@ class Table:
     badges: tuple[int, ...] = ()
     sortable: bool = False
     terminal_rows: int = 0
+    terminal_columns: tuple[int, ...] = ()
     name: ClassVar[str] = "table"
 
 
@@ -139,7 +140,7 @@ class Page:
             yield from (block for block in blocks if isinstance(block, Figure))
 
 
-def sections(*titled: tuple[str, Iterable[Block]]) -> list[Section]:
-    """Return sections made of titles and blocks, without those that have no block."""
-    filled = [Section(title, list(blocks)) for title, blocks in titled]
+def sections(*titled: tuple[str, Iterable[Block]], terminal: bool = True) -> list[Section]:
+    """Return sections made of titles and blocks, without those that have no block, shown on a terminal or not."""
+    filled = [Section(title, list(blocks), terminal) for title, blocks in titled]
     return [section for section in filled if section.blocks]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -31,7 +31,6 @@ from simulator.scenario.uncertainty import Interval
 
 WIDEST = 100
 BAR = 30
-KINDS_SHOWN = 4
 
 
 def print_result(result: Result, console: Console, speedup: Interval) -> None:
@@ -76,41 +75,6 @@ def print_result(result: Result, console: Console, speedup: Interval) -> None:
         item(console, f"{text[0].upper()}{text[1:]}", width)
     for caveat in result.caveats:
         item(console, f"Note: {caveat}", width)
-
-
-def print_law(details: Mapping[str, Any], console: Console) -> None:
-    """Print the data of ``run.law_details``: time per token, step kinds, named durations in ms."""
-    width = min(console.width, WIDEST)
-    law, baseline = details["law"], details["baseline"]["tpot_ms"]
-    console.print(Text(details["scenario"], style="bold"), width=width)
-    answer = (
-        f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed of autoregressive decoding "
-        f"({number(baseline, 3)} ms, law): {number(law['step_ms'])} ms per step, "
-        f"{number(law['tokens_per_step'])} tokens per step"
-    )
-    console.print(Text(answer, style="bold"), width=width)
-    kinds = details["kinds"]
-    names = list(dict.fromkeys(name for kind in kinds for name in kind["durations"]))
-    table = new_table("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds[:KINDS_SHOWN]))
-    for name in names:
-        durations = [kind["durations"].get(name) for kind in kinds[:KINDS_SHOWN]]
-        table.add_row(name.removesuffix("_ms"), *("" if value is None else number(value) for value in durations))
-    table.add_row("step", *(number(kind["step_ms"]) for kind in kinds[:KINDS_SHOWN]), end_section=True)
-    for name in kinds[0]["derived"]:
-        label = name.removesuffix("_ms").replace("_", " ")
-        table.add_row(label, *(number(kind["derived"].get(name, 0.0)) for kind in kinds[:KINDS_SHOWN]))
-    console.print(table, width=width)
-    if len(kinds) > KINDS_SHOWN:
-        item(console, f"{len(kinds) - KINDS_SHOWN} rarer step kinds are left out", width)
-    item(console, f"Law: {law['source']}. Relation to the process: {law['relation']}", width)
-    if details["stand_in"]:
-        item(console, "Acceptance is a stand-in, recorded from other models", width)
-
-
-def _kind(kind: Mapping[str, Any]) -> str:
-    """Return the name of a step kind, with how many requests of the step have no window."""
-    missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)
-    return f"{kind['name']} of {missing}" if missing else str(kind["name"])
 
 
 def item(console: Console, text: str, width: int) -> None:

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from simulator.report.blocks import Code, Figure, Hyperlink, Page, Strong, Table, Words
+from simulator.report.blocks import Code, Figure, Hyperlink, Page, Section, Strong, Table, Words
 
 TEMPLATES = Path(__file__).parent / "templates"
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -28,6 +28,10 @@ UNIT = re.compile(r"(?<=\d) (?=(%|×|[mu]?s)(?![\w]))")
 """Matches the blank between a number and its unit, where no line may end."""
 SHORT, LONG = 20, 36
 """Letters of a cell that stays on a single line, and of a cell that needs several."""
+
+
+ANCHORS = ("answer", "made-by", "made-by-title")
+"""Anchors of every page that are not those of a section of its own."""
 
 
 class TableCell(NamedTuple):
@@ -44,7 +48,7 @@ def as_html(page: Page) -> str:
     style, script = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js"))
     parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (shipped files)
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    text: str = _environment().get_template("page.html").render(page=page, digest=digest, **parts)
+    text: str = _environment().get_template("page.html").render(page=page, anchored=anchored(page), digest=digest, **parts)
     return text
 
 
@@ -61,6 +65,19 @@ def _environment() -> Environment:
 def slug(title: str) -> str:
     """Return a title as the name of an anchor in the page."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+
+
+def anchored(page: Page) -> list[tuple[str, Section]]:
+    """Return the sections of a page with the names of their anchors, no two of them alike."""
+    sections: dict[str, Section] = {}
+    for section in page.sections:
+        name = slug(section.title)
+        number = 1
+        while name in sections or name in ANCHORS:
+            number += 1
+            name = f"{slug(section.title)}-{number}"
+        sections[name] = section
+    return list(sections.items())
 
 
 def breakable(title: str) -> Markup:

@@ -1,14 +1,12 @@
-"""What became of the claims of laws, in words, on a terminal and as data."""
+"""What became of the claims of laws (``specsim validate --law``), in words, as a page and as data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-
 from simulator.evidence.law_check import ExampleVerdict
-from simulator.report.console import WIDEST, item, new_table
+from simulator.report.blocks import Block, Bullets, Page, Table
 from simulator.report.run_summary import signed_share
 
 
@@ -28,18 +26,26 @@ def law_sentence(verdict: ExampleVerdict) -> str:
     )
 
 
-def print_laws(verdicts: Sequence[ExampleVerdict], console: Console) -> None:
-    """Print a table of strategies and their examples, and a sentence about every law that disagrees."""
-    width = min(console.width, WIDEST)
-    table = new_table("strategy", "compared", "broken", "largest gap", "the law is")
+def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
+    """Return the page: strategies and their examples, and a sentence about every law that disagrees."""
+    rows = []
     for verdict in verdicts:
         gap = f"{abs(verdict.worst.gap):.1e}" if verdict.worst else ""
         outcome = "in DISAGREEMENT" if verdict.disagreement else "as claimed"
-        table.add_row(verdict.strategy, str(verdict.compared), str(verdict.broken), gap, outcome)
-    console.print(table, width=width)
-    for verdict in verdicts:
-        if verdict.disagreement:
-            item(console, law_sentence(verdict), width)
+        rows.append((verdict.strategy, str(verdict.compared), str(verdict.broken), gap, outcome))
+    broken = [law_sentence(verdict) for verdict in verdicts if verdict.disagreement]
+    kept = len(verdicts) - len(broken)
+    opening: list[Block] = [Table(("strategy", "compared", "broken", "largest gap", "the law is"), rows, "Laws")]
+    if broken:
+        opening.append(Bullets(broken))
+    return Page(
+        title="Laws against the timelines of their examples",
+        about="",
+        answer=f"{kept} of {len(verdicts)} {'law keeps its' if len(verdicts) == 1 else 'laws keep their'} claim.",
+        opening=opening,
+        sections=[],
+        command=command,
+    )
 
 
 def law_data(verdicts: Sequence[ExampleVerdict]) -> list[dict[str, Any]]:

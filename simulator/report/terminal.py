@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from textwrap import fill
+import re
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Hyperlink, Listing, Page, Paragraph, Strong, Table, Words
-from simulator.report.console import WIDEST, item, new_table
+from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Table
+from simulator.report.console import BAR, WIDEST, item, new_table
+from simulator.report.html import LONG, NUMBER, SHARE, plain
+
+NAME = 8
+"""Letters of the first column of a table that is too wide, at least."""
+WORDS = 12
+"""Letters of a cell of words from which on its column begins at the left, as a text."""
 
 
 def print_page(page: Page, console: Console) -> None:
@@ -28,25 +35,14 @@ def print_page(page: Page, console: Console) -> None:
                 _show(console, block)
 
 
-def as_text(words: Words) -> str:
-    """Return the words without their marks."""
-    match words:
-        case Strong(text) | Code(text) | Hyperlink(text, _):
-            return text
-        case tuple():
-            return "".join(map(as_text, words))
-        case _:
-            return words
-
-
 def _show(console: Console, block: Block) -> None:
     width = min(console.width, WIDEST)
     match block:
         case Paragraph(words):
-            _say(console, as_text(words))
+            _say(console, plain(words))
         case Bullets(items):
             for words in items:
-                item(console, as_text(words), width)
+                item(console, plain(words), width)
         case Table():
             _show_table(console, block)
         case Listing(text, title=""):
@@ -58,29 +54,72 @@ def _show(console: Console, block: Block) -> None:
 def _show_table(console: Console, block: Table) -> None:
     """Print the rows under the head, or the first of them with a line that counts the remaining ones."""
     width = min(console.width, WIDEST)
-    rows = [[as_text(cell) for cell in row] for row in block.rows[: block.terminal_rows or None]]
-    table = new_table(*(_folded(name, [row[place] for row in rows]) for place, name in enumerate(block.head)))
-    for row in rows:
-        table.add_row(*row)
-    if _natural_width(console, table) > width:
-        table.padding = 0
-    if _natural_width(console, table) > width:
-        table.columns[0].min_width, table.columns[0].overflow = None, "fold"
-    console.print(table, width=width)
+    places = block.terminal_columns or range(len(block.head))
+    rows = [[plain(row[place]) for place in places] for row in block.rows[: block.terminal_rows or None]]
+    head = [_folded(block.head[place], [row[column] for row in rows]) for column, place in enumerate(places)]
+    table = new_table(*head, *("" for _ in block.bars))
+    for row, cells in zip(block.rows, rows, strict=False):
+        table.add_row(*cells, *(_bar(plain(row[place])) for place in block.bars))
+    _fit(console, table, rows)
+    if _least_width(console, table) <= width:
+        console.print(table, width=width)
+    else:
+        for row_cells in rows:
+            named = zip((block.head[place] for place in places), row_cells, strict=True)
+            item(console, "; ".join(f"{name}: {cell}" for name, cell in named if cell), width)
     hidden = len(block.rows) - len(rows)
     if hidden:
-        item(console, f"{hidden} more rows: --out writes a page with all of them", width)
+        item(console, f"{hidden} more rows: the page, as a file, has all of them", width)
 
 
-def _natural_width(console: Console, table: RichTable) -> int:
-    """Return the columns of the terminal that a table takes without any line wrapped."""
-    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> None:
+    """Make a table of ``rows`` fit the terminal: long texts wrap, then blanks give way, then names, then cells of words."""
+    width, words = min(console.width, WIDEST), [column.min_width for column in table.columns]
+    columns = list(zip(*rows, strict=True))
+    for column, cells in zip(table.columns, columns, strict=False):
+        column.overflow = "fold"
+        longest, most = max(map(len, cells)), LONG if column is table.columns[0] else WORDS
+        if longest > most and not all(NUMBER.fullmatch(cell) for cell in cells if cell):
+            column.justify = "left"
+        else:
+            column.min_width = longest
+    for bar in table.columns[len(columns) :]:
+        bar.justify = "left"
+    if _least_width(console, table) > width:
+        table.padding = 0
+    for least_widths in ([], words[1:]):
+        for column, least in zip(table.columns[1:], least_widths, strict=False):
+            column.min_width = least
+        if (excess := _least_width(console, table) - width) > 0:
+            name = table.columns[0]
+            longest_word = max(map(len, " ".join([str(name.header), *(row[0] for row in rows)]).split()), default=0)
+            name.min_width, name.max_width = None, max(NAME, longest_word - excess)
+
+
+def _bar(text: str) -> str:
+    """Return a bar as long as the share in per cent that a cell begins with."""
+    share = SHARE.match(text)
+    return "#" * round(BAR * float(share[1]) / 100) if share else ""
+
+
+def _least_width(console: Console, table: RichTable) -> int:
+    """Return the columns of the terminal that a table takes with every line wrapped that may be."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).minimum
 
 
 def _folded(name: str, cells: list[str]) -> str:
-    """Return the head of a column on as many lines as keep it no wider than its cells or its longest word."""
-    words = name.split()
-    return fill(name, max(1, *map(len, words), *map(len, cells)), break_long_words=False) if words else name
+    """Return the head of a column on as many lines as keep it no wider than its cells or its longest word; own lines stay."""
+    if "\n" in name:
+        return name
+    words = re.findall(r"[^\s/]+/?", name)
+    lines, room = [""], max(map(len, [*words, *cells]), default=0)
+    for word in words:
+        gap = "" if not lines[-1] or lines[-1].endswith("/") else " "
+        if len(lines[-1] + gap + word) <= room:
+            lines[-1] += gap + word
+        else:
+            lines.append(word)
+    return "\n".join(lines)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

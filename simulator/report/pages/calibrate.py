@@ -1,4 +1,4 @@
-"""The result of fitting a profile to measured times: terminal, JSON and page of ``specsim calibrate device`` and ``link``."""
+"""The result of fitting a profile to measured times: page and JSON of ``specsim calibrate device`` and ``link``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MultipleLocator
-from rich.console import Console
-from rich.text import Text
 
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.profile import FittedProfile, text
 from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, FitError, HeldOutErrors, TileStep
-from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Section, Table, sections
-from simulator.report.console import WIDEST, new_table
+from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
 from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 
 FEW_SHAPES = 3
@@ -100,28 +97,18 @@ def as_data(profile: FittedProfile) -> dict[str, Any]:
     }
 
 
-def print_fit(profile: FittedProfile, console: Console) -> None:
-    """Print the errors of a fit as tables."""
-    width = min(console.width, WIDEST)
-    for name, rows in tables(profile).items():
-        console.print(Text(f"\n{TITLES[name]}", style="bold"), width=width)
-        table = new_table(*HEADS[name])
-        for row in rows:
-            table.add_row(*row)
-        console.print(table, width=width)
-    if profile.tiles:
-        errors = "; ".join(f"{tiles}: {error:.1f}" for tiles, error in profile.tiles.items())
-        console.print(Text(f"\nTiles tried, layer MAPE up to 512 tokens (%): {errors}"), width=width)
-
-
 def page(name: str, profile: FittedProfile, command: str) -> Page:
     """Return the page of the fitted profile ``name``: figure, errors, and the profile itself."""
     opening: list[Block] = []
     if profile.layers is not None:
-        opening.append(Figure("Time of a layer by token count", f"{name}.svg", figure(profile.layers)))
+        layers = profile.layers
+        opening.append(Figure("Time of a layer by token count", f"{name}.svg", lambda: figure(layers)))
     for kind, rows in tables(profile).items():
         opening += [Paragraph(f"{TITLES[kind]}."), Table(HEADS[kind], rows, TITLES[kind])]
-    fitted: list[Section] = sections(("Profile", [Listing(text(profile.data), "yaml")]))
+    if profile.tiles:
+        errors = "; ".join(f"{tiles}: {error:.1f}" for tiles, error in profile.tiles.items())
+        opening.append(Paragraph(f"Tiles tried, layer MAPE up to 512 tokens (%): {errors}."))
+    fitted = sections(("Profile", [Listing(text(profile.data), "yaml")]), terminal=False)
     return Page(f"{name}: fitted to measurements", "", "", opening, fitted, command)
 
 

@@ -1,4 +1,4 @@
-"""How wrong the i.i.d. formula is (``specsim trace iid``): terminal and page."""
+"""How wrong the i.i.d. formula is (``specsim trace iid``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Drawing
-from rich.console import Console
 
 from simulator.acceptance.iid import IidError, Independence
-from simulator.report.blocks import Figure, Page, Paragraph, Table
-from simulator.report.console import WIDEST, item, new_table
+from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import share
 
@@ -46,28 +44,34 @@ def headline(drafters: Sequence[Independence]) -> str:
     return f"The i.i.d. formula predicts {' and '.join(clauses) or 'exactly what was recorded'}."
 
 
-def print_independence(drafters: Sequence[Independence], console: Console) -> None:
-    """Print a line for each drafter with the error of the formula at each window size."""
-    width, gammas = min(console.width, WIDEST), windows(drafters)
-    table = new_table("", "a", *(f"γ = {gamma}" for gamma in gammas))
-    for drafter in drafters:
-        errors = {error.gamma: f"{error.percent:+.1f} %" for error in drafter.errors}
-        table.add_row(drafter.name, f"{drafter.rate:.3f}", *(errors.get(gamma, "") for gamma in gammas))
-    console.print(table, width=width)
-    item(console, headline(drafters), width)
-    item(console, LEGEND, width)
-
-
 def page(drafters: Sequence[Independence], command: str) -> Page:
-    """Return the page: the largest errors, a figure, and a row for each drafter."""
+    """Return the page: the largest errors, the error of each drafter by window, a figure, and the intervals."""
     gammas = windows(drafters)
-    head = ("", "a", *(f"at {position}" for position in range(1, POSITIONS + 1)), *(f"γ = {gamma}" for gamma in gammas))
-    opening = (
-        Paragraph(f"{LEGEND}; {DETAILS}."),
-        Figure("Error of the formula by drafter and window", FIGURE, figure(drafters)),
-        Table(head, [row(drafter, gammas) for drafter in drafters], "Error of the formula by drafter", sortable=True),
+    positions = (f"at {position}" for position in range(1, POSITIONS + 1))
+    by_window = [f"γ = {gamma}" for gamma in gammas]
+    detailed = [row(drafter, gammas) for drafter in drafters]
+    details: list[Block] = [
+        Paragraph(f"{DETAILS[0].upper()}{DETAILS[1:]}."),
+        Table(("", "a", *positions, *by_window), detailed, "Error of the formula by drafter", sortable=True),
+    ]
+    return Page(
+        title="How wrong is i.i.d.?",
+        about="",
+        answer=headline(drafters),
+        opening=(
+            Table(("", "a", *by_window), [_brief_row(drafter, gammas) for drafter in drafters], "Error by drafter and window"),
+            Paragraph(f"{LEGEND}."),
+            Figure("Error of the formula by drafter and window", FIGURE, lambda: figure(drafters)),
+        ),
+        sections=(Section("By position, with intervals", details, terminal=False),),
+        command=command,
     )
-    return Page("How wrong is i.i.d.?", "", headline(drafters), opening, (), command)
+
+
+def _brief_row(drafter: Independence, gammas: Sequence[int]) -> list[str]:
+    """Return the name and the rate of a drafter, and the error at each window in per cent."""
+    errors = {error.gamma: f"{error.percent:+.1f} %" for error in drafter.errors}
+    return [drafter.name, f"{drafter.rate:.3f}", *(errors.get(gamma, "") for gamma in gammas)]
 
 
 def row(drafter: Independence, gammas: Sequence[int]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The page of ``specsim measure decoding``: what live decoding took on a machine, and what was predicted of it.
+"""The pages of ``specsim measure``: what live decoding took on a machine, and what was predicted of it.
 
-It is made from plain data, as ``specsim validate --live --json`` prints it, so that no torch is needed here.
+That of ``decoding`` is made from plain data, as ``specsim validate --live --json`` prints it, so that no torch is needed here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Drawing
@@ -30,18 +30,22 @@ from simulator.report.blocks import (
 from simulator.report.figures import BLUE, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import number, share, signed_share
 
+if TYPE_CHECKING:
+    from simulator.evidence.live.budget import MeasuredBudgets
+
 ROUNDS, PICTURE = "live.csv", "live.svg"
 HEAD = (
     *("strategy", "γ", "measured (ms per token)", "predicted (ms per token)", "error", "spread of rounds", "bound"),
     *("90 % interval (ms)", "rounds in it", "same steps"),
 )
+BUDGET_HEAD = ("γ", "tokens/s", "slowest", "fastest", "tokens", "iteration", "target", "draft", "beyond both")
 COLUMNS = ("strategy", "gamma", "round", "measured_ms", "predicted_ms")
 """Columns of the CSV of every round."""
 ABOVE, BELOW = -0.14, 0.14
 """Where measured and predicted stand about the row of a setting in the figure, in rows."""
 
 
-def live_page(live: Mapping[str, Any], machine: str, day: str, command: str) -> Page:
+def page(live: Mapping[str, Any], machine: str, day: str, command: str) -> Page:
     """Return the page: how many settings were predicted within their bounds, and every setting.
 
     ``live``: data of :meth:`~simulator.evidence.live.validation.Live.data`; ``machine``: in words; ``day``: when it ran.
@@ -59,7 +63,10 @@ def live_page(live: Mapping[str, Any], machine: str, day: str, command: str) -> 
             f"{same} of {requests} requests took the simulated steps one by one."
         ),
         opening=list(_answer(live)),
-        sections=sections(("Every setting", _settings(points)), ("Which window", _windows(live)), ("How", _how(live))),
+        sections=[
+            *sections(("Every setting", _settings(points)), ("Which window", _windows(live)), ("How", _how(live))),
+            *sections(("Every round", [Paragraph(("As a table: ", Hyperlink(ROUNDS, ROUNDS), "."))]), terminal=False),
+        ],
         command=command,
         highlights=[
             Highlight(f"{within} of {len(points)}", "settings within their bounds"),
@@ -74,18 +81,15 @@ def _answer(live: Mapping[str, Any]) -> Iterator[Block]:
     far = [point for point in live["points"] if not point["held"]]
     sentences = [f"{_name(point)}: {signed_share(point['error'])}, and {share(point['bound'])} were allowed" for point in far]
     yield Bullets(sentences or ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."])
-    yield Figure("Time per token of every setting, measured and predicted", PICTURE, predicted_beside_measured(live["points"]))
+    title = "Time per token of every setting, measured and predicted"
+    yield Figure(title, PICTURE, lambda: predicted_beside_measured(live["points"]))
 
 
 def _settings(points: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     yield Table(HEAD, [_row(point) for point in points], "Settings", sortable=True)
     yield Paragraph(
-        (
-            "Times are medians of the rounds; the error is the median over rounds of predicted over measured, less one; the "
-            "spread is half of what lies between the slowest round and the fastest. Every round: ",
-            Hyperlink(ROUNDS, ROUNDS),
-            ".",
-        )
+        "Times are medians of the rounds; the error is the median over rounds of predicted over measured, less one; the "
+        "spread is half of what lies between the slowest round and the fastest."
     )
 
 
@@ -116,6 +120,32 @@ def _how(live: Mapping[str, Any]) -> Iterator[Block]:
     yield Paragraph(
         f"What one core does alone is timed by its {live['clock']} time, two cores by the wall. Programs that wanted a core: "
         f"{before:.1f} before, {after:.1f} after, this one being one or two of them."
+    )
+
+
+def budget_page(study: MeasuredBudgets, command: str) -> Page:
+    """Return the page of ``specsim measure budget``: c of this machine, and live decoding at the budgets around it."""
+    rows = []
+    for point in study.budgets:
+        speeds = (f"{rate:.1f}" for rate in (point.tokens_per_s, point.slowest_per_s, point.fastest_per_s))
+        times_ms = (point.iteration_ms, point.target_ms, point.draft_ms, point.overhead_ms)
+        times = (f"{milliseconds:.2f}" for milliseconds in times_ms)
+        rows.append((str(point.budget), *speeds, f"{point.tokens_per_iteration:.2f}", *times))
+    rows.append(("alone", f"{study.autoregressive_per_s:.1f}", *[""] * (len(BUDGET_HEAD) - 2)))
+    legend = (
+        f"Verified tokens per second, median of {study.rounds} rounds and their spread, {study.requests} requests a round; "
+        "tokens of an iteration; times in ms. Alone: the target without a draft."
+    )
+    return Page(
+        title="The budget of a draft that runs beside its target, on this machine",
+        about="",
+        answer=(
+            f"c = T_target / T_draft = {study.target_ms:.2f} ms / {study.draft_ms:.2f} ms = {study.cost_coefficient:.2f}, "
+            f"gamma = {study.budget}; most tokens per second at gamma = {study.best}."
+        ),
+        opening=[Table(BUDGET_HEAD, rows, "Budgets"), Paragraph(legend)],
+        sections=[],
+        command=command,
     )
 
 

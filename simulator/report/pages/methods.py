@@ -8,12 +8,10 @@ from typing import Any, TypeVar
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Drawing
-from rich.console import Console
 
 from simulator.report.blocks import Block, Bullets, Figure, Page, Section, Table
 from simulator.report.figures import BLUE, GREY, LOOK, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import number
-from simulator.report.terminal import print_page
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
 from simulator.studies.methods import ExcludedMethod, MethodComparison, MethodPoint
@@ -111,11 +109,6 @@ def _billions(weights: int) -> str:
     if not weights:
         return ""
     return "< 0.01" if weights < 10_000_000 else f"{weights / 1e9:.2f}"
-
-
-def print_features(features: Mapping[str, Features], console: Console) -> None:
-    """Print the page of features."""
-    print_page(features_page(features), console)
 
 
 # ---- the picture

@@ -9,10 +9,8 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Drawing
-from rich.console import Console
 
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Listing, Page, Paragraph, Table, sections
-from simulator.report.console import WIDEST, item, new_table
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files, write_files
@@ -29,7 +27,9 @@ COLUMNS = (
     "limit broken with one replica fewer",
 )
 """Head of the table of alternatives; a column for each limit follows."""
-BRIEF_LEGEND = "Carries: the most traffic at which it meets the SLO, over that of the plan; when full: USD/Mtok at that traffic"
+FIGURE_TITLE = "Cost of fleets against time per token; how much of each limit is used"
+ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8)
+"""Columns of ``COLUMNS`` that a terminal shows, before those of the limits."""
 LEGEND = (
     "Each line is the cheapest fleet of a strategy on some hardware that meets the SLO in simulation. Carries: the most "
     "traffic at which it meets the SLO, over that of the plan. Million tokens: of output, with the work for prompts included; "
@@ -48,10 +48,10 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
 
     Raises BadInput where the folder cannot be made.
     """
-    write_files(folder, page_files(plan_page(study), NAME) | study.exports)
+    write_files(folder, page_files(page(study), NAME) | study.exports)
 
 
-def plan_page(study: PlanStudy) -> Page:
+def page(study: PlanStudy) -> Page:
     """Return the page of a plan and its answer."""
     plan, chosen = study.search.plan, study.chosen.candidate.loaded.scenario
     return Page(
@@ -60,43 +60,23 @@ def plan_page(study: PlanStudy) -> Page:
         answer=headline(study),
         opening=[
             Bullets(list(sentences(study))),
-            Figure("Cost of fleets against time per token; how much of each limit is used", PICTURE, plan_figure(study)),
+            Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study)),
         ],
-        sections=sections(
-            ("Alternatives", _families(study)),
-            ("Sensitivity", _changes(study)),
-            ("By law, one replica", _laws(study)),
-            ("Left out", _left_out(study)),
-            ("Prices", _prices(study)),
-            ("Exported", _exports(study)),
-            (PROVENANCE, provenance_blocks(chosen)),
-            (RESOLVED, resolved_blocks(chosen)),
-        ),
+        sections=[
+            *sections(("Alternatives", _families(study)), ("Sensitivity", _changes(study))),
+            *sections(
+                ("By law, one replica", _laws(study)),
+                ("Left out", _left_out(study)),
+                ("Prices", _prices(study)),
+                ("Exported", _exports(study)),
+                (PROVENANCE, provenance_blocks(chosen)),
+                (RESOLVED, resolved_blocks(chosen)),
+                terminal=False,
+            ),
+        ],
         command=study.command,
         highlights=_highlights(study),
     )
-
-
-def print_plan(study: PlanStudy, console: Console) -> None:
-    """Print the answer, the alternatives and what becomes of the answer where something is harder."""
-    width = min(console.width, WIDEST)
-    console.print(headline(study), style="bold", width=width, highlight=False)
-    for sentence in sentences(study):
-        item(console, sentence, width)
-    limits = [limit_name(limit) for limit in study.search.plan.file.slo.limits]
-    table = new_table("USD/h", "USD/Mtok", "when\nfull", "carries", *limits, "cheapest of each")
-    table.columns[-1].justify = "left"
-    for strategy, hardware, settings, replicas, _, hour, tokens, full, carried, missed, *times in rows(study):
-        words = f"{replicas} x {strategy} on {hardware}: {settings}"
-        if not any(times):
-            words = f"none: {strategy} on {hardware}, {replicas}, misses {missed}"
-        table.add_row(hour, tokens, full, carried, *times, words)
-    console.print(table, width=width)
-    item(console, BRIEF_LEGEND, width)
-    for change, answer in changes(study):
-        item(console, f"{change}: {answer}", width)
-    if left_out := len(study.search.plan.left_out):
-        item(console, f"left out: {left_out} combinations that cannot run (in --json and on the page)", width)
 
 
 # ---- the answer in words
@@ -219,9 +199,10 @@ def _highlights(study: PlanStudy) -> list[Highlight]:
 
 
 def _families(study: PlanStudy) -> Iterator[Block]:
-    limits = (f"{limit_name(limit)} (ms)" for limit in study.search.plan.file.slo.limits)
+    limits = [f"{limit_name(limit)} (ms)" for limit in study.search.plan.file.slo.limits]
+    shown = (*ON_TERMINAL, *range(len(COLUMNS), len(COLUMNS) + len(limits)))
     title = "The cheapest fleet of every strategy on every hardware"
-    yield Table((*COLUMNS, *limits), list(rows(study)), title, sortable=True)
+    yield Table((*COLUMNS, *limits), list(rows(study)), title, sortable=True, terminal_columns=shown)
     yield Paragraph(LEGEND)
 
 

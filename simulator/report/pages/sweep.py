@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -34,7 +35,7 @@ MOST_ROWS = 400
 """Points that a page lists at most; the table in the file with it has all."""
 
 
-def sweep_page(points: SweepTable, base: Scenario, command: str) -> Page:
+def page(points: SweepTable, base: Scenario, command: str) -> Page:
     """Return the page of a sweep over ``base``, the scenario before any axis.
 
     The page links to the table as CSV, :func:`points_file`, in the same folder.
@@ -45,15 +46,18 @@ def sweep_page(points: SweepTable, base: Scenario, command: str) -> Page:
         about=points.file.about,
         answer=_answer(chosen),
         opening=list(_opening(points, base, chosen)),
-        sections=sections(
-            ("Pictures", _pictures(points)),
-            ("Law against simulation", _gap(points)),
-            ("Every point", _points(points)),
-            ("What could not be evaluated", _faults(points)),
-            ("The sweep as stated", _stated(points)),
-            (PROVENANCE, provenance_blocks(base)),
-            (RESOLVED, resolved_blocks(base)),
-        ),
+        sections=[
+            *sections(("Pictures", _pictures(points)), terminal=False),
+            *sections(("Law against simulation", _gap(points))),
+            *sections(
+                ("Every point", _points(points)),
+                ("What could not be evaluated", _faults(points)),
+                ("The sweep as stated", _stated(points)),
+                (PROVENANCE, provenance_blocks(base)),
+                (RESOLVED, resolved_blocks(base)),
+                terminal=False,
+            ),
+        ],
         command=command,
         highlights=_highlights(points, chosen),
     )
@@ -86,8 +90,9 @@ def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
 
 def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block]:
     evaluators = ", the best of them by ".join(points.file.evaluators)
+    counts = f"{len(points.frame):,} of {len(points.design):,} points, {len(faults(points)):,} of them faulty"
     yield Paragraph(
-        f"Points are {base.name} with the axes below changed, evaluated by {evaluators}. "
+        f"Evaluated: {counts}. Points are {base.name} with the axes below changed, evaluated by {evaluators}. "
         "Each is evaluated once, so none has an interval here."
     )
     for caution in cautions(points, base):
@@ -107,7 +112,7 @@ def _set(key: str, value: Any) -> str:
 
 def _pictures(points: SweepTable) -> Iterator[Block]:
     for place, plot in enumerate(points.file.plots, start=1):
-        yield Figure(_title(plot), f"{points.name}_{plot.name or place}.svg", picture(points, plot))
+        yield Figure(_title(plot), f"{points.name}_{plot.name or place}.svg", partial(picture, points, plot))
 
 
 def _title(plot: Plot) -> str:

@@ -1,21 +1,18 @@
-"""What a recorded trace contains (``specsim trace info``, ``compare`` and ``plot``): tables for a terminal, figures as SVG."""
+"""What a recorded trace contains: the pages of ``specsim trace info`` and ``compare``, the figures of ``plot``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from simulator.acceptance.statistics import Hits, PipelineNumbers, Statistics, WindowMean
 from simulator.acceptance.trace import Trace
-from simulator.report.console import BAR, WIDEST, item, new_table
+from simulator.report.blocks import Block, Bullets, Page, Table, sections
 from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
 from simulator.report.run_summary import number, percent, share
 
@@ -30,6 +27,10 @@ FORMULAS = (
     "law: from all positions, visited or not"
 )
 POSITIONS_SHOWN = 5
+WINDOW_HEAD = ("γ", "replayed", "i.i.d.", "error", "law", "error")
+FLAVOUR_HEAD = ("", "tokens", "accepted", "replayed", "i.i.d. error", "law error", "repeats")
+DRAFTER_HEAD = ("", *map(str, range(1, POSITIONS_SHOWN + 1)), "window", "kept a step")
+PIPELINE_HEAD = ("width", "children", "stages", "in the tree", "steps a token", "rows a step", "in flight")
 RUNS_SHOWN = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)
 """Where the classes of the run-length histogram begin, in tokens."""
 COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY, "black")  # Okabe and Ito
@@ -38,26 +39,49 @@ LONGEST_RUN = 24
 """Runs of this many tokens or more share a bar of the figure."""
 
 
-def print_info(name: str, trace: Trace, numbers: Statistics, size_bytes: int, console: Console) -> None:
-    """Print header, flavours, windows, hits and run lengths of a trace, at most 100 columns wide."""
-    width = min(console.width, WIDEST)
-    console.print(Text(f"trace {name}", style="bold"), width=width)
-    for fact in _facts(trace, numbers, size_bytes):
-        item(console, fact, width)
-    titles = {
-        "Accepted draft tokens per window (correction or bonus not counted), errors against the replay": _window_table,
-        f"By kind of text: accepted at all positions; the rest at γ = {_flavour_window(numbers)}": _flavour_table,
-        "Emitted token among the first k choices; at corrections: where the draft was rejected": _hit_table,
-        "Every drafter of the same text: kept at each position, in % of the windows that got there": _drafter_table,
-        "Dynamic trees in a pipeline (SpecPipe), as grown and verified": _pipeline_table,
-        "Accepted in a row: windows of unlimited length": _run_table,
-    }
-    for title, table_of in titles.items():
-        table = table_of(numbers)
-        if table.row_count:
-            console.print(Text(f"\n{title}", style="bold"), width=width)
-            console.print(table, width=width)
-    item(console, FORMULAS, width)
+def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
+    """Return the page of the trace ``name``: header, flavours, windows, hits and run lengths."""
+    gamma = _flavour_window(numbers)
+    return Page(
+        title=f"trace {name}",
+        about="",
+        answer="",
+        opening=[Bullets(_facts(trace, numbers, size_bytes))],
+        sections=sections(
+            (
+                "Accepted draft tokens per window (correction or bonus not counted), errors against the replay",
+                _table(WINDOW_HEAD, _window_rows(numbers), "Windows"),
+            ),
+            (
+                f"By kind of text: accepted at all positions; the rest at γ = {gamma}",
+                _table(FLAVOUR_HEAD, _flavour_rows(numbers), "Kinds of text"),
+            ),
+            (
+                "Emitted token among the first k choices; at corrections: where the draft was rejected",
+                _table(("", *(f"k = {width}" for width in _widths(numbers))), _hit_rows(numbers), "Hits"),
+            ),
+            (
+                "Every drafter of the same text: kept at each position, in % of the windows that got there",
+                _table(DRAFTER_HEAD, _drafter_rows(numbers), "Drafters"),
+            ),
+            (
+                "Dynamic trees in a pipeline (SpecPipe), as grown and verified",
+                _table(PIPELINE_HEAD, _pipeline_rows(numbers), "Dynamic trees"),
+            ),
+            (
+                "Accepted in a row: windows of unlimited length",
+                _table(("tokens", "windows"), _run_rows(numbers), "Run lengths", bars=(1,)),
+            ),
+            ("How the means are computed", [Bullets([FORMULAS])]),
+        ),
+        command=f"specsim trace info {name}",
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]], title: str, bars: tuple[int, ...] = ()) -> Iterator[Block]:
+    """Yield the table, unless it has no row."""
+    if filled := list(rows):
+        yield Table(head, filled, title, bars=bars)
 
 
 def _facts(trace: Trace, numbers: Statistics, size_bytes: int) -> list[str]:
@@ -81,34 +105,43 @@ def _facts(trace: Trace, numbers: Statistics, size_bytes: int) -> list[str]:
     return facts
 
 
-def print_comparison(traces: Sequence[tuple[str, Statistics]], console: Console) -> None:
-    """Print the numbers of several traces, a column for each."""
-    table = new_table("", *(name for name, _ in traces)) if traces else Table.grid()
-    for column in table.columns[1:]:
-        column.overflow = "fold"
+def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
+    """Return the page of several traces: their numbers, a column for each."""
     statistics = [numbers for _, numbers in traces]
-    table.add_row("requests", *(f"{numbers.requests:,}" for numbers in statistics))
-    table.add_row("tokens", *(f"{numbers.tokens:,}" for numbers in statistics))
-    table.add_row("repeated four-grams", *(_share(numbers.repetition) for numbers in statistics))
-    table.add_row("accepted, all positions", *(share(numbers.rate) for numbers in statistics))
-    rates = [{flavour.flavour: flavour.rate for flavour in numbers.flavours} for numbers in statistics]
-    for name in dict.fromkeys(name for by_flavour in rates for name in by_flavour):
-        table.add_row(f"  {name}", *(_share(by_flavour.get(name)) for by_flavour in rates))
+    head = ("", *(name for name, _ in traces))
     columns: dict[str, Callable[[WindowMean], str]] = {"replayed": _replayed, "i.i.d. error": _independent, "law error": _law}
+    rows = list(_size_rows(statistics))
     for label, value in columns.items():
-        table.add_section()
-        cells = [{window.gamma: value(window) for window in numbers.windows} for numbers in statistics]
-        for gamma in COMPARED:
-            if any(by_gamma.get(gamma) for by_gamma in cells):
-                table.add_row(f"γ = {gamma}: {label}", *(by_gamma.get(gamma, "") for by_gamma in cells))
-    table.add_section()
+        rows += _compared_windows(statistics, label, value)
     hits = [{(hit.fraction, hit.width): hit.everywhere for hit in numbers.hits} for numbers in statistics]
     for fraction, width in dict.fromkeys(place for by_place in hits for place in by_place):
         if width in COMPARED_WIDTHS:
             shares = (_share(by_place.get((fraction, width))) for by_place in hits)
-            table.add_row(f"{_place(fraction)}, first {width}", *shares)
-    console.print(table, width=min(console.width, WIDEST))
-    item(console, FORMULAS, min(console.width, WIDEST))
+            rows.append((f"{_place(fraction)}, first {width}", *shares))
+    opening: list[Block] = [Table(head, rows, "Traces"), Bullets([FORMULAS])]
+    names = " ".join(name for name, _ in traces)
+    return Page("Traces side by side", "", "", opening, [], f"specsim trace compare {names}")
+
+
+def _size_rows(statistics: Sequence[Statistics]) -> Iterator[tuple[str, ...]]:
+    """Yield how much was recorded in each trace, and how much of it was accepted, over all and by kind of text."""
+    yield ("requests", *(f"{numbers.requests:,}" for numbers in statistics))
+    yield ("tokens", *(f"{numbers.tokens:,}" for numbers in statistics))
+    yield ("repeated four-grams", *(_share(numbers.repetition) for numbers in statistics))
+    yield ("accepted, all positions", *(share(numbers.rate) for numbers in statistics))
+    rates = [{flavour.flavour: flavour.rate for flavour in numbers.flavours} for numbers in statistics]
+    for name in dict.fromkeys(name for by_flavour in rates for name in by_flavour):
+        yield (f"  {name}", *(_share(by_flavour.get(name)) for by_flavour in rates))
+
+
+def _compared_windows(
+    statistics: Sequence[Statistics], label: str, value: Callable[[WindowMean], str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each window at which traces are compared, with a value of each of them."""
+    cells = [{window.gamma: value(window) for window in numbers.windows} for numbers in statistics]
+    for gamma in COMPARED:
+        if any(by_gamma.get(gamma) for by_gamma in cells):
+            yield (f"γ = {gamma}: {label}", *(by_gamma.get(gamma, "") for by_gamma in cells))
 
 
 def _replayed(window: WindowMean) -> str:
@@ -135,12 +168,10 @@ def _place(fraction: float | None) -> str:
     return "draft" if fraction is None else f"exit at {fraction:g}"
 
 
-def _window_table(numbers: Statistics) -> Table:
-    table = new_table("γ", "replayed", "i.i.d.", "error", "law", "error")
+def _window_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for window in numbers.windows:
         means = number(window.independent), _independent(window), number(window.law), _law(window)
-        table.add_row(str(window.gamma), number(window.replayed), *means)
-    return table
+        yield str(window.gamma), number(window.replayed), *means
 
 
 def _flavour_window(numbers: Statistics) -> int:
@@ -148,46 +179,40 @@ def _flavour_window(numbers: Statistics) -> int:
     return min(FLAVOUR_WINDOW, len(numbers.windows))
 
 
-def _flavour_table(numbers: Statistics) -> Table:
-    table = new_table("", "tokens", "accepted", "replayed", "i.i.d. error", "law error", "repeats")
+def _flavour_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for flavour in numbers.flavours:
         window = flavour.windows[_flavour_window(numbers) - 1]
         means = number(window.replayed), _independent(window), _law(window)
-        table.add_row(flavour.flavour, f"{flavour.tokens:,}", share(flavour.rate), *means, _share(flavour.repetition))
-    return table
+        yield flavour.flavour, f"{flavour.tokens:,}", share(flavour.rate), *means, _share(flavour.repetition)
 
 
-def _hit_table(numbers: Statistics) -> Table:
-    widths = list(dict.fromkeys(hit.width for hit in numbers.hits))
-    table = new_table("", *(f"k = {width}" for width in widths))
+def _widths(numbers: Statistics) -> list[int]:
+    """Return the numbers of first choices that have hits."""
+    return list(dict.fromkeys(hit.width for hit in numbers.hits))
+
+
+def _hit_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for fraction in dict.fromkeys(hit.fraction for hit in numbers.hits):
         hits = [hit for hit in numbers.hits if hit.fraction == fraction]
-        table.add_row(f"{_place(fraction)}, all positions", *(share(hit.everywhere) for hit in hits))
-        table.add_row(f"{_place(fraction)}, at corrections", *(_share(hit.at_corrections) for hit in hits))
-    return table
+        yield (f"{_place(fraction)}, all positions", *(share(hit.everywhere) for hit in hits))
+        yield (f"{_place(fraction)}, at corrections", *(_share(hit.at_corrections) for hit in hits))
 
 
-def _drafter_table(numbers: Statistics) -> Table:
-    table = new_table("", *(str(place) for place in range(1, POSITIONS_SHOWN + 1)), "window", "kept a step")
+def _drafter_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for drafter in numbers.drafters:
         rates = [f"{100.0 * rate:.1f}" for rate in drafter.by_position[:POSITIONS_SHOWN]]
         missing = [""] * (POSITIONS_SHOWN - len(rates))
-        table.add_row(drafter.name, *rates, *missing, str(drafter.window), number(drafter.kept_per_step))
-    return table
+        yield drafter.name, *rates, *missing, str(drafter.window), number(drafter.kept_per_step)
 
 
-def _pipeline_table(numbers: Statistics) -> Table:
-    table = new_table("width", "children", "stages", "in the tree", "steps a token", "rows a step", "in flight")
+def _pipeline_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for pipeline in numbers.pipelines:
         sizes = str(pipeline.width), str(pipeline.branching), str(pipeline.stages)
         means = pipeline.steps_per_token, pipeline.rows_per_step, pipeline.rows_in_flight
-        table.add_row(*sizes, share(pipeline.hit_rate), *map(number, means))
-    return table
+        yield *sizes, share(pipeline.hit_rate), *map(number, means)
 
 
-def _run_table(numbers: Statistics) -> Table:
-    table = new_table("tokens", "windows", "")
-    table.columns[2].justify = "left"
+def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     total = sum(numbers.runs.values())
     for low, after in zip(RUNS_SHOWN, [*RUNS_SHOWN[1:], None], strict=True):
         count = sum(windows for kept, windows in numbers.runs.items() if kept >= low and (after is None or kept < after))
@@ -199,8 +224,7 @@ def _run_table(numbers: Statistics) -> Table:
             label = str(low)
         else:
             label = f"{low} to {after - 1}"
-        table.add_row(label, share(count / total), "#" * round(BAR * count / total))
-    return table
+        yield label, share(count / total)
 
 
 def figures(numbers: Statistics) -> dict[str, str]:

@@ -11,9 +11,6 @@ from dataclasses import asdict
 from io import StringIO
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure
 from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, summaries
@@ -32,7 +29,6 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
-from simulator.report.console import WIDEST, item, new_table
 from simulator.report.run_summary import number, share, signed_share
 from simulator.scenario.uncertainty import SHARE
 
@@ -44,7 +40,7 @@ LEGEND = (
     f"calibrated cells, which needs no simulator; covered: published values within the {SHARE:.0%} interval of the run"
 )
 NARROW = (0, 1, 2, 3, 4, 8, 9, 10)
-"""Columns of ``HEAD`` that a terminal shows; the worst cells are listed below its table."""
+"""Columns of ``HEAD`` that a terminal shows."""
 COLUMNS = (
     *(
         "paper",
@@ -93,25 +89,6 @@ def noise_floor() -> str:
     return f"Noise floor of the field, the same methods measured again: {'; '.join(spans)}."
 
 
-def print_validation(
-    papers: Sequence[Validated], gaps: Sequence[LawGap], missed: Sequence[Shortfall], console: Console
-) -> None:
-    """Print the laws, the errors by paper, the cells that are far off, and the bounds that were missed."""
-    width = min(console.width, WIDEST)
-    console.print(Text(laws_headline(gaps), style="bold"), width=width)
-    table = new_table(*(HEAD[column].replace(" %", "") for column in NARROW))
-    for summary in summaries(papers):
-        row = summary_row(summary)
-        table.add_row(*(row[column].removesuffix(" %").replace(" of ", "/") for column in NARROW))
-    console.print(table, width=width)
-    for paper in papers:
-        for prediction in paper.predicted:
-            if abs(prediction.error) > FAR:
-                item(console, f"{prediction.paper} {prediction.cell.cell}: {_in_words(prediction)}", width)
-    for sentence in (noise_floor(), LEGEND, *(f"missed: {shortfall}" for shortfall in missed)):
-        item(console, sentence, width)
-
-
 def _in_words(prediction: Prediction) -> str:
     """Return what was run, what was published, and the note on the difference."""
     cell = prediction.cell
@@ -123,7 +100,7 @@ def laws_headline(gaps: Sequence[LawGap]) -> str:
     """Return half a sentence: the median and the largest gap of a step, of the laws that claim to be exact."""
     exact = sorted((gap for gap in gaps if gap.relation == "exact"), key=lambda gap: abs(gap.step_gap))
     if not exact:
-        return "No law was asked."
+        return "No law was asked"
     worst, middle = exact[-1], exact[len(exact) // 2]
     return (
         f"Law against simulation, {len(gaps)} shipped scenarios: a step by law is within {abs(middle.step_gap):.1e} of the "
@@ -169,7 +146,7 @@ def cells_csv(papers: Sequence[Validated]) -> str:
     return text.getvalue()
 
 
-def validation_page(
+def page(
     papers: Sequence[Validated],
     gaps: Sequence[LawGap],
     missed: Sequence[Shortfall],
@@ -183,20 +160,25 @@ def validation_page(
     """
     pooled = summaries(papers)[-1].errors
     drawings = [
-        Figure("Run against published, by paper", PARITY, validation_figures.parity(papers)),
-        Figure("Error of every predicted cell", RESIDUALS, validation_figures.residuals(papers)),
+        Figure("Run against published, by paper", PARITY, lambda: validation_figures.parity(papers)),
+        Figure("Error of every predicted cell", RESIDUALS, lambda: validation_figures.residuals(papers)),
     ]
     return Page(
         title="How far off the simulator is",
         about="",
         answer=_headline(pooled),
-        opening=[*_answer(papers, missed), *drawings],
-        sections=sections(
-            *((paper.paper.name, _paper(paper)) for paper in papers),
-            ("Laws against simulation", _laws(gaps)),
-            ("Figures of the papers", _figures(figures)),
-            ("What is wrong in the papers", _slips(slips)),
-        ),
+        opening=[Paragraph(f"{laws_headline(gaps)}."), *_answer(papers, missed), *drawings],
+        sections=[
+            *sections((f"Predicted cells that are more than {100 * FAR:.0f} % off", _far_off(papers))),
+            *sections(
+                *((paper.paper.name, _paper(paper)) for paper in papers),
+                ("Laws against simulation", _laws(gaps)),
+                ("Figures of the papers", _figures(figures)),
+                ("What is wrong in the papers", _slips(slips)),
+                ("Every cell", [Paragraph(("As a table: ", Hyperlink(CELLS, CELLS), "."))]),
+                terminal=False,
+            ),
+        ],
         command=command,
         highlights=_highlights(pooled),
     )
@@ -224,14 +206,11 @@ def _highlights(pooled: Errors | None) -> list[Highlight]:
 
 def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
     yield Paragraph(
-        (
-            "Roles of the published values were frozen before anything was fitted; free parameters are fitted to calibrated "
-            "cells alone. Every number comes out of a run of its scenario. Every cell: ",
-            Hyperlink(CELLS, CELLS),
-            ".",
-        )
+        "Roles of the published values were frozen before anything was fitted; free parameters are fitted to calibrated "
+        "cells alone. Every number comes out of a run of its scenario."
     )
-    yield Table(HEAD, [summary_row(summary) for summary in summaries(papers)], "Errors by paper")
+    rows = [summary_row(summary) for summary in summaries(papers)]
+    yield Table(HEAD, rows, "Errors by paper", terminal_columns=NARROW)
     yield Paragraph(f"{LEGEND}. {noise_floor()} The intervals leave out links, host times that are not fitted, and acceptance.")
     yield Paragraph("Goals:")
     yield Bullets([f"missed: {shortfall}" for shortfall in missed] or ["every bound is met"])
@@ -294,8 +273,17 @@ def _unmapped_rows(paper: Validated) -> Iterator[tuple[str, ...]]:
         yield role, "; ".join(f"{name}: {', '.join(numbers)}" for name, numbers in tables.items()), why
 
 
+def _far_off(papers: Sequence[Validated]) -> Iterator[Block]:
+    """Yield the predicted cells with an error beyond ``FAR``, each in words."""
+    sentences: list[str] = []
+    for paper in papers:
+        far = (prediction for prediction in paper.predicted if abs(prediction.error) > FAR)
+        sentences += [f"{prediction.paper} {prediction.cell.cell}: {_in_words(prediction)}" for prediction in far]
+    if sentences:
+        yield Bullets(sentences)
+
+
 def _laws(gaps: Sequence[LawGap]) -> Iterator[Block]:
-    yield Paragraph(f"{laws_headline(gaps)}.")
     yield Paragraph(
         "Step: with the acceptance and the kinds of steps that the run met, at its mean context. Token: with marginal rates, "
         "prompts left out. The worked examples of every equation are tests."

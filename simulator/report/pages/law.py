@@ -1,0 +1,52 @@
+"""The page of ``specsim law``: time per token by the closed form, step kinds, named durations in ms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from simulator.report.blocks import Bullets, Page, Table
+from simulator.report.run_summary import number, share
+
+KINDS_SHOWN = 4
+"""Step kinds that a terminal shows, the most frequent ones."""
+
+
+def page(details: Mapping[str, Any]) -> Page:
+    """Return the page of the data of :func:`~simulator.scenario.run.law_details`: the answer, and the parts of a step."""
+    law, kinds = details["law"], details["kinds"]
+    sentences = [f"Law: {law['source']}. Relation to the process: {law['relation']}"]
+    if len(kinds) > KINDS_SHOWN:
+        sentences.insert(0, f"On a terminal {len(kinds) - KINDS_SHOWN} rarer step kinds are left out")
+    if details["stand_in"]:
+        sentences.append("Acceptance is a stand-in, recorded from other models")
+    head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
+    shown = tuple(range(min(len(head), KINDS_SHOWN + 1)))
+    return Page(
+        title=details["scenario"],
+        about="",
+        answer=(
+            f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed of autoregressive "
+            f"decoding ({number(details['baseline']['tpot_ms'], 3)} ms, law): {number(law['step_ms'])} ms per step, "
+            f"{number(law['tokens_per_step'])} tokens per step"
+        ),
+        opening=[Table(head, list(_rows(kinds)), "Durations by step kind", terminal_columns=shown), Bullets(sentences)],
+        sections=[],
+        command=f"specsim law {details['scenario']}",
+    )
+
+
+def _rows(kinds: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each named duration, for the step, and for each term that is derived from them, by step kind."""
+    for name in dict.fromkeys(name for kind in kinds for name in kind["durations"]):
+        durations = [kind["durations"].get(name) for kind in kinds]
+        yield (name.removesuffix("_ms"), *("" if value is None else number(value) for value in durations))
+    yield ("step", *(number(kind["step_ms"]) for kind in kinds))
+    for name in kinds[0]["derived"]:
+        yield (name.removesuffix("_ms").replace("_", " "), *(number(kind["derived"].get(name, 0.0)) for kind in kinds))
+
+
+def _kind(kind: Mapping[str, Any]) -> str:
+    """Return the name of a step kind, with how many requests of the step have no window."""
+    missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)
+    return f"{kind['name']} of {missing}" if missing else str(kind["name"])
