@@ -31,6 +31,11 @@ class Claim:
         return f"{relation}: {self.words}" if self.words else relation
 
     @property
+    def noun(self) -> str:
+        """Return the relation as it stands behind "the law claims to be": a bound has its article."""
+        return {"upper_bound": "an upper bound", "lower_bound": "a lower bound"}.get(self.relation, self.relation)
+
+    @property
     def exact(self) -> bool:
         """Whether the law claims to say what a step takes."""
         return self.relation == "exact"
