@@ -9,7 +9,6 @@ from rich.console import Console
 
 from simulator.evidence.law_check import ExampleVerdict
 from simulator.report.console import WIDEST, item, new_table
-from simulator.report.run_summary import signed_share
 
 
 def law_sentence(verdict: ExampleVerdict) -> str:
@@ -23,8 +22,8 @@ def law_sentence(verdict: ExampleVerdict) -> str:
     law, process = (f"{value * 1e3:.6g} ms" if "step" in worst.way else f"{value:.6g} tokens" for value in worst[-2:])
     return (
         f"{verdict.strategy}: DISAGREEMENT in {verdict.broken} of {verdict.compared} numbers: the law claims to be "
-        f"{worst.claim}; worst is {worst.way} ({worst.condition}): {law} by law, {process} by the process "
-        f"({signed_share(worst.gap)})"
+        f"{worst.claim.noun}; worst is {worst.way} ({worst.condition}): {law} by law, {process} by the process "
+        f"({worst.gap * 100:+.3g} %)"
     )
 
 
