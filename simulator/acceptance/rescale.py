@@ -137,13 +137,7 @@ def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
 
 
 def rescale(
-    trace: Trace,
-    length: float,
-    window: int,
-    seed: int = 0,
-    name: str = "",
-    replay: Replay | None = None,
-    stretch: float = 0.0,
+    trace: Trace, length: float, window: int, seed: int = 0, name: str = "", replay: Replay | None = None, stretch: float = 0.0
 ) -> Trace:
     """Return a trace with easier or harder acceptance, so that ``window`` yields ``length`` tokens a step.
 
@@ -152,8 +146,8 @@ def rescale(
     position's own uniform draw, for which a threshold of 1 is the trace as recorded at ``seed``. Greedy: the
     draft's probability of the emitted token, plus 1 for its first choices, so that the threshold at which
     those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair, not those of
-    the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was kept and is rejected now has the
-    rank of a recorded rejection, drawn with ``seed``. ``name`` goes into the header; the mean is over ``replay``, by default all.
+    the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was kept and is rejected now has
+    the rank of a recorded rejection, drawn with ``seed``. ``name`` goes into the header; the mean is over ``replay``.
 
     A trace with ``run`` is re-scaled as :func:`tilted` does. Raises :class:`BadInput` for one without runs and probabilities.
     """
