@@ -15,7 +15,7 @@ def law_sentence(verdict: ExampleVerdict) -> str:
     """Return what became of the law of a strategy on its example."""
     worst = verdict.worst
     if not verdict.compared:
-        return f"{verdict.strategy}: DISAGREEMENT: its example leaves nothing of the law that could be held"
+        return f"{verdict.strategy}: DISAGREEMENT: its example leaves nothing of the law to compare"
     if not verdict.broken or worst is None:
         largest = f"; the largest gap is {abs(worst.gap):.1e}" if worst else ""
         return f"{verdict.strategy}: the law keeps its claim in {verdict.compared} numbers{largest}"

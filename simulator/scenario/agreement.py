@@ -30,7 +30,7 @@ def claim_of(scenario: Scenario) -> Claim:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A claim and what one run shows of it; ``shown`` is a sentence."""
+    """Holds a claim and what one run shows of it; ``shown`` is a sentence."""
 
     claim: Claim
     shown: str
@@ -125,7 +125,7 @@ def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, float], context: int) -
 
 
 class GapPart(NamedTuple):
-    """One reason for the gap between law and simulation, switched on after those before it."""
+    """Holds one reason for the gap between law and simulation, switched on after those before it."""
 
     reason: str
     tpot_s: float

@@ -37,7 +37,7 @@ class Claim:
 
     @property
     def exact(self) -> bool:
-        """Whether the law claims to say what a step takes."""
+        """Return whether the law claims to say what a step takes."""
         return self.relation == "exact"
 
     def allows(self, process: float, least: float, most: float, tolerance: float) -> bool:
@@ -73,7 +73,7 @@ class Example:
 
     @property
     def batches(self) -> tuple[int, ...]:
-        """Numbers of requests that decode together in the runs of this example."""
+        """Return the numbers of requests that decode together in the runs of this example."""
         return (1,) if self.strategy.traits.alone else (1, SEVERAL)
 
     def strategy_for(self, requests: int) -> Any:
