@@ -256,7 +256,7 @@ def _first_line(path: Path) -> str:
 
 
 def strategy_names() -> list[str]:
-    """Every strategy: the shipped ones in order of names, then those of other packages."""
+    """Return the names of all strategies: the shipped ones in order, then those of other packages."""
     return [*strategy_files(), *plugin_strategies()]
 
 

@@ -46,6 +46,14 @@ def test_an_exact_law_agrees_to_1e_9_or_not_at_all(exact: Result) -> None:
         assert shown.shown.startswith("DISAGREEMENT: the law claims to be exact")
 
 
+def test_a_mean_step_that_its_own_kinds_do_not_add_up_to_is_a_disagreement(exact: Result) -> None:
+    """A strategy may put a ``law`` of its own in the place of the common one; its steps are then no witness of its mean."""
+    law = replace(exact.law, step_s=exact.law.step_s / 2)
+    shown = agreement(exact.scenario, law, exact.replay, exact.simulated)
+    assert shown.disagreement
+    assert shown.shown == "DISAGREEMENT: the law's mean step is 50 % shorter than its own kinds of step add up to"
+
+
 def test_a_bound_is_broken_on_one_side_only() -> None:
     """Target and draft on one device: the law of Mirror-SD is a lower bound, and a step takes longer."""
     changes = ["draft.machine=a100", "draft.device=a100_80g_sxm", "channel=null", "requests.count=3"]

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -59,7 +59,9 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, f"{path}:{node.lineno} imports by dots; write the whole name"
+            assert not node.level, f"{path}:{node.lineno} imports by dots; write the whole name"
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return names
 
@@ -100,7 +102,8 @@ def test_folders_stay_small() -> None:
     """At most six files at the top, and twenty modules in a room; pages and recorders are one for each thing there is."""
     assert len(list(PACKAGE.glob("*.py"))) <= 6
     for folder in {path.parent for path in MODULES} - {PACKAGE / "report/pages", PACKAGE / "acceptance/record"}:
-        assert len(list(folder.glob("*.py"))) <= 20, folder
+        count = len(list(folder.glob("*.py")))
+        assert count <= 20, f"{folder.relative_to(PACKAGE)} holds {count} modules"
 
 
 @pytest.mark.parametrize("folder", ["strategies", "serving"])
@@ -333,14 +336,20 @@ def test_nobody_else_asks_which_strategy_it_is() -> None:
     """No isinstance or type test on a shipped strategy, none on its name, and no probing of its attributes."""
     names = set(strategies())
     classes = {kind.__name__ for kind in strategies().values()} | {"ChainStrategy"}
-    asking = [
-        f"{module}:{node.lineno}"
-        for module, path in NAMES.items()
-        if not module.startswith("strategies")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if _asks_for_a_strategy(node, classes, names)
-    ]
+    asking = []
+    for module, path in NAMES.items():
+        if module.startswith("strategies"):
+            continue
+        tree = ast.parse(path.read_text())
+        known = classes | _aliases_of(tree, classes)
+        asking += [f"{module}:{node.lineno}" for node in ast.walk(tree) if _asks_for_a_strategy(node, known, names)]
     assert asking == []
+
+
+def _aliases_of(tree: ast.AST, classes: set[str]) -> set[str]:
+    """Return the names that a module imports one of the classes under, where they are not the class's own."""
+    imports = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    return {alias.asname for alias in imports if alias.asname and alias.name in classes}
 
 
 def _asks_for_a_strategy(node: ast.AST, classes: set[str], names: set[str]) -> bool:
@@ -352,7 +361,7 @@ def _asks_for_a_strategy(node: ast.AST, classes: set[str], names: set[str]) -> b
             return re.search(r"\b(strategy|schedule)\b", ast.unparse(node.args[0])) is not None
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
-        named = any(ast.unparse(side).endswith(("strategy.name", "schedule.name")) for side in sides)
+        named = any(isinstance(side, ast.Attribute) and side.attr == "name" for side in sides)
         constants = {part.value for side in sides for part in ast.walk(side) if isinstance(part, ast.Constant)}
         return bool(named and constants & names) or any(isinstance(side, ast.Name) and side.id in classes for side in sides)
     return isinstance(node, ast.MatchClass) and _mentions(node.cls, classes)
@@ -371,6 +380,7 @@ def _mentions(node: ast.AST, classes: set[str]) -> bool:
         "isinstance(x, (TreeSD, int))",
         "type(strategy) is SpecPipe",
         "own.strategy.name == 'vanilla_sd'",
+        "chosen.name in ('vanilla_sd', 'tree_sd')",
         "hasattr(scenario.schedule, 'fallback')",
         "getattr(strategy, 'width', 0)",
     ],
@@ -378,3 +388,65 @@ def _mentions(node: ast.AST, classes: set[str]) -> bool:
 def test_a_question_for_a_strategy_is_seen(asks: str) -> None:
     classes = {kind.__name__ for kind in strategies().values()}
     assert any(_asks_for_a_strategy(node, classes, set(strategies())) for node in ast.walk(ast.parse(asks)))
+
+
+def test_a_class_is_seen_behind_another_name() -> None:
+    tree = ast.parse("from simulator.strategies.tree_sd import TreeSD as Tree, branch as other")
+    assert _aliases_of(tree, {"TreeSD"}) == {"Tree"}
+
+
+# ---- how the code is written
+
+
+TREES = {name: ast.parse(path.read_text()) for name, path in NAMES.items()}
+LONGEST_FUNCTION = 50
+LONGEST_MODULE = 400
+VAGUE = ("one", "found", "held", "told")
+MOST_VAGUE = 150
+
+
+def nodes(*kinds: type[ast.AST]) -> list[tuple[str, Any]]:
+    """Return all nodes of these kinds in the package, each with the name of its module."""
+    return [(name, node) for name, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def test_no_two_classes_have_one_public_name() -> None:
+    places: dict[str, list[str]] = {}
+    for module, node in nodes(ast.ClassDef):
+        if not node.name.startswith("_"):
+            places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert not twice, f"{len(twice)} names of several classes: {twice}"
+
+
+def test_no_conditional_expression_stands_in_another() -> None:
+    nested = [f"{module}:{node.lineno}" for module, node in nodes(ast.IfExp) if _holds_another(node)]
+    assert not nested, f"{len(nested)} nested conditional expressions: {nested}"
+
+
+def _holds_another(conditional: ast.IfExp) -> bool:
+    return any(isinstance(node, ast.IfExp) for node in ast.walk(conditional) if node is not conditional)
+
+
+def test_functions_stay_short() -> None:
+    long = {}
+    for module, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef):
+        lines = node.end_lineno - node.lineno + 1
+        if lines > LONGEST_FUNCTION:
+            long[f"{module}.{node.name}"] = lines
+    assert not long, f"{len(long)} functions of more than {LONGEST_FUNCTION} lines: {long}"
+
+
+def test_modules_stay_short() -> None:
+    lines = {name: len(path.read_text().splitlines()) for name, path in NAMES.items()}
+    long = {name: count for name, count in lines.items() if count > LONGEST_MODULE}
+    assert not long, f"{len(long)} modules of more than {LONGEST_MODULE} lines: {long}"
+
+
+@pytest.mark.parametrize("word", VAGUE)
+def test_names_say_what_a_thing_is(word: str) -> None:
+    count = 0
+    for _, node in nodes(ast.Name, ast.arg, ast.keyword, ast.Attribute):
+        field = {ast.Name: "id", ast.Attribute: "attr"}.get(type(node), "arg")
+        count += getattr(node, field) == word
+    assert count <= MOST_VAGUE, f"{count} names are '{word}'; at most {MOST_VAGUE} are allowed"

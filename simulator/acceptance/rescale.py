@@ -137,13 +137,7 @@ def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
 
 
 def rescale(
-    trace: Trace,
-    length: float,
-    window: int,
-    seed: int = 0,
-    name: str = "",
-    replay: Replay | None = None,
-    stretch: float = 0.0,
+    trace: Trace, length: float, window: int, seed: int = 0, name: str = "", replay: Replay | None = None, stretch: float = 0.0
 ) -> Trace:
     """Return a trace with easier or harder acceptance, so that ``window`` yields ``length`` tokens a step.
 

@@ -88,7 +88,7 @@ class Parameter(Frozen):
 
 
 class Parameters(Frozen):
-    """Every free parameter of a paper, by name."""
+    """Holds every free parameter of a paper, by name."""
 
     about: str = ""
     parameters: Mapping[str, Parameter]
@@ -195,7 +195,7 @@ def papers(catalogue: Catalogue, names: Sequence[str] = ()) -> list[Paper]:
 
 
 class Run(NamedTuple):
-    """A scenario file and what is set in it."""
+    """Names a scenario file and holds what is set in it."""
 
     scenario: str
     overrides: tuple[str, ...]

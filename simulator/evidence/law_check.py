@@ -40,7 +40,7 @@ STEPS = 80
 
 
 class LawCheck(NamedTuple):
-    """One number of an example by law and by process: seconds of a step, or tokens of a step and request."""
+    """Holds one number of an example by law and by process: seconds of a step, or tokens of a step and request."""
 
     strategy: str
     way: str
@@ -53,17 +53,17 @@ class LawCheck(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """The law over the process, less one."""
+        """Return the law over the process, less one, as a share."""
         return self.law / self.process - 1.0 if self.process else 0.0
 
     @property
     def disagreement(self) -> bool:
-        """Whether the process breaks the claim by more than rounding."""
+        """Return whether the process breaks the claim by more than rounding."""
         return not self.claim.allows(self.process, self.law, self.law, TOLERANCE)
 
 
 class ExampleTrial(NamedTuple):
-    """An example under one condition: so many requests, of whose draft tokens each verification keeps as many."""
+    """Sets an example under one condition: so many requests, of whose draft tokens each verification keeps as many."""
 
     example: Example
     batch: int
@@ -72,12 +72,12 @@ class ExampleTrial(NamedTuple):
 
     @property
     def condition(self) -> str:
-        """Batch and acceptance in words."""
+        """Return batch and acceptance in words."""
         return f"batch {self.batch}, {self.accepted} kept{', off the exit' if self.off_exit else ''}"
 
 
 class SteadyTurn(NamedTuple):
-    """One turn of a run that repeats itself."""
+    """Holds one turn of a run that repeats itself."""
 
     kinds: dict[Kind, int]
     """Steps of each kind in it."""
@@ -104,7 +104,7 @@ def check_example(example: Example) -> Iterator[LawCheck]:
 
 
 class ExampleVerdict(NamedTuple):
-    """What became of one strategy's example."""
+    """Says what became of one strategy's example."""
 
     strategy: str
     claims: tuple[str, ...]
@@ -118,7 +118,7 @@ class ExampleVerdict(NamedTuple):
 
     @property
     def disagreement(self) -> bool:
-        """Whether a claim is broken, or the example leaves nothing that could be held."""
+        """Return whether a claim is broken, or the example leaves nothing that could be held."""
         return self.broken > 0 or self.compared == 0
 
 
@@ -253,7 +253,7 @@ def _repeats(records: Sequence[_Record], length: int) -> bool:
 
 
 class LawGap(NamedTuple):
-    """Milliseconds of a step, or of a token, by law and by simulation."""
+    """Holds milliseconds of a step, and of a token, by law and by simulation."""
 
     scenario: str
     relation: str
@@ -271,12 +271,12 @@ class LawGap(NamedTuple):
 
     @property
     def step_gap(self) -> float:
-        """How much longer a step is by law, as a share of the simulated step."""
+        """Return how much longer a step is by law, as a share of the simulated step."""
         return self.law_step_ms / self.simulated_step_ms - 1.0
 
     @property
     def tpot_gap(self) -> float:
-        """How much longer a token takes by law, as a share of the simulated time."""
+        """Return how much longer a token takes by law, as a share of the simulated time."""
         return self.law_tpot_ms / self.simulated_tpot_ms - 1.0
 
 

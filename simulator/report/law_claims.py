@@ -7,22 +7,21 @@ from typing import Any
 
 from simulator.evidence.law_check import ExampleVerdict
 from simulator.report.blocks import Block, Bullets, Page, Table
-from simulator.report.run_summary import signed_share
 
 
 def law_sentence(verdict: ExampleVerdict) -> str:
     """Return what became of the law of a strategy on its example."""
     worst = verdict.worst
     if not verdict.compared:
-        return f"{verdict.strategy}: DISAGREEMENT: its example leaves nothing of the law that could be held"
+        return f"{verdict.strategy}: DISAGREEMENT: its example leaves nothing of the law to compare"
     if not verdict.broken or worst is None:
         largest = f"; the largest gap is {abs(worst.gap):.1e}" if worst else ""
         return f"{verdict.strategy}: the law keeps its claim in {verdict.compared} numbers{largest}"
     law, process = (f"{value * 1e3:.6g} ms" if "step" in worst.way else f"{value:.6g} tokens" for value in worst[-2:])
     return (
         f"{verdict.strategy}: DISAGREEMENT in {verdict.broken} of {verdict.compared} numbers: the law claims to be "
-        f"{worst.claim}; worst is {worst.way} ({worst.condition}): {law} by law, {process} by the process "
-        f"({signed_share(worst.gap)})"
+        f"{worst.claim.noun}; worst is {worst.way} ({worst.condition}): {law} by law, {process} by the process "
+        f"({worst.gap * 100:+.3g} %)"
     )
 
 

@@ -296,6 +296,9 @@ def _why_first(result: Result) -> str:
 
 
 def _why_second(result: Result) -> str:
+    """Return what may explain this gap; where the law breaks its claim that is said alone, as nothing else is known then."""
+    if result.agreement.disagreement:
+        return "a wrong law or a wrong timeline: they DISAGREE, and while they do nothing else is named"
     scenario = result.scenario
     reasons = []
     if scenario.durations is None:
@@ -311,8 +314,6 @@ def _why_second(result: Result) -> str:
     elif scenario.requests.together:
         reasons.insert(0, "prefills of other requests hold up the batch, which empties at the end")
     claim = result.agreement.claim
-    if result.agreement.disagreement:
-        reasons.insert(0, "the law and its process DISAGREE, which none of the following explains")
     if not claim.exact:
         reasons.append(str(claim))
     return "; ".join(reasons) or "nothing the law leaves out"
@@ -320,8 +321,9 @@ def _why_second(result: Result) -> str:
 
 def agreement_sentence(result: Result) -> str:
     """Return what the law claims of its process, and what this run shows of it."""
-    agreement = result.agreement
-    return f"The law claims to be {agreement.claim}. This run shows: {agreement.shown}."
+    agreement, claim = result.agreement, result.agreement.claim
+    left_out = f": {claim.words}" if claim.words else ""
+    return f"The law claims to be {claim.noun}{left_out}. This run shows: {agreement.shown}."
 
 
 def gap_rows(result: Result) -> list[tuple[str, str, str]]:

@@ -146,12 +146,12 @@ class Scenario(Frozen):
 
     @cached_property
     def schedule(self) -> Strategy:
-        """The strategy as it is set for this many requests at a time."""
+        """Return the strategy as it is set for this many requests at a time."""
         return self.strategy.fitted_to(self.batch, self.stages)
 
     @cached_property
     def exit(self) -> Exit | None:
-        """The early exit that acceptance must know about."""
+        """Return the early exit that acceptance must know about; None where there is none."""
         return early_exit(self.schedule, self.layers)
 
     @property
@@ -161,7 +161,7 @@ class Scenario(Frozen):
 
     @property
     def one_lane(self) -> bool:
-        """Whether target and draft sit on the same device of the same machine."""
+        """Return whether target and draft sit on the same device of the same machine."""
         if not (self.target and self.draft and self.target.machine):
             return False
         return (self.target.machine, self.target.device.name) == (self.draft.machine, self.draft.device.name)

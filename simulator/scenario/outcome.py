@@ -112,7 +112,7 @@ class Counted:
 
     @property
     def slo_met(self) -> bool:
-        """Whether every percentile is within its limit."""
+        """Return whether every percentile is within its limit."""
         return all(limit.met for limit in self.slo)
 
     @property

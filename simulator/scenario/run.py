@@ -90,17 +90,17 @@ class Result:
 
     @property
     def expenses(self) -> Expenses | None:
-        """Return what the simulated tokens cost in money and energy; None without devices."""
+        """Return what the simulated tokens cost in USD and joules; None without devices."""
         return expenses(self.scenario, self.simulated)
 
     @property
     def agreement(self) -> Agreement:
-        """What the law claims, and what this run shows of it."""
+        """Return what the law claims, and what this run shows of it."""
         return agreement(self.scenario, self.law, self.replay, self.simulated)
 
     @property
     def gap_parts(self) -> tuple[GapPart, ...]:
-        """What the gap from the law with marginal rates to the simulation is made of; empty unless ``explain_gap``."""
+        """Return what the gap from the law with marginal rates to the simulation is made of; empty unless ``explain_gap``."""
         if not self.explain_gap:
             return ()
         return explained_gap(self.scenario, self.law, self.law_replayed, self.replay, self.simulated)

@@ -10,7 +10,7 @@ from simulator.strategies.common.studied import LevelTree
 
 
 def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
-    """Layers of each stage and what it holds, as it is and by the formula that SpecPipe prints (SP-10).
+    """Return the layers of each stage and the bytes it holds, as it is and by the formula that SpecPipe prints (SP-10).
 
     None without a pipeline of a dense model on one device a stage.
     """

@@ -120,7 +120,7 @@ class MetricsCollector:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all requests have arrived."""
+        """Return whether all requests have arrived."""
         return self._source.exhausted
 
     def due(self, now: float) -> Iterable[Request]:

@@ -36,7 +36,7 @@ class KVMemory(Frozen):
 
 
 class Blocks:
-    """A pool of KV blocks. It counts them, since which block a request gets makes no difference to its time."""
+    """Counts the KV blocks of a pool; which of them a request gets makes no difference to its time."""
 
     __slots__ = ("block_tokens", "most_used", "total", "used")
 

@@ -98,7 +98,7 @@ class Requests(Frozen):
 
     @property
     def together(self) -> bool:
-        """Whether several requests may be in the system at a time."""
+        """Return whether several requests may be in the system at a time."""
         return self.arrivals is not None or self.concurrency > 1
 
     def lines(self) -> Iterator[Line]:
@@ -231,7 +231,7 @@ class Source(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """Whether no more requests will come."""
+        """Return whether no more requests will come."""
 
 
 class ClosedLoop:
@@ -245,7 +245,7 @@ class ClosedLoop:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all requests have been sent."""
+        """Return whether all requests have been sent."""
         return self._left == 0
 
     def due(self, now: float) -> Iterable[Request]:
@@ -275,7 +275,7 @@ class Arrivals:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all requests have arrived."""
+        """Return whether all requests have arrived."""
         return self._next is None
 
     def due(self, now: float) -> Iterable[Request]:

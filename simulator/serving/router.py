@@ -70,7 +70,7 @@ class Fleet:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no more requests will come."""
+        """Return whether no more requests will come."""
         return self._source.exhausted
 
     def due(self, now: float) -> Iterable[Request]:

@@ -150,7 +150,7 @@ class Scheduler:
 
     @property
     def over(self) -> bool:
-        """Whether no request is here and none will come."""
+        """Return whether no request is here and none will come."""
         return self.source.exhausted and not self.queues.running and not self.queues.waiting
 
     def submit(self, request: Request) -> None:
@@ -387,4 +387,4 @@ class Scheduler:
         """Raise :class:`BrokenRunError` unless the run has ended with balanced books and an empty cache."""
         self.tally.check()
         if self.memory.used or self.queues.running or self.queues.waiting:
-            raise BrokenRunError(f"{self.memory.used} KV blocks are still held when everybody has left")
+            raise BrokenRunError(f"{self.memory.used} KV blocks are still in use after the last request has left")

@@ -155,5 +155,5 @@ class ServiceRun:
 
     @cached_property
     def tally(self) -> Tally:
-        """Counts and times of all replicas together."""
+        """Return counts and times of all replicas together, in one tally."""
         return Tally.pooled([replica.tally for replica in self.replicas])

@@ -68,7 +68,7 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps):
         return EXACT
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Return the only kind of step."""
+        """Return a share of 1 for the only kind of step."""
         return {Kind("step", 0, bare=requests): 1.0}
 
     def settle(self, states: Sequence[State]) -> list[Progress]:

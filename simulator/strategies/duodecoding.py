@@ -65,13 +65,13 @@ class DuoDecodingDurations(NamedTuple):
 
 @dataclass(slots=True)
 class UnverifiedPrefix(State):
-    """A request has last tokens that are not checked yet."""
+    """Holds a request whose last tokens are not checked yet."""
 
     automaton: Automaton | None = None
 
 
 class SequenceDetail(NamedTuple):
-    """Iterations differ by the number of sequences that are drafted."""
+    """Tells iterations by the number of sequences that are drafted."""
 
     sequences: int
 

@@ -175,7 +175,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
         return Kind(name, hits, misses)
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """Return binomial shares, as requests find something to propose independently of each other."""
+        """Return the share of each kind of step: binomial, as requests find something to propose independently."""
         shares = binomial(requests, odds(self.window).unmatched)
         return {self.kind_of(requests - k, k): share for k, share in shares.items() if np.any(share > NEGLIGIBLE)}
 

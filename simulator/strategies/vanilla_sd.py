@@ -75,7 +75,7 @@ class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
         return Step(kind, rows, 0, prompts)
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Return the only kind of step, with the window of this batch."""
+        """Return a share of 1 for the only kind of step, which has the window of this batch."""
         gamma = self.window_for(requests)
         kind = Kind("step", requests) if gamma else Kind("step", 0, requests)
         return {kind._replace(window=self._noted(gamma)): 1.0}

@@ -78,7 +78,7 @@ class Trial(NamedTuple):
 
     @property
     def carried(self) -> bool:
-        """Whether the run is stable and within the SLO."""
+        """Return whether the run is stable and within the SLO."""
         return self.stable and self.slo_met
 
 

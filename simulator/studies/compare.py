@@ -263,7 +263,7 @@ class AgreementCheck(NamedTuple):
     between: Callable[[Scenario, Scenario], bool] = lambda reference, scenario: True
 
     def asks(self, field: str) -> bool:
-        """Whether a field is among those that have to agree."""
+        """Return whether a field is among those that have to agree."""
         return any(field == name or field.startswith(f"{name}.") for name in self.fields)
 
 

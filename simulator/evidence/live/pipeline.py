@@ -30,7 +30,7 @@ FIRST_LAYERS = 3
 
 
 class Choice(NamedTuple):
-    """The answer of the second stage."""
+    """Holds the answer of the second stage."""
 
     token: int
     wall_s: float

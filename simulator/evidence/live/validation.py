@@ -133,7 +133,7 @@ class LivePoint:
 
 
 class Live(NamedTuple):
-    """The result of a live validation."""
+    """Holds the result of a live validation."""
 
     points: list[LivePoint]
     clock: str

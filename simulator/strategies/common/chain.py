@@ -107,7 +107,7 @@ def _sizes() -> Iterator[int]:
 
 
 def cut_to_grants(states: Sequence[State]) -> Rows:
-    """Cut windows to the rows that their requests are granted, and return the rows of the step; the cut was drafted in vain."""
+    """Cut windows to the rows granted to their requests, drafted for nothing beyond them; return the rows of the step."""
     contexts: dict[int, list[int]] = {}
     for state in states:
         if state.proposed is not None:

@@ -31,8 +31,13 @@ class Claim:
         return f"{relation}: {self.words}" if self.words else relation
 
     @property
+    def noun(self) -> str:
+        """Return the relation as it stands behind "the law claims to be": a bound has its article."""
+        return {"upper_bound": "an upper bound", "lower_bound": "a lower bound"}.get(self.relation, self.relation)
+
+    @property
     def exact(self) -> bool:
-        """Whether the law claims to say what a step takes."""
+        """Return whether the law claims to say what a step takes."""
         return self.relation == "exact"
 
     def allows(self, process: float, least: float, most: float, tolerance: float) -> bool:
@@ -68,7 +73,7 @@ class Example:
 
     @property
     def batches(self) -> tuple[int, ...]:
-        """Numbers of requests that decode together in the runs of this example."""
+        """Return the numbers of requests that decode together in the runs of this example."""
         return (1,) if self.strategy.traits.alone else (1, SEVERAL)
 
     def strategy_for(self, requests: int) -> Any:

@@ -195,7 +195,7 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         return ExtraMemory(FUSING.weights(target), table_bytes(target.vocab_size) if self.token_info else 0)
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Return drafted and re-sampled trees: recorded, or from stated rates by level; else what is stated outright."""
+        """Return a source of drafted and re-sampled trees, recorded or from stated rates; else ``verdicts`` as they are."""
         if isinstance(verdicts, Rates):
             return RatedTrees(verdicts, self.depth, self.least)
         if isinstance(verdicts, Replay) and self.chain == "hidden_states":
@@ -351,7 +351,7 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         return t.layers + t.head + t.sample + t.resample + t.host + t.verify + t.verify_resampled
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """Return binomial shares, as requests are rejected independently of each other."""
+        """Return the share of each kind of step: binomial, as requests are rejected independently of each other."""
         accepted = odds(self.depth).accepted
         share = min(1.0, ordered_sum(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
         return {self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()}

@@ -79,7 +79,7 @@ class _Windows(NamedTuple):
 
 
 def fallback_rates(replay: Replay, strategy: Reuse, widths: Sequence[int] = WIDTHS) -> list[FallbackRate]:
-    """Return the rates of every recorded exit at every width, for the strategy's window and reading of the message."""
+    """Return the share of lost windows for every recorded exit at every width, as the strategy reads the message."""
     windows, reuses, draws = _walked(replay, strategy), _reuses(strategy), _draws(len(replay.order))
     exits = (Exit(fraction, kappa) for fraction in replay.trace.exit_fractions for kappa in widths)
     return [_rate(replay, windows, reuses, draws, exit) for exit in exits]

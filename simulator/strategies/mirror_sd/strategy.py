@@ -349,7 +349,7 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
-        """Return binomial shares, as requests fall back independently of each other."""
+        """Return the share of each kind of step: binomial, as requests fall back independently of each other."""
         gamma = self.window_for(requests)
         if not gamma:
             return {self.kind_of(requests, 0, gamma): 1.0}

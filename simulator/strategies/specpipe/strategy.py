@@ -12,7 +12,7 @@
 One step is one pipeline step of all stages together; it moves every level one stage on. While the next token is in
 the tree every step commits one. A token outside the tree enters alone and comes out m steps later, while the stages
 ahead of it stand still; where pruning left a gap of k levels, the next one comes k steps later. ``late`` notices a miss
-one step later, after a step in vain, as Eq. (1) and (2) count it (K28).
+one step later, after a wasted step, as Eq. (1) and (2) count it (K28).
 
 Every level is pruned at every step, so that it has fewer rows at each stage it reaches, and one when its token is due:
 a recording holds how many (``beam.rows``). Where hits are only stated, levels keep the rows that they entered with.
@@ -82,7 +82,7 @@ class InPipeline(State):
     begun: bool = False
     """Whether this step is the first since a token was verified."""
     stale: bool = False
-    """Whether this step is in vain, as the miss before it has not been noticed."""
+    """Whether this step is wasted, as the miss before it has not been noticed."""
 
     @property
     def due(self) -> bool:
@@ -305,7 +305,7 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
         }
 
     def timeline(self, lanes: Lanes, durations: SpecPipeDurations, kind: Kind) -> Timeline:
-        """Stages prune and links carry; behind the last of them stages compute, and the draft grows a level beside it all."""
+        """Book stages that prune and links that carry, then stages that compute; the draft grows a level meanwhile."""
         t, environment = durations, lanes.draft.environment
         barrier: Lane | None = None
         if t.verdict:

@@ -150,7 +150,7 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
     # ---- acceptance
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Return what the recorded tree keeps; stated rates are taken by level."""
+        """Return a source that says how many levels of the recorded tree are kept; stated rates are taken by level."""
         if not isinstance(verdicts, Replay):
             return verdicts
         run = self.runs(verdicts.trace).astype("uint16")

@@ -159,7 +159,7 @@ class FleetBounds:
 
     @cached_property
     def holds(self) -> bool:
-        """Whether the proofs cover this candidate."""
+        """Return whether the proofs cover this candidate."""
         return holds_for(self.loaded)
 
     # ---- alone
