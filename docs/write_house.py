@@ -21,7 +21,7 @@ Imports = Mapping[str, set[str]]
 
 def imports() -> dict[str, set[str]]:
     """Return the rooms that each room imports; a room is a folder of the package or a single module in it."""
-    rooms = {path.stem for path in PACKAGE.iterdir() if path.name != "__init__.py" and not path.name.startswith("__pyc")}
+    rooms = {path.stem for path in PACKAGE.iterdir() if not path.name.startswith("__") and not path.name.startswith("py.")}
     arrows: dict[str, set[str]] = {room: set() for room in sorted(rooms)}
     for path in sorted(PACKAGE.rglob("*.py")):
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")

@@ -19,7 +19,6 @@ from pydantic import BaseModel
 
 from simulator.acceptance import trace as traces
 from simulator.acceptance.header import Header
-from simulator.catalogue import REFERENCES, strategy_files
 from simulator.cli.main import SECTIONS, main
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
@@ -27,6 +26,7 @@ from simulator.cost.model import ModelSpec
 from simulator.files import writing
 from simulator.files.descriptions import field_descriptions
 from simulator.files.schema import Frozen, Sourced, descendants
+from simulator.names import REFERENCES, strategy_files
 from simulator.report.markdown import table
 from simulator.scenario import Scenario
 from simulator.strategies import strategies
@@ -359,4 +359,5 @@ def write() -> None:
 
 if __name__ == "__main__":
     write()
-    runpy.run_path(str(Path(__file__).with_name("write_house.py")), run_name="__main__")
+    for page in ("write_house.py", "write_api.py"):
+        runpy.run_path(str(Path(__file__).with_name(page)), run_name="__main__")

@@ -17,12 +17,8 @@
 
 # %%
 import pandas as pd
-from IPython.display import SVG
 
-from simulator.report import figures
-from simulator.scenario.run import law_details, run
-from simulator.scenario import load
-from simulator.studies.window import window_sweep
+import simulator
 
 # %% [markdown]
 # ## Round numbers first
@@ -31,16 +27,15 @@ from simulator.studies.window import window_sweep
 # four times of five.
 
 # %%
-stated = load("durations_only")
-details = law_details(stated)
-pd.DataFrame([{**kind["durations"], "share": kind["share"], "step_ms": kind["step_ms"]} for kind in details["kinds"]]).round(3)
+law = simulator.law("durations_only")
+law.to_frame().round(3)
 
 # %% [markdown]
 # There are two kinds of step. In the second the early exit's candidates did not hold the token that the target chose,
 # so the window has to be written again with nothing to hide behind. The law is the mean over both.
 
 # %%
-result = run(stated)
+result = simulator.run("durations_only")
 pd.Series(
     {
         "law, ms per token": result.law.tpot_s * 1e3,
@@ -57,9 +52,8 @@ pd.Series(
 # drafting fills $\Delta$, then it climbs with every token.
 
 # %%
-mirror = load("mirror_qwen3_32b_m2_ultra")
-points = window_sweep(mirror)
-SVG(figures.window_sweep(points))
+mirror = simulator.run("mirror_qwen3_32b_m2_ultra")
+mirror.picture("window_sweep")
 
 # %% [markdown]
 # ## Where it ends
@@ -71,14 +65,14 @@ SVG(figures.window_sweep(points))
 # %%
 rows = []
 for kappa in (1, 2, 4, 8):
-    found = run(mirror.change(kappa=kappa))
+    changed = simulator.run("mirror_qwen3_32b_m2_ultra", {"strategy.kappa": kappa})
     rows.append(
         {
             "kappa": kappa,
-            "windows lost": found.simulated.fallback_per_step,
-            "step, law (ms)": found.law.step_s * 1e3,
-            "step, simulation (ms)": found.simulated.step_s * 1e3,
-            "times autoregressive": found.speedup,
+            "windows lost": changed.simulated.fallback_per_step,
+            "step, law (ms)": changed.law.step_s * 1e3,
+            "step, simulation (ms)": changed.simulated.step_s * 1e3,
+            "times autoregressive": changed.speedup,
         }
     )
 table = pd.DataFrame(rows).set_index("kappa").round(3)

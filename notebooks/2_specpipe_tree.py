@@ -18,15 +18,9 @@
 # %%
 import numpy as np
 import pandas as pd
-from IPython.display import SVG
 
-from simulator.strategies.common.pipeline_laws import break_even, unequal_stages
-from simulator.report.timeline import steady_window
-from simulator.report.pipeline_timeline import pipeline_timeline
-from simulator.report.pages.trees import tree_figure
-from simulator.scenario.run import run
-from simulator.scenario import load
-from simulator.studies.trees import tree_study
+import simulator
+from simulator import break_even, unequal_stages
 
 # %% [markdown]
 # ## The equation alone
@@ -52,10 +46,11 @@ print(
 # dynamic trees of width 1 to 128. Llama-3.1-70B on eight RTX 3090:
 
 # %%
-study = tree_study(load("specpipe_llama_3_1_70b_8x3090"))
-SVG(tree_figure([study]))
+trees = simulator.study("trees", "specpipe_llama_3_1_70b_8x3090")
+trees.picture()
 
 # %%
+(study,) = trees.studies
 best = study.best
 columns = ["width", "branching", "hit", "printed_ms", "tpot_ms", "steps"]
 pd.DataFrame(
@@ -72,7 +67,7 @@ pd.DataFrame(
 # What a miss does to the devices, in time. Stages and links run as soon as they can; the rows are the stages.
 
 # %%
-result = run(load("specpipe_llama_3_1_70b_two_servers", ["requests.count=1", "requests.prompt_tokens=64"]))
+result = simulator.run("specpipe_llama_3_1_70b_two_servers", {"requests.count": 1, "requests.prompt_tokens": 64})
 pd.Series(
     {
         "law, ms per token": result.law.tpot_s * 1e3,
@@ -82,7 +77,7 @@ pd.Series(
 ).round(2)
 
 # %%
-SVG(pipeline_timeline(result.spans, steady_window(result.spans, 3 + result.scenario.stages)))
+result.picture("timeline")
 
 # %%
 assert best.width in (16, 32, 64), "the optimum lies between one and two tiles"

@@ -14,52 +14,40 @@
 
 # %%
 import pandas as pd
-from IPython.display import SVG
 
-from simulator.report.pages.budget import budget_figure
-from simulator.scenario.run import run
-from simulator.scenario import load
-from simulator.studies.budget import budget_study, coefficient
+import simulator
 
 # %%
-slow, quick = load("duodecoding_llama_2_7b_a800_figure_1"), load("duodecoding_llama_2_7b_a800")
-{name: round(coefficient(one), 2) for name, one in {"slow CPU": slow, "quick CPU": quick}.items()}
+slow = simulator.study("budget", "duodecoding_llama_2_7b_a800_figure_1")
+slow.picture()
 
 # %% [markdown]
-# ## Every budget
+# Law, replay and simulation of each budget. *Verified* counts tokens that the target has seen; *emitted* counts like the
+# released program, which also reports tokens that nobody has checked when it stops.
 #
-# Law, replay and simulation of each. *Verified* counts tokens that the target has seen; *emitted* counts like the
-# released program, which also reports those that nobody has checked when it stops.
+# Below c every further token is free, beyond it costs its own time: the optimum has one steep side. The law says how steep.
 
 # %%
-study = budget_study(slow)
-SVG(budget_figure([study]))
-
-# %% [markdown]
-# Below c every token more is free, beyond it costs its own time: the optimum has one steep side. The law says how
-# steep.
-
-# %%
-columns = ["gamma", "draft_ms", "step_ms"]
-points = pd.DataFrame([{name: getattr(point, name) for name in columns} for point in study.points]).set_index("gamma").round(2)
+(study,) = slow.studies
+points = slow.to_frame().drop_duplicates("gamma").set_index("gamma")[["draft_ms", "step_ms"]].round(2)
 points
 
 # %% [markdown]
 # ## Against drafting on the same GPU
 
 # %%
+runs = {name: simulator.run(name) for name in ("duodecoding_llama_2_7b_a800", "vanilla_llama_2_7b_a800")}
 pd.DataFrame(
     {
         name: {
-            "ms per token": one.simulated.tpot_s * 1e3,
-            "times plain decoding": one.speedup,
-            "first token (ms)": one.simulated.ttft_s * 1e3,
+            "ms per token": result.simulated.tpot_s * 1e3,
+            "times plain decoding": result.speedup,
+            "first token (ms)": result.simulated.ttft_s * 1e3,
         }
-        for name in ("duodecoding_llama_2_7b_a800", "vanilla_llama_2_7b_a800")
-        for one in [run(load(name))]
+        for name, result in runs.items()
     }
 ).round(2)
 
 # %%
-c = int(coefficient(slow))
+c = int(study.cost_coefficient)
 assert points.step_ms[c] < points.step_ms[c + 1], "one token beyond c makes the step longer"

@@ -16,17 +16,11 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from simulator.catalogue import Catalogue
-from simulator.acceptance.iid import every_drafter
-from simulator.scenario.run import run
-from simulator.scenario import load
-from simulator.acceptance.trace import read
+import simulator
 
 # %%
-trace = read(Catalogue().names("trace")["six_flavours_greedy"])
-found = every_drafter(trace, "greedy", (), (1, 3, 5, 8), 0)
-errors = pd.DataFrame({one.name: {error.gamma: error.percent for error in one.errors} for one in found}).T
-errors.columns = [f"gamma {gamma}" for gamma in errors.columns]
+formula = simulator.iid("six_flavours_greedy", windows=(1, 3, 5, 8))
+errors = formula.to_frame()
 errors.round(1)
 
 # %% [markdown]
@@ -37,8 +31,9 @@ errors.round(1)
 # %%
 with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
     figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
-    for one in found:
-        axes.plot(range(1, len(one.by_position) + 1), one.by_position, "o-", ms=3, lw=1, label=one.name.removeprefix("greedy:"))
+    for drafter in formula.value:
+        positions = range(1, len(drafter.by_position) + 1)
+        axes.plot(positions, drafter.by_position, "o-", ms=3, lw=1, label=drafter.name.partition(":")[2])
     axes.set_xlabel("position in the window")
     axes.set_ylabel("share kept, of those that got there")
     axes.legend(ncols=3, fontsize=7, frameon=False)
@@ -49,9 +44,9 @@ with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
 # The same scenario with the recording, with its marginal rates by position, and with one i.i.d. rate.
 
 # %%
-recorded = run(load("vanilla_qwen3_32b_a100"))
+recorded = simulator.run("vanilla_qwen3_32b_a100")
 first = recorded.odds.accepted[1:].sum()
-independent = run(load("vanilla_qwen3_32b_a100", [f"acceptance={{rate: {first:.6f}}}"]))
+independent = simulator.run("vanilla_qwen3_32b_a100", {"acceptance": {"rate": round(float(first), 6)}})
 pd.Series(
     {
         "recorded, simulation": recorded.simulated.tpot_s * 1e3,

@@ -24,18 +24,26 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import pandas as pd
 
-from simulator.acceptance.sources import Chain
-from simulator.cost.protocol import Cost
-from simulator.cost.rows import NO_ROWS, Phase, Rows, together
-from simulator.scenario.run import run
-from simulator.scenario import load
-from simulator.strategies.common.step import Kind, Lanes, Step
-from simulator.strategies.common.chain import ChainStrategy
-from simulator.strategies.common.traits import Traits
-from simulator.cost.stated import StatedDurations
-from simulator.evidence.law_check import verdict_on
-from simulator.report.law_claims import law_sentence
-from simulator.strategies.common.claim import EXACT, Claim, Example
+import simulator
+from simulator import (
+    EXACT,
+    NO_ROWS,
+    Chain,
+    ChainStrategy,
+    Claim,
+    Cost,
+    Example,
+    Kind,
+    Lanes,
+    Phase,
+    Rows,
+    StatedDurations,
+    Step,
+    Traits,
+    law_sentence,
+    together,
+    verdict_on,
+)
 
 # %% [markdown]
 # The durations carry the symbols of the drawing. `phases` says what each part costs, `timeline` lets it pass on the lanes, and
@@ -127,9 +135,9 @@ print(law_sentence(right), law_sentence(wrong), sep="\n")
 
 # %%
 ROUND = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 30, draft_step_ms: 5}"]
-stated = load("durations_only", ROUND)
-eager = run(stated.replace(strategy=EagerDrafting(gamma=4)))
-serial = run(stated)
+stated = simulator.load("durations_only", ROUND)
+eager = simulator.run(stated.replace(strategy=EagerDrafting(gamma=4)))
+serial = simulator.run(stated)
 pd.DataFrame(
     {
         name: {
@@ -148,7 +156,7 @@ pd.DataFrame(
 # %%
 times = {}
 for rate in (0.5, 0.7, 0.8, 0.9, 0.95):
-    drawn = load(
+    drawn = simulator.load(
         "durations_only",
         [
             "strategy={name: vanilla_sd, gamma: 4}",
@@ -156,7 +164,7 @@ for rate in (0.5, 0.7, 0.8, 0.9, 0.95):
             f"acceptance={{rate: {rate}}}",
         ],
     )
-    both = run(drawn), run(drawn.replace(strategy=EagerDrafting(gamma=4)))
+    both = simulator.run(drawn), simulator.run(drawn.replace(strategy=EagerDrafting(gamma=4)))
     times[rate] = {"serial": both[0].simulated.tpot_s * 1e3, "eager": both[1].simulated.tpot_s * 1e3}
 table = pd.DataFrame(times).T.round(2)
 table

@@ -18,19 +18,16 @@
 
 # %%
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import tokenizers
 import torch
 import transformers
-from click.testing import CliRunner
 
-from simulator.cli.main import main
-from simulator.scenario.run import run
-from simulator.scenario import load
-from simulator.acceptance.statistics import statistics
-from simulator.acceptance.trace import read
+import simulator
 
 # %%
 words = ["<unk>", *(f"w{index}" for index in range(198)), "<end>"]
@@ -61,16 +58,15 @@ Path("prompts.jsonl").write_text("\n".join(map(json.dumps, prompts)))
 
 # %%
 asked = ["--target", "target", "--draft", "draft", "--prompts", "prompts.jsonl", "--device", "cpu", "--output-tokens", "48"]
-recorded = CliRunner().invoke(main, ["trace", "record", *asked, "--out", "mine.npz"])
-print(recorded.output.strip())
+command = [sys.executable, "-m", "simulator", "trace", "record", *asked, "--out", "mine.npz"]
+recorded = subprocess.run(command, capture_output=True, text=True, check=False)
+print(recorded.stdout.strip())
 
 # %% [markdown]
 # ## What it says
 
 # %%
-trace = read(Path("mine.npz"))
-found = statistics(trace)
-pd.DataFrame([{"gamma": one.gamma, "tokens per step": 1 + one.replayed} for one in found.windows]).set_index("gamma").round(3)
+simulator.trace("mine.npz").to_frame().round(3)
 
 # %% [markdown]
 # ## What it is worth
@@ -79,10 +75,11 @@ pd.DataFrame([{"gamma": one.gamma, "tokens per step": 1 + one.replayed} for one 
 # target of the scenario, so the recording is a stand-in, and the report says so in every table.
 
 # %%
-scenario = [f"acceptance={{trace: {Path('mine.npz').resolve()}, stand_in: true}}", "strategy.gamma=3", "requests.count=12"]
-result = run(load("vanilla_qwen3_32b_a100", scenario))
+acceptance = {"trace": str(Path("mine.npz").resolve()), "stand_in": True}
+changes = {"acceptance": acceptance, "strategy.gamma": 3, "requests.count": 12}
+result = simulator.run("vanilla_qwen3_32b_a100", changes)
 pd.Series({"times autoregressive": result.speedup, "tokens per step": result.simulated.tokens_per_step}).round(3)
 
 # %%
-assert recorded.exit_code == 0
+assert recorded.returncode == 0
 assert any("stand-in" in note for note in result.caveats)

@@ -1,3 +1,71 @@
-"""specsim: speculative decoding, simulated beside its laws."""
+"""specsim: speculative decoding, simulated beside its laws.
+
+The public face is a handful of functions and what they return (:mod:`simulator.api.calls`), and the parts of which a strategy
+of your own is made. All of it is loaded when it is first asked for, so that ``import simulator`` and ``specsim --help`` are
+quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulator.api.calls import catalogue, compare, iid, law, load, plan, run, study, sweep, trace
+    from simulator.api.result import Result
+    from simulator.files.schema import BadInput, Infeasible
+    from simulator.scenario import Loaded, Scenario
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BadInput",
+    "Infeasible",
+    "Loaded",
+    "Result",
+    "Scenario",
+    "catalogue",
+    "compare",
+    "iid",
+    "law",
+    "load",
+    "plan",
+    "run",
+    "study",
+    "sweep",
+    "trace",
+]
+
+_HOMES = {
+    "api.calls": "load run law sweep plan study compare trace iid catalogue",
+    "api.result": "Result",
+    "scenario": "Loaded Scenario",
+    "files.schema": "BadInput Infeasible",
+    "acceptance.sources": "Chain",
+    "cost.protocol": "Cost",
+    "cost.rows": "NO_ROWS Phase Rows together",
+    "cost.stated": "StatedDurations",
+    "evidence.law_check": "verdict_on",
+    "report.law_claims": "law_sentence",
+    "strategies": "Strategy strategies",
+    "strategies.common.chain": "ChainStrategy",
+    "strategies.common.claim": "EXACT Claim Example",
+    "strategies.common.pipeline_laws": "break_even unequal_stages",
+    "strategies.common.step": "Kind Lanes Progress State Step",
+    "strategies.common.traits": "Needs Traits",
+}
+"""Modules below ``simulator`` and the public names in them: functions and results, then what strategies are made of."""
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, loading its module the first time; raise AttributeError for an unknown one."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'simulator' has no attribute '{name}'")
+    value = getattr(import_module(f"simulator.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, settings
 
 from simulator.acceptance.trace import Trace, read
-from simulator.catalogue import Catalogue, shipped
+from simulator.names import Catalogue, shipped
 
 settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(

@@ -38,11 +38,11 @@ from test_bad_inputs import trace
 from simulator.acceptance.converters import TO_RATES, TO_TRACE
 from simulator.acceptance.statistics import statistics
 from simulator.acceptance.trace import read as read_trace
-from simulator.catalogue import FOLDERS, Catalogue, shipped
 from simulator.cost.huggingface import read_config
 from simulator.evidence.calibrate import measurements
 from simulator.evidence.published import PublishedCell, rows
 from simulator.files.schema import BadInput, parse
+from simulator.names import FOLDERS, Catalogue, shipped
 from simulator.scenario import load
 from simulator.scenario.run import law_details
 from simulator.serving.traffic import TrafficFile

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import yaml
 
-from simulator.catalogue import Catalogue
 from simulator.evidence.fits import Paper
 from simulator.evidence.law_check import law_gap
 from simulator.evidence.published import cells, contradictions, paper_figures
 from simulator.evidence.validation import GOAL, shortfalls, validated
+from simulator.names import Catalogue
 from simulator.parallel import in_turn
 from simulator.report.blocks import Page
 from simulator.report.pages import compare as compare_page

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.catalogue import shipped
+from simulator.names import shipped
 from simulator.report.html import as_html
 from tests.pages import KINDS, page
 

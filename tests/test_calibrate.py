@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.catalogue import Catalogue
 from simulator.cli.calibrate import FORMATS
 from simulator.cli.main import main
 from simulator.cost.device import Device, Link, RingAllReduce, TreeAllReduce
@@ -21,6 +20,7 @@ from simulator.cost.model import ModelSpec
 from simulator.evidence.calibrate import fit, importers, measurements, passes, profile, quality
 from simulator.evidence.calibrate.fit import DATASHEET, Form, roofline
 from simulator.files.schema import BadInput, read, validate
+from simulator.names import Catalogue
 
 PARTS = {"matmul": {"default": DATASHEET}, "attention": DATASHEET, "small_operations": DATASHEET}
 RATES = {"memory_gb": 80.0, "memory_bandwidth_gb_s": 1000.0, "peak_tflops": 100.0}

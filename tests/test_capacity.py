@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.catalogue import Catalogue
 from simulator.cli.main import main
+from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.studies.capacity import DRIFT, TOLERANCE, capacity, drift, trial

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.catalogue import Catalogue
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.kernels import layer_time
 from simulator.cost.model import DraftHead, ModelSpec
@@ -17,6 +16,7 @@ from simulator.cost.placement import Placement
 from simulator.cost.rows import Phase, Rows, together
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import read, validate
+from simulator.names import Catalogue
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 100}
 DEVICE = {

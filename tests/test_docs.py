@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from simulator.catalogue import shipped
 from simulator.cli.main import main
+from simulator.names import shipped
 from simulator.scenario import load
 
 ROOT = Path(__file__).parent.parent

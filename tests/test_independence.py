@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from simulator.acceptance.iid import WINDOWS, every_drafter, independence
 from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import Trace, read
-from simulator.catalogue import Catalogue
 from simulator.cli.main import main
+from simulator.names import Catalogue
 from simulator.report.markdown import as_markdown
 from simulator.report.pages.iid import FIGURE, NAME, page, row
 from tests.test_acceptance import make_trace

@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 from simulator.acceptance.record.family import HEADS, Family, weights_hash  # noqa: E402
 from simulator.acceptance.sources import Chain, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace, read  # noqa: E402
-from simulator.catalogue import Catalogue  # noqa: E402
 from simulator.evidence.live.decoding import (  # noqa: E402
     Drafter,
     autoregressive_drafter,
@@ -23,6 +22,7 @@ from simulator.evidence.live.decoding import (  # noqa: E402
     sample_speculatively,
     speculate,
 )
+from simulator.names import Catalogue  # noqa: E402
 from tests.live_recording import RECORDED_TOKENS, recorded  # noqa: E402
 
 TOKENS = 72

@@ -12,8 +12,8 @@ from simulator.acceptance.record.family import Family  # noqa: E402
 from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
 from simulator.acceptance.sources import Replay  # noqa: E402
 from simulator.acceptance.trace import Trace  # noqa: E402
-from simulator.catalogue import shipped  # noqa: E402
 from simulator.evidence.live.budget import PAIR, beside, decode, measure, shipped_prompts  # noqa: E402
+from simulator.names import shipped  # noqa: E402
 from simulator.strategies.duodecoding import DuoDecoding  # noqa: E402
 
 pytestmark = [

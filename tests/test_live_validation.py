@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 from simulator.acceptance.draft_tree import Beam, TravellingTree  # noqa: E402
 from simulator.acceptance.record.family import Family  # noqa: E402
 from simulator.acceptance.record.tree_drafter import TreeDrafter  # noqa: E402
-from simulator.catalogue import Catalogue, shipped  # noqa: E402
 from simulator.cli.main import main  # noqa: E402
 from simulator.evidence.live import machine  # noqa: E402
 from simulator.evidence.live import pipeline as live_pipeline  # noqa: E402
@@ -24,6 +23,7 @@ from simulator.evidence.live.budget import PAIR, beside  # noqa: E402
 from simulator.evidence.live.costs import Samples, slowdown  # noqa: E402
 from simulator.evidence.live.decoding import alone  # noqa: E402
 from simulator.evidence.live.validation import BOUNDS, Live, LivePoint, Setting, validate  # noqa: E402
+from simulator.names import Catalogue, shipped  # noqa: E402
 from simulator.scenario import load  # noqa: E402
 from simulator.scenario.run import run  # noqa: E402
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from test_laws import play
 
 from simulator.acceptance.sources import Cycle
-from simulator.catalogue import Catalogue, shipped
 from simulator.cli.main import main
 from simulator.cost.model import ModelSpec
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, Infeasible, read, validate
+from simulator.names import Catalogue, shipped
 from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.serving.requests import Requests

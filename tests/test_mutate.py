@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.catalogue import strategy_files
+from simulator.names import strategy_files
 from tests import mutate
 
 PAGE = mutate.PAGE.read_text()

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.cost.device import Device, Roofline
 from simulator.files.schema import BadInput, Infeasible, Positive, replace_nested
+from simulator.names import Catalogue
 from simulator.report.pages.plan import fleet
 from simulator.scenario import Loaded, load, resolved, run
 from simulator.serving.arrivals import Poisson

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simulator.catalogue import Catalogue
 from simulator.cost.device import Device, Link, RingAllReduce
 from simulator.cost.engine import Engine
 from simulator.cost.model import WEIGHT_BYTES, ModelSpec
@@ -14,6 +13,7 @@ from simulator.evidence.calibrate import fit, passes, quality
 from simulator.evidence.calibrate.importers import imported
 from simulator.evidence.calibrate.measurements import table as make_table
 from simulator.files.schema import provenance, read, validate
+from simulator.names import Catalogue
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILES = ROOT / "hardware_profiles"

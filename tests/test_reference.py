@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from docs import write_api
 from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, simple_table, slug
 from simulator.cli.catalogue import json_schema
 from simulator.cli.main import main
@@ -25,9 +26,13 @@ PAGES = pages()
 @pytest.mark.skipif(not as_pinned("click", "pydantic"), reason="other versions of click and pydantic word it otherwise")
 def test_what_is_committed_is_what_would_be_written() -> None:
     committed = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md")}
-    assert set(committed) - {"results.md"} == set(PAGES) == {"cli.md", *(f"{page}.md" for page in ABOUT)}
+    assert set(committed) - {"results.md", "api.md"} == set(PAGES) == {"cli.md", *(f"{page}.md" for page in ABOUT)}
     stale = [name for name, text in PAGES.items() if committed[name] != text]
     assert stale == [], "run `python3 dev.py reference`"
+
+
+def test_the_page_of_the_python_face_is_what_its_docstrings_say() -> None:
+    assert (FOLDER / "api.md").read_text("utf-8") == write_api.page(), "run `python3 dev.py reference`"
 
 
 SMALL = ["requests.count=4", "requests.output_tokens=9", "slo={ttft_ms: {p90: 9000}}"]

@@ -16,8 +16,8 @@ from simulator.acceptance.sources import Cycle, Replay
 from simulator.acceptance.trace import read
 from simulator.acceptance.tree_replay import RecordedRuns
 from simulator.acceptance.window_replay import WindowReplay
-from simulator.catalogue import Catalogue
 from simulator.files.schema import BadInput
+from simulator.names import Catalogue
 from simulator.scenario import load
 
 LEVELS = 4

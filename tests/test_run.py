@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import read
-from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.files.schema import BadInput
+from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.run import law, run, simulate, summary
 from simulator.strategies.common.step import Kind

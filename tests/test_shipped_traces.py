@@ -10,7 +10,7 @@ import pytest
 from simulator.acceptance.statistics import Statistics, statistics
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.tree_replay import recorded_beams
-from simulator.catalogue import Catalogue, shipped
+from simulator.names import Catalogue, shipped
 
 OURS = {name: path for name, path in Catalogue().names("trace").items() if name.startswith("six_flavours")}
 MEGABYTE = 1_000_000

@@ -16,11 +16,11 @@ from test_tree_replay import trace_of
 from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages
-from simulator.catalogue import Catalogue, shown
 from simulator.cli.main import main
 from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative, Positive
+from simulator.names import Catalogue, shown
 from simulator.report.run_summary import gaps
 from simulator.scenario import load
 from simulator.scenario.run import run

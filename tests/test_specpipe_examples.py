@@ -17,11 +17,11 @@ import pytest
 
 from simulator.acceptance.draft_tree import DraftTree, widest
 from simulator.acceptance.tree_replay import tree_of
-from simulator.catalogue import Catalogue
 from simulator.cost.device import Link, Roofline
 from simulator.cost.model import ModelSpec
 from simulator.cost.partition import GIB, message_bytes, printed_layer_weights, stage_memory
 from simulator.files.schema import read, validate
+from simulator.names import Catalogue
 from simulator.strategies.common.pipeline_laws import (
     PipelineTimes,
     arrivals,

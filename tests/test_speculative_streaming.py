@@ -16,12 +16,12 @@ from test_tree_replay import trace_of
 from simulator.acceptance.sources import Cycle, Replay
 from simulator.acceptance.trace import read as read_trace
 from simulator.acceptance.tree_replay import pruned_trees
-from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.cost.model import ModelSpec
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, read, validate
+from simulator.names import Catalogue
 from simulator.scenario import load, run
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests

@@ -11,8 +11,8 @@ from click import Context
 from click.testing import CliRunner
 from rich.console import Console
 
-from simulator.catalogue import Catalogue
 from simulator.cli.main import SECTIONS, main
+from simulator.names import Catalogue
 from simulator.report.pages import explain as explain_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load, resolved

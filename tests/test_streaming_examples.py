@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from simulator.acceptance.draft_tree import DraftTree
-from simulator.catalogue import Catalogue
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.files.schema import read, validate
+from simulator.names import Catalogue
 from simulator.strategies.common.step import Kind
 from simulator.strategies.speculative_streaming import SpeculativeStreaming, laws
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.files.schema import BadInput
+from simulator.names import Catalogue
 from simulator.scenario import load, run
 from simulator.scenario.run import simulated_baseline
 from simulator.studies.sweep import key as keys

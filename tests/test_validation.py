@@ -15,13 +15,13 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from simulator.catalogue import Catalogue, shipped
 from simulator.cli.main import main
 from simulator.evidence.fits import Paper, Question, papers
 from simulator.evidence.law_check import law_gap
 from simulator.evidence.published import cells, notes, paper_figures
 from simulator.evidence.validation import ErrorBounds, Prediction, Validated, left_over, shortfalls, summaries, validated
 from simulator.files.schema import BadInput, Fault
+from simulator.names import Catalogue, shipped
 from simulator.parallel import in_turn, spread
 from simulator.report.pages import validate as validate_page
 from simulator.report.terminal import print_page

@@ -17,9 +17,9 @@ from scipy.stats import t as student
 
 from simulator.acceptance.assignment import TraceAssignment, replay_behind
 from simulator.acceptance.sources import Cycle, Replay
-from simulator.catalogue import Catalogue
 from simulator.cli.main import main
 from simulator.files.schema import BadInput
+from simulator.names import Catalogue
 from simulator.scenario import Loaded, load, run
 from simulator.scenario.outcome import Outcome
 from simulator.serving.arrivals import Deterministic, Gamma, Poisson

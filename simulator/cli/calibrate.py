@@ -61,10 +61,10 @@ def import_(
     """Convert measurements of microsoft/vidur or casys-kaist/LLMServingSim to a table."""
     import pandas as pd
 
-    from simulator.catalogue import Catalogue
     from simulator.cost.model import ModelSpec
     from simulator.evidence.calibrate.importers import imported
     from simulator.evidence.calibrate.measurements import write
+    from simulator.names import Catalogue
 
     with faults_as_lines():
         shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
@@ -111,11 +111,11 @@ def device(
     """Fit products, attention and small operations of a device; print the errors, also of what was left out."""
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
     from simulator.cost.device import Device
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.fit import TABLE, Form
     from simulator.evidence.calibrate.measurements import read
+    from simulator.names import Catalogue
 
     with faults_as_lines(), Console(stderr=True).status("fitting"):
         document = _document("device", like, Catalogue(own))
@@ -139,10 +139,10 @@ def link(
     tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
     """Fit all-reduce and transfer of a link, in every form that a profile can have."""
-    from simulator.catalogue import Catalogue
     from simulator.cost.device import Link
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
+    from simulator.names import Catalogue
 
     with faults_as_lines():
         document = _document("link", like, Catalogue(own))
@@ -156,12 +156,12 @@ def link(
 @fit_options(report=False)
 def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
-    from simulator.catalogue import Catalogue
     from simulator.cost.device import Device
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
     from simulator.evidence.calibrate.passes import fit, written
     from simulator.files import writing
+    from simulator.names import Catalogue
 
     with faults_as_lines():
         document = _document("device", like, Catalogue(own))
@@ -193,10 +193,10 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
     """
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
     from simulator.evidence.fits import Question, papers
     from simulator.evidence.fitting import calibrate
     from simulator.files.writing import whole_file
+    from simulator.names import Catalogue
     from simulator.parallel import CORES, spread
     from simulator.report.pages.paper import as_yaml, page
     from simulator.report.terminal import print_page

@@ -11,8 +11,8 @@ import click
 from simulator.cli.options import catalogue_option, faults_as_lines
 
 if TYPE_CHECKING:
-    from simulator.catalogue import Catalogue
     from simulator.files.schema import Frozen
+    from simulator.names import Catalogue
 
 KINDS = ("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
@@ -28,7 +28,7 @@ WIDTH = 98
 @catalogue_option
 def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the names of everything in the catalogue, from scenarios to traces; of methods, their features."""
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
 
     kind = PLURALS.get(kind or "", kind)
     if kind == "method":
@@ -53,7 +53,7 @@ def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
 
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
     from simulator.report.pages.methods import features_page
     from simulator.report.terminal import print_page
     from simulator.studies.method_features import features
@@ -78,7 +78,7 @@ def _shorten(text: str, width: int) -> str:
 @catalogue_option
 def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
 
     with faults_as_lines():
         entry = details(name, Catalogue(own))
@@ -107,9 +107,9 @@ def _docstring(path: Path) -> str:
 
 def details(name: str, catalogue: Catalogue) -> Details:
     """Return the entry of a name of any kind; raise :class:`BadInput` where nothing has the name."""
-    from simulator.catalogue import FOLDERS, strategy_files, strategy_names
     from simulator.files.plugins import plugin_file
     from simulator.files.schema import BadInput, Fault, did_you_mean
+    from simulator.names import FOLDERS, strategy_files, strategy_names
 
     if strategy := strategy_files().get(name) or plugin_file(name):
         words = _docstring(strategy)
@@ -123,9 +123,9 @@ def details(name: str, catalogue: Catalogue) -> Details:
 
 def _file_details(kind: str, name: str, path: Path) -> Details:
     """Return a YAML file as it stands, and of a model the numbers that follow from it."""
-    from simulator.catalogue import shown
     from simulator.cost.model import ModelSpec
     from simulator.files.schema import read, validate
+    from simulator.names import shown
 
     document = read(path, shown(path))
     text = f"{kind} {name}   ({shown(path)})\n\n{path.read_text('utf-8')}"
@@ -151,7 +151,7 @@ def _trace_details(name: str, path: Path) -> Details:
 
     from simulator.acceptance.statistics import statistics
     from simulator.acceptance.trace import read as read_trace
-    from simulator.catalogue import shown
+    from simulator.names import shown
 
     trace = read_trace(path)
     numbers = statistics(trace)
@@ -231,7 +231,7 @@ def _hardware_class(kind: str) -> type[Frozen]:
 
 def _allow_names(scenario_schema: dict[str, Any]) -> None:
     """Let a scenario start from another one, and names stand for files."""
-    from simulator.catalogue import REFERENCES
+    from simulator.names import REFERENCES
 
     scenario_schema["properties"]["like"] = {"type": "string", "description": "name or path of the scenario to start from"}
     _or_a_name(scenario_schema, "strategy", "strategy")

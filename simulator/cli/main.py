@@ -68,6 +68,3 @@ def main() -> None:
 
 for command in (list_, show, schema, new, explain, law, run, plan, sweep, plot, trace, calibrate, validate, *study_commands()):
     main.add_command(command)
-
-if __name__ == "__main__":
-    main(prog_name="specsim")

@@ -39,7 +39,7 @@ def plan(
     """
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
     from simulator.report.pages.plan import page, write_plan
     from simulator.report.terminal import print_page
     from simulator.studies.plan.file import load_plan

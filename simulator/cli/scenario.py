@@ -35,8 +35,8 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @catalogue_option
 def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
-    from simulator.catalogue import Catalogue
     from simulator.files.schema import BadInput, Fault
+    from simulator.names import Catalogue
 
     path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
     with faults_as_lines():
@@ -57,7 +57,7 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
     """Say in words what SCENARIO will simulate, and every default that applies; runs nothing."""
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
     from simulator.report.pages.explain import page
     from simulator.report.terminal import print_page
     from simulator.scenario import load
@@ -79,7 +79,7 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
     from simulator.report.pages.law import page
     from simulator.report.terminal import print_page
     from simulator.scenario import load
@@ -118,7 +118,7 @@ def run(
     """
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
     from simulator.report.console import print_result
     from simulator.scenario import load
     from simulator.scenario.run import summary

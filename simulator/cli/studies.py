@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
     def loaded(self, *overrides: str) -> list[Loaded]:
         """Return the loaded scenarios, with further overrides. Raises :class:`BadInput` for a faulty one."""
-        from simulator.catalogue import Catalogue
+        from simulator.names import Catalogue
         from simulator.scenario import load
 
         return [load(name, (*self.overrides, *overrides), Catalogue(self.own), self.seed) for name in self.scenarios]
@@ -88,7 +88,7 @@ def workload(text: str) -> str:
 
 def methods(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     """Return the methods that can be compared on a scenario."""
-    from simulator.catalogue import Catalogue
+    from simulator.names import Catalogue
     from simulator.studies.methods import candidates
 
     (scenario,), only = asked.scenarios, options.pop("only")
@@ -143,6 +143,11 @@ class StudyCommand:
     """Whether its ``study`` function says what it is at."""
     lettered: bool = False
     """Whether ``--set`` may name one of the scenarios by its letter, and ``--out`` a folder."""
+
+    def defaults(self) -> Options:
+        """Return the values of all options that are not given."""
+        context = click.Context(click.Command(self.name))
+        return {option.name or "": option.type_cast_value(context, option.get_default(context)) for option in self.options}
 
 
 def sizes(flag: str, text: str, default: str | None = None) -> click.Option:

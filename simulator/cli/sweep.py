@@ -89,8 +89,8 @@ def _evaluated(
     name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any
 ) -> tuple[SweepStudy, bool]:
     """Evaluate the points that the store does not have; return the sweep, and whether all of them were reached."""
-    from simulator.catalogue import Catalogue
     from simulator.files.schema import BadInput, Fault
+    from simulator.names import Catalogue
     from simulator.parallel import CORES
     from simulator.studies.sweep.executors import crew
     from simulator.studies.sweep.store import writing

@@ -218,8 +218,8 @@ def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json
 def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
     """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other than the first."""
     from simulator.acceptance.trace import read
-    from simulator.catalogue import Catalogue
     from simulator.files.schema import BadInput, Fault, did_you_mean
+    from simulator.names import Catalogue
 
     name, _, drafter = name.partition(":")
     path = Path(name)

@@ -57,11 +57,11 @@ def validate(
         _laws(laws, processes, as_json)
     from rich.console import Console
 
-    from simulator.catalogue import Catalogue
     from simulator.evidence.fits import papers as chosen
     from simulator.evidence.law_check import law_gaps
     from simulator.evidence.published import contradictions, paper_figures
     from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
+    from simulator.names import Catalogue
     from simulator.parallel import CORES, spread
     from simulator.report.law_claims import law_data, law_sentence
     from simulator.report.page import page_files, write_files

@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from simulator.catalogue import Catalogue, shipped, shown
 from simulator.evidence.published import PAPERS, Note, PublishedCell, cells, notes
 from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
+from simulator.names import Catalogue, shipped, shown
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import run, summary
 from simulator.serving.requests import Request

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from simpy import Event
 
 from simulator.acceptance.sources import Acceptance, Cycle, odds_of
-from simulator.catalogue import Catalogue
 from simulator.cost.stated import StatedCost
+from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
 from simulator.parallel import Spread
 from simulator.scenario import load

@@ -31,9 +31,9 @@ from typing import Literal, TypeVar
 
 from pydantic import model_validator
 
-from simulator.catalogue import shipped, shown
 from simulator.files import reading
 from simulator.files.schema import BadInput, Document, Fault, Frozen, validate
+from simulator.names import shipped, shown
 
 Role = Literal["calibrate", "predict", "check", "report", "input", "excluded"]
 PAPERS = "scenarios/papers"

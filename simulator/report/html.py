@@ -52,6 +52,14 @@ def as_html(page: Page) -> str:
     return text
 
 
+def as_fragment(page: Page | None, table: str) -> str:
+    """Return a part of another page: answer and highlights of ``page``, ``table`` (HTML of pandas), and the first picture."""
+    figure = next(iter(page.figures), None) if page else None
+    parts = {"page": page, "table": Markup(table), "figure": figure}  # noqa: S704 (pandas escapes its cells)
+    text: str = _environment().get_template("fragment.html").render(**parts)
+    return text
+
+
 @cache
 def _environment() -> Environment:
     """Return the Jinja environment of the templates, with the filters that they use."""

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from simulator.acceptance.spec import AcceptanceSpec
-from simulator.catalogue import strategy_files
 from simulator.cost.placement import Placement
 from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
+from simulator.names import strategy_files
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.caveats import caveats
 

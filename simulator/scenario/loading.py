@@ -11,8 +11,8 @@ from simulator.acceptance.rescale import rescaled
 from simulator.acceptance.sources import Acceptance
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.trace import Trace
-from simulator.catalogue import Catalogue
 from simulator.files.schema import BadInput, Document, validate
+from simulator.names import Catalogue
 from simulator.scenario.checks import check_memory, faults_of
 from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import drawn, fitting, read_trace

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from simulator.acceptance.trace import Trace, read_once
-from simulator.catalogue import Catalogue, shown
 from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean
+from simulator.names import Catalogue, shown
 from simulator.scenario.fields import Scenario
 from simulator.strategies.common.capabilities import NamesRecording
 from simulator.strategies.common.traits import Facts

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.acceptance.sources import Rates, odds_of
-from simulator.catalogue import Catalogue, shown
 from simulator.cost.model import ModelSpec
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import read, validate
+from simulator.names import Catalogue, shown
 from simulator.scenario import AnyStrategy
 from simulator.strategies import Strategy
 from simulator.strategies.common.base import early_exit

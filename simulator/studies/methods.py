@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from simulator.catalogue import Catalogue
 from simulator.files.schema import BadInput, Fault, did_you_mean
+from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, load, run
 from simulator.strategies.common.capabilities import NamesRecording, extra_memory

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from simulator.catalogue import shown
 from simulator.cost.model import ModelSpec
 from simulator.evidence.calibrate.measurements import Table, table
 from simulator.files.schema import BadInput, Fault
+from simulator.names import shown
 
 Row = dict[str, object]
 HALF = 2

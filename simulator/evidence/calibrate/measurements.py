@@ -33,10 +33,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from simulator.catalogue import shown
 from simulator.files import reading
 from simulator.files.schema import BadInput, Fault, did_you_mean
 from simulator.files.writing import replacing
+from simulator.names import shown
 
 Table: TypeAlias = pd.DataFrame
 OPERATIONS = ("matmul", "attention", "small_operations", "pass", "all_reduce", "transfer")

@@ -32,9 +32,9 @@ from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequ
 from simulator.acceptance.sequences import SequenceIteration, Split
 from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.trace import read
-from simulator.catalogue import Catalogue, shipped
 from simulator.evidence.live.decoding import Reader, alone
 from simulator.files.schema import BadInput, Fault
+from simulator.names import Catalogue, shipped
 
 CANDIDATES = 8
 """First tokens that are looked at, as in the released program."""

@@ -24,7 +24,6 @@ from torch.nn import functional as F
 
 from simulator.acceptance.record.family import DRAFT, TARGET
 from simulator.acceptance.record.network import Network, NetworkShape, rotate
-from simulator.catalogue import Catalogue
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.hardware_cost import HardwareCost
@@ -36,6 +35,7 @@ from simulator.evidence.calibrate.importers import Heads, Queries, Row, attentio
 from simulator.evidence.calibrate.measurements import Table, table
 from simulator.evidence.live.decoding import Reader
 from simulator.files.schema import Document, read, validate
+from simulator.names import Catalogue
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (64, 256, 1024)

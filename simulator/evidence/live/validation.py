@@ -31,11 +31,11 @@ from simulator.acceptance.record.writing import generate
 from simulator.acceptance.sequences import Split
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
-from simulator.catalogue import shipped
 from simulator.evidence.live import budget as live_budget
 from simulator.evidence.live import decoding as live
 from simulator.evidence.live import pipeline as live_pipeline
 from simulator.evidence.live.costs import Beside, Clock, Samples, TimedText, slowdown, time_in_turns, time_plain, time_stages
+from simulator.names import shipped
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import simulate
 

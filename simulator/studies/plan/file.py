@@ -18,9 +18,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from simulator.catalogue import Catalogue
 from simulator.cost.device import Device
 from simulator.files.schema import BadInput, Document, Frozen, Infeasible, Path_, Positive, replace_nested, validate
+from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, checked
 from simulator.scenario.expenses import rented_devices

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Literal
 
 from simulator.acceptance.sources import Acceptance
-from simulator.catalogue import Catalogue
 from simulator.files.schema import Document
+from simulator.names import Catalogue
 from simulator.scenario import Loaded, checked, run
 from simulator.scenario.loading import variant
 from simulator.studies.sweep.axes import Settings

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simulator.catalogue import Catalogue
+from simulator.names import Catalogue
 from simulator.scenario import Loaded
 from simulator.strategies import strategies
 

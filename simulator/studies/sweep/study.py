@@ -28,8 +28,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from simulator.catalogue import FOLDERS, Catalogue, shown
 from simulator.files.schema import BadInput, Document, Fault, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
+from simulator.names import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
 from simulator.studies.sweep.axes import Combination, Design, assigned, axis, design
 from simulator.studies.sweep.base import Evaluator, SweepJob, with_settings
