@@ -79,12 +79,9 @@ def anchored(page: Page) -> list[tuple[str, Section]]:
     """Return the sections of a page with the names of their anchors, no two of them alike."""
     sections: dict[str, Section] = {}
     for section in page.sections:
-        name = slug(section.title)
-        number = 1
-        while name in sections or name in ANCHORS:
-            number += 1
-            name = f"{slug(section.title)}-{number}"
-        sections[name] = section
+        base = slug(section.title)
+        names = (base, *(f"{base}-{number}" for number in range(2, len(page.sections) + 2)))
+        sections[next(name for name in names if name not in sections and name not in ANCHORS)] = section
     return list(sections.items())
 
 

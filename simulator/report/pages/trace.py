@@ -41,41 +41,29 @@ LONGEST_RUN = 24
 
 def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     """Return the page of the trace ``name``: header, flavours, windows, hits and run lengths."""
+    widths = ("", *(f"k = {width}" for width in _widths(numbers)))
     gamma = _flavour_window(numbers)
-    return Page(
-        title=f"trace {name}",
-        about="",
-        answer="",
-        opening=[Bullets(_facts(trace, numbers, size_bytes))],
-        sections=sections(
-            (
-                "Accepted draft tokens per window (correction or bonus not counted), errors against the replay",
-                _table(WINDOW_HEAD, _window_rows(numbers), "Windows"),
-            ),
-            (
-                f"By kind of text: accepted at all positions; the rest at γ = {gamma}",
-                _table(FLAVOUR_HEAD, _flavour_rows(numbers), "Kinds of text"),
-            ),
-            (
-                "Emitted token among the first k choices; at corrections: where the draft was rejected",
-                _table(("", *(f"k = {width}" for width in _widths(numbers))), _hit_rows(numbers), "Hits"),
-            ),
-            (
-                "Every drafter of the same text: kept at each position, in % of the windows that got there",
-                _table(DRAFTER_HEAD, _drafter_rows(numbers), "Drafters"),
-            ),
-            (
-                "Dynamic trees in a pipeline (SpecPipe), as grown and verified",
-                _table(PIPELINE_HEAD, _pipeline_rows(numbers), "Dynamic trees"),
-            ),
-            (
-                "Accepted in a row: windows of unlimited length",
-                _table(("tokens", "windows"), _run_rows(numbers), "Run lengths", bars=(1,)),
-            ),
-            ("How the means are computed", [Bullets([FORMULAS])]),
-        ),
-        command=f"specsim trace info {name}",
+    titles = (
+        "Accepted draft tokens per window (correction or bonus not counted), errors against the replay",
+        f"By kind of text: accepted at all positions; the rest at γ = {gamma}",
+        "Emitted token among the first k choices; at corrections: where the draft was rejected",
+        "Every drafter of the same text: kept at each position, in % of the windows that got there",
+        "Dynamic trees in a pipeline (SpecPipe), as grown and verified",
+        "Accepted in a row: windows of unlimited length",
+        "How the means are computed",
     )
+    blocks = (
+        _table(WINDOW_HEAD, _window_rows(numbers), "Windows"),
+        _table(FLAVOUR_HEAD, _flavour_rows(numbers), "Kinds of text"),
+        _table(widths, _hit_rows(numbers), "Hits"),
+        _table(DRAFTER_HEAD, _drafter_rows(numbers), "Drafters"),
+        _table(PIPELINE_HEAD, _pipeline_rows(numbers), "Dynamic trees"),
+        _table(("tokens", "windows"), _run_rows(numbers), "Run lengths", bars=(1,)),
+        [Bullets([FORMULAS])],
+    )
+    facts = Bullets(_facts(trace, numbers, size_bytes))
+    tables = sections(*zip(titles, blocks, strict=True))
+    return Page(f"trace {name}", "", "", [facts], tables, f"specsim trace info {name}")
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]], title: str, bars: tuple[int, ...] = ()) -> Iterator[Block]:
