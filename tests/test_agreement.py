@@ -13,30 +13,30 @@ from simulator.cli.main import main
 from simulator.evidence.law_check import LawGap
 from simulator.scenario import load
 from simulator.scenario.agreement import UNEXPLAINED, agreement, explained_gap, mean_step_s
-from simulator.scenario.run import Result, run
+from simulator.scenario.run import RunResult, run
 from simulator.strategies.vanilla_sd import VanillaSD
 
 EXACT = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 30, draft_step_ms: 5}"]
 
 
-def scaled_replay(result: Result, factor: float) -> Any:
+def scaled_replay(result: RunResult, factor: float) -> Any:
     """The agreement of a run whose law had said ``factor`` times as much of every step."""
     law = replace(result.replay, step_s=result.replay.step_s * factor)
     return agreement(result.scenario, result.law, law, result.simulated)
 
 
 @pytest.fixture(scope="module")
-def exact() -> Result:
+def exact() -> RunResult:
     return run(load("durations_only", [*EXACT, "requests.count=4"]))
 
 
 @pytest.fixture(scope="module")
-def pipelined() -> Result:
+def pipelined() -> RunResult:
     """Several batches in flight, so that no replay follows them."""
     return run(load("pipeline_llama_3_1_70b_8x3090", ["requests.count=16"]))
 
 
-def test_an_exact_law_agrees_to_1e_9_or_not_at_all(exact: Result) -> None:
+def test_an_exact_law_agrees_to_1e_9_or_not_at_all(exact: RunResult) -> None:
     assert exact.agreement.data()["disagreement"] is False
     assert exact.agreement.gap == pytest.approx(0.0, abs=1e-9)
     for factor in (1 + 1e-8, 1 - 1e-8, 1.9):
@@ -46,7 +46,7 @@ def test_an_exact_law_agrees_to_1e_9_or_not_at_all(exact: Result) -> None:
         assert shown.shown.startswith("DISAGREEMENT: the law claims to be exact")
 
 
-def test_a_mean_step_that_its_own_kinds_do_not_add_up_to_is_a_disagreement(exact: Result) -> None:
+def test_a_mean_step_that_its_own_kinds_do_not_add_up_to_is_a_disagreement(exact: RunResult) -> None:
     """A strategy may put a ``law`` of its own in the place of the common one; its steps are then no witness of its mean."""
     law = replace(exact.law, step_s=exact.law.step_s / 2)
     shown = agreement(exact.scenario, law, exact.replay, exact.simulated)
@@ -68,7 +68,7 @@ def test_a_bound_is_broken_on_one_side_only() -> None:
     assert "claims to be a lower bound" in broken.shown
 
 
-def test_without_a_replay_the_growth_of_the_context_bounds_the_gap(pipelined: Result) -> None:
+def test_without_a_replay_the_growth_of_the_context_bounds_the_gap(pipelined: RunResult) -> None:
     shown = pipelined.agreement
     assert pipelined.replay is pipelined.simulated
     assert not shown.disagreement
@@ -80,7 +80,7 @@ def test_without_a_replay_the_growth_of_the_context_bounds_the_gap(pipelined: Re
         assert agreement(pipelined.scenario, pipelined.law, simulated, simulated).disagreement
 
 
-def test_a_mean_over_kinds_counts_their_steps(exact: Result) -> None:
+def test_a_mean_over_kinds_counts_their_steps(exact: RunResult) -> None:
     """30 ms of target and four times 5 ms of draft."""
     assert mean_step_s(exact.scenario, exact.simulated.kinds, 100) == pytest.approx(0.050)
 
@@ -104,12 +104,12 @@ def test_parts_lead_from_the_law_to_the_simulation_and_leave_nothing(name: str, 
     assert unexplained == pytest.approx([0.0], abs=1e-6), "an exact law leaves nothing between replay and simulation"
 
 
-def test_no_gap_has_no_parts(exact: Result) -> None:
+def test_no_gap_has_no_parts(exact: RunResult) -> None:
     same = replace(exact.simulated, tpot_s=exact.law.tpot_s)
     assert explained_gap(exact.scenario, exact.law, exact.law_replayed, exact.replay, same) == ()
 
 
-def test_parts_are_measured_on_demand_only(exact: Result) -> None:
+def test_parts_are_measured_on_demand_only(exact: RunResult) -> None:
     assert exact.gap_parts == ()
     assert replace(exact, explain_gap=True).gap_parts
 

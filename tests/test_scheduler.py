@@ -367,7 +367,7 @@ def test_a_run_that_contradicts_itself_is_a_fault() -> None:
         scheduler.check()
     scheduler.tally.shown -= 1
     scheduler.memory.used = 1
-    with pytest.raises(BrokenRunError, match="blocks are still held"):
+    with pytest.raises(BrokenRunError, match="blocks are still in use"):
         scheduler.check()
 
 

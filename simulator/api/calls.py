@@ -40,7 +40,7 @@ from simulator.report.run_page import run_page
 from simulator.report.write import write as write_report
 from simulator.scenario import Loaded
 from simulator.scenario import load as load_scenario
-from simulator.scenario.run import Result as Run
+from simulator.scenario.run import RunResult as Run
 from simulator.scenario.run import law as law_of
 from simulator.scenario.run import law_details, tuned
 from simulator.scenario.run import run as run_scenario

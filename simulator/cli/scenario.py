@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from simulator.scenario import Loaded
-    from simulator.scenario.run import Result
+    from simulator.scenario.run import RunResult
     from simulator.scenario.uncertainty import Interval
 
 EXAMPLE = "durations_only"
@@ -157,7 +157,9 @@ def _run_options(replications: int | None, explain_gap: bool) -> list[str]:
     return [*(["--replications", str(replications)] if replications else []), *(["--explain-gap"] if explain_gap else [])]
 
 
-def _simulated(loaded: Loaded, command: str, iteration_log: Path | None, request_log: Path | None) -> tuple[Result, Interval]:
+def _simulated(
+    loaded: Loaded, command: str, iteration_log: Path | None, request_log: Path | None
+) -> tuple[RunResult, Interval]:
     """Simulate and write the logs; return the result and the interval of its speed-up."""
     from simulator.report import logs
     from simulator.scenario.run import run as run_scenario
@@ -170,7 +172,7 @@ def _simulated(loaded: Loaded, command: str, iteration_log: Path | None, request
     return result, of_speedup(tuned(loaded), result.speedup, times.requests)
 
 
-def _write_report(loaded: Loaded, result: Result, span: Interval, folder: Path, status: Status) -> None:
+def _write_report(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Status) -> None:
     """Write the report of a run, with the results of other windows."""
     from simulator.report.write import write
     from simulator.studies.window import window_sweep

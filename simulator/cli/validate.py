@@ -13,7 +13,9 @@ import click
 from simulator.cli.options import catalogue_option, faults_as_lines, json_option
 
 if TYPE_CHECKING:
-    from simulator.evidence.law_check import ExampleVerdict
+    from collections.abc import Sequence
+
+    from simulator.evidence.law_check import ExampleVerdict, LawGap
     from simulator.parallel import Spread
 
 SHARE = click.FloatRange(min=0)
@@ -63,19 +65,16 @@ def validate(
     from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
     from simulator.names import Catalogue
     from simulator.parallel import CORES, spread
-    from simulator.report.law_claims import law_data, law_sentence
+    from simulator.report.law_claims import law_data
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.validate import CELLS, as_data, cells_csv, page
     from simulator.report.terminal import print_page
 
-    with faults_as_lines(), Console(stderr=True).status("laws") as status:
-        results = []
-        with spread(processes or CORES) as processes_map:
-            examples = _examples((ALL,), processes_map)
-            gaps = law_gaps(processes_map)
-            for paper in chosen(Catalogue(own), papers):
-                status.update(paper.name)
-                results.append(validated(paper, processes_map))
+    with faults_as_lines(), Console(stderr=True).status("laws") as status, spread(processes or CORES) as processes_map:
+        examples, gaps, results = _examples((ALL,), processes_map), law_gaps(processes_map), []
+        for paper in chosen(Catalogue(own), papers):
+            status.update(paper.name)
+            results.append(validated(paper, processes_map))
         missed = shortfalls(results, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
         command, goals = shlex.join(["specsim", "validate", *papers]), shortfalls(results, GOAL)
         answered = page(results, gaps, goals, paper_figures(), contradictions(), command)
@@ -85,11 +84,18 @@ def validate(
         click.echo(json.dumps(as_data(results, gaps, missed) | {"examples": law_data(examples)}, indent=2))
     else:
         print_page(answered, Console())
-    broken = [law_sentence(verdict) for verdict in examples if verdict.disagreement]
-    broken += [f"{gap.scenario}: {gap.shown}" for gap in gaps if gap.disagreement]
+    broken = _broken(examples, gaps)
     for sentence in (*(f"bound missed: {bound}" for bound in missed), *broken):
         click.echo(sentence, err=True)
     sys.exit(3 if missed or broken else 0)
+
+
+def _broken(examples: Sequence[ExampleVerdict], gaps: Sequence[LawGap]) -> list[str]:
+    """Return a sentence for every law that breaks its claim, on its example or in a shipped scenario."""
+    from simulator.report.law_claims import law_sentence
+
+    sentences = [law_sentence(verdict) for verdict in examples if verdict.disagreement]
+    return sentences + [f"{gap.scenario}: {gap.shown}" for gap in gaps if gap.disagreement]
 
 
 def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:

@@ -26,14 +26,14 @@ from simulator.report.run_summary import (
     percent,
     share,
 )
-from simulator.scenario.run import Result
+from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval
 
 WIDEST = 100
 BAR = 30
 
 
-def print_result(result: Result, console: Console, speedup: Interval) -> None:
+def print_result(result: RunResult, console: Console, speedup: Interval) -> None:
     """Print the answer, the interval of its speed-up, the four columns, gaps, lanes, serving, memory and notes."""
     width = min(console.width, WIDEST)
 
@@ -84,7 +84,7 @@ def item(console: Console, text: str, width: int) -> None:
     console.print(grid, width=width)
 
 
-def _answers(result: Result) -> Table:
+def _answers(result: RunResult) -> Table:
     answers = columns(result)
     table = new_table("", "law, marginal", "law, replayed", "replay", "simulation", "law to simul.")
 
@@ -98,7 +98,7 @@ def _answers(result: Result) -> Table:
     return table
 
 
-def _lanes(result: Result) -> Table:
+def _lanes(result: RunResult) -> Table:
     table = new_table("lane", "busy (simulation)", "")
     table.columns[2].justify = "left"
     for lane, fraction in result.busy.items():

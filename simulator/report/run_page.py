@@ -41,7 +41,7 @@ from simulator.report.run_summary import (
 )
 from simulator.report.timeline import span_data, steady_window, timeline_svg
 from simulator.scenario.outcome import CONFIDENCE
-from simulator.scenario.run import Result
+from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval
 from simulator.studies.window import SweepPoint
 
@@ -52,7 +52,7 @@ USES = ("compute", "collectives", "host")
 """What the time of a part of a step is split into, where the cost model says so."""
 
 
-def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | None = None) -> Page:
+def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval | None = None) -> Page:
     """Return the page of a run. ``sweep``: other windows, if any; ``speedup``: the interval of the speed-up."""
     scenario = result.scenario
     opening: list[Block] = [Paragraph(conditions(result))]
@@ -84,7 +84,7 @@ def run_page(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | No
     )
 
 
-def _answers(result: Result) -> Iterator[Block]:
+def _answers(result: RunResult) -> Iterator[Block]:
     """Yield the table of law, replay and simulation, and the gaps between them."""
     answers = columns(result)
     last_ms = answers[-1].tpot_ms
@@ -110,7 +110,7 @@ def _answers(result: Result) -> Iterator[Block]:
     yield Paragraph(f"Law: {result.law.source}. {agreement_sentence(result)}")
 
 
-def _time(result: Result) -> Iterator[Block]:
+def _time(result: RunResult) -> Iterator[Block]:
     """Yield the parts of a step, the kinds of steps and how busy the lanes are."""
     split = any(phase.busy for parts in result.phases.values() for phase in parts.values())
     yield _parts_table(result, USES if split else ())
@@ -130,7 +130,7 @@ def _time(result: Result) -> Iterator[Block]:
     yield Table(("lane", "busy share of the whole run (simulation)"), busy, "Lanes", bars=(1,))
 
 
-def _parts_table(result: Result, uses: Sequence[str]) -> Table:
+def _parts_table(result: RunResult, uses: Sequence[str]) -> Table:
     """Return the durations of each part of a step in ms, split by ``uses``; parts as in the first kind are not repeated."""
     rows: list[Sequence[Words]] = []
     first: Mapping[str, object] = {}
@@ -152,7 +152,7 @@ def _use_ms(busy_s: Mapping[str, float], use: str) -> str:
     return number(sum(used_s) * 1e3) if used_s else "–"
 
 
-def _serving(result: Result) -> Iterator[Block]:
+def _serving(result: RunResult) -> Iterator[Block]:
     serving = result.simulated.serving
     if serving.counted.slo:
         yield Table(run_serving.SLO_HEAD, list(run_serving.verdicts(serving)), "Limits of the SLO, and simulated times")
@@ -169,7 +169,7 @@ def _serving(result: Result) -> Iterator[Block]:
     yield Paragraph(f"Origin: simulation; quantiles within 0.5 %. Batching: {rule}")
 
 
-def _fallback(result: Result) -> Iterator[Block]:
+def _fallback(result: RunResult) -> Iterator[Block]:
     if text := fallback(result):
         yield Paragraph(f"{text}.")
     if text := choices(result):
@@ -196,7 +196,7 @@ def _fallback(result: Result) -> Iterator[Block]:
     yield Table(head, rows, "Fallback by exit depth and width", bars=(2, 3), sortable=True)
 
 
-def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
+def _window(result: RunResult, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
     """Yield the figure of other windows, and which window is best; nothing without a sweep."""
     if not sweep:
         return
@@ -218,20 +218,20 @@ def _window(result: Result, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
         )
 
 
-def _memory(result: Result) -> Iterator[Block]:
+def _memory(result: RunResult) -> Iterator[Block]:
     if stages := list(run_memory.stage_rows(result.scenario)):
         yield Table(run_memory.HEAD, stages, "Memory of the stages")
         yield Paragraph(run_memory.caption(result.scenario))
 
 
-def _accepted(result: Result) -> Iterator[Block]:
+def _accepted(result: RunResult) -> Iterator[Block]:
     if result.simulated.accepted:
         drawn = figures.accepted_lengths(result.simulated, result.odds)
         yield Figure("Accepted draft tokens per verified window", ACCEPTED, drawn)
         yield Paragraph("Bars: simulation. Markers: law with marginal rates, as if positions were independent.")
 
 
-def _timeline(result: Result) -> Iterator[Block]:
+def _timeline(result: RunResult) -> Iterator[Block]:
     caption = f"{result.scenario.schedule.traits.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
     drawing = pipeline_timeline if result.scenario.schedule.traits.staged else timeline_svg
     window = steady_window(result.spans, 3 + result.scenario.stages)

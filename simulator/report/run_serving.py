@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from simulator.report.run_summary import number, share
 from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Outcome, ServingOutcome
-from simulator.scenario.run import Result
+from simulator.scenario.run import RunResult
 from simulator.serving.metrics import level_quantile
 from simulator.serving.slo import METRICS
 
@@ -46,7 +46,7 @@ def replicas(outcome: Outcome) -> Iterator[tuple[str, ...]]:
         yield str(index), *counts, number(replica.ttft.quantile(0.99) * 1e3)
 
 
-def replications(result: Result) -> Iterator[tuple[str, ...]]:
+def replications(result: RunResult) -> Iterator[tuple[str, ...]]:
     """Yield rows under ``REPLICATION_HEAD``, mean and half of the interval; none without replications."""
     means = result.replications
 
@@ -61,7 +61,7 @@ def replications(result: Result) -> Iterator[tuple[str, ...]]:
             yield text, cell(name), *("" for _ in QUANTILES)
 
 
-def sentences(result: Result) -> Iterator[str]:
+def sentences(result: RunResult) -> Iterator[str]:
     """Yield a sentence each on what is counted, goodput, batch, queue, Little's law, memory, waste and cost."""
     serving = result.simulated.serving
     counted, littles = serving.counted, serving.littles_law
@@ -87,7 +87,7 @@ def sentences(result: Result) -> Iterator[str]:
     yield from costs(result)
 
 
-def _batch_and_queue(result: Result) -> Iterator[str]:
+def _batch_and_queue(result: RunResult) -> Iterator[str]:
     """Yield how many requests decode in a step, and how many wait."""
     setup, serving = result.scenario.serving, result.simulated.serving
     batch, queue = (
@@ -102,7 +102,7 @@ def _batch_and_queue(result: Result) -> Iterator[str]:
     yield f"Queue: {number(serving.mean_waiting, 3)} requests wait on average, up to {queue}{before}"
 
 
-def _kv_cache(result: Result) -> str:
+def _kv_cache(result: RunResult) -> str:
     """Return how full the KV cache is, and what preemptions cost."""
     serving = result.simulated.serving
     owner = " of a replica" if result.scenario.serving.replicas > 1 else ""
@@ -116,7 +116,7 @@ def _kv_cache(result: Result) -> str:
     )
 
 
-def costs(result: Result) -> Iterator[str]:
+def costs(result: RunResult) -> Iterator[str]:
     """Yield a sentence on money and one on energy, as far as the devices state prices and powers."""
     expenses = result.expenses
     if expenses and expenses.usd_per_hour and expenses.usd_per_million_tokens:

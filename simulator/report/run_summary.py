@@ -10,7 +10,7 @@ from typing import NamedTuple
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.report.blocks import Highlight
 from simulator.scenario import Scenario
-from simulator.scenario.run import Result
+from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import SHARE, Interval
 from simulator.serving.lengths import Lengths
 from simulator.serving.requests import Requests
@@ -84,7 +84,7 @@ def _same_first(words: Sequence[Sequence[str]]) -> bool:
     return all(len(parts) > 1 and parts[0] == words[0][0] for parts in words)
 
 
-def columns(result: Result) -> list[Column]:
+def columns(result: RunResult) -> list[Column]:
     """Return law (marginal), law (replayed), replay and simulation, in this order."""
     laws = (("law, marginal rates", result.law), ("law, replayed means", result.law_replayed))
     runs = (("replay", result.replay), ("simulation", result.simulated))
@@ -92,14 +92,14 @@ def columns(result: Result) -> list[Column]:
     return [Column(name, answer.step_s * 1e3, answer.tokens_per_step, answer.tpot_s * 1e3) for name, answer in answers]
 
 
-def overlap(result: Result) -> tuple[float, float] | None:
+def overlap(result: RunResult) -> tuple[float, float] | None:
     """Return T_draft and Delta of the main step kind in seconds; None where nothing overlaps."""
     parts = result.phases[main_kind(result.phases)]
     cover = result.scenario.schedule.traits.hidden_behind
     return (parts["draft"].wall_s, parts[cover].wall_s) if cover and "draft" in parts else None
 
 
-def regime(result: Result) -> str:
+def regime(result: RunResult) -> str:
     """Return half a sentence that compares T_draft to Delta, with times of the cost model at the mean context."""
     scenario = result.scenario
     pair = overlap(result)
@@ -125,7 +125,7 @@ def regime(result: Result) -> str:
     return text + _serial_redrafts(result)
 
 
-def _level_of_tree(result: Result) -> str | None:
+def _level_of_tree(result: RunResult) -> str | None:
     """Return whether growing a level of the tree is hidden behind a pipeline step, in words; None where no tree is grown."""
     full = max(result.phases, key=lambda kind: (kind.verifying, tuple(kind.detail or ())))
     parts = {name: phase.wall_s * 1e3 for name, phase in result.phases[full].items()}
@@ -139,7 +139,7 @@ def _level_of_tree(result: Result) -> str | None:
     )
 
 
-def _serial_redrafts(result: Result) -> str:
+def _serial_redrafts(result: RunResult) -> str:
     """Return how often Eq. 10 (Mirror-SD) is not the whole step, because a window had to be drafted first."""
     lost = {kind: parts["redraft"] for kind, parts in result.phases.items() if "redraft" in parts}
     steps = sum(result.simulated.kinds.get(kind, 0) for kind in lost)
@@ -149,7 +149,7 @@ def _serial_redrafts(result: Result) -> str:
     return f"; {share(steps / result.simulated.steps)} of the steps redraft a window for {number(wall, 3)} ms"
 
 
-def headline(result: Result) -> str:
+def headline(result: RunResult) -> str:
     """Return the answer in one sentence."""
     tpot, baseline = number(result.simulated.tpot_s * 1e3, 3), number(result.baseline.tpot_s * 1e3, 3)
     if not result.scenario.schedule.window:
@@ -170,7 +170,7 @@ def doubt(speedup: Interval) -> str:
     return f"speed-up within {speedup.low:.2f} to {speedup.high:.2f} ({SHARE:.0%} of draws of requests and of devices)"
 
 
-def highlights(result: Result, speedup: Interval | None) -> list[Highlight]:
+def highlights(result: RunResult, speedup: Interval | None) -> list[Highlight]:
     """Return the numbers of the answer, for the head of a page."""
     simulated, law, baseline = (answer.tpot_s * 1e3 for answer in (result.simulated, result.law, result.baseline))
     numbers = [Highlight(f"{number(simulated, 3)} ms", "per token, simulation")]
@@ -189,7 +189,7 @@ def origin(spec: AcceptanceSpec) -> str:
     return spec.confidence or "assumed"
 
 
-def conditions(result: Result) -> str:
+def conditions(result: RunResult) -> str:
     """Return in words what a speed-up depends on: acceptance, engines, token accounting, load."""
     scenario, requests = result.scenario, result.scenario.requests
     roles = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs.draft_model else None}
@@ -243,7 +243,7 @@ def _lengths(tokens: int | Lengths) -> str:
     return f"{tokens.least_tokens:,} to {tokens.most_tokens:,} ({tokens.name})"
 
 
-def gaps(result: Result) -> list[Gap]:
+def gaps(result: RunResult) -> list[Gap]:
     """Return two gaps: from the law with marginal rates to the law with replayed means, and from there to the simulation."""
     law, means, simulated = result.law, result.law_replayed, result.simulated
 
@@ -273,7 +273,7 @@ def gaps(result: Result) -> list[Gap]:
     ]
 
 
-def _why_first(result: Result) -> str:
+def _why_first(result: RunResult) -> str:
     spec, windows = result.scenario.acceptance, result.simulated.windows
     if not result.scenario.schedule.window:
         return "nothing is drafted, so acceptance plays no part"
@@ -295,7 +295,7 @@ def _why_first(result: Result) -> str:
     return f"{chance}, and the pipeline that every request finds empty" if result.scenario.schedule.traits.staged else chance
 
 
-def _why_second(result: Result) -> str:
+def _why_second(result: RunResult) -> str:
     """Return what may explain this gap; where the law breaks its claim that is said alone, as nothing else is known then."""
     if result.agreement.disagreement:
         return "a wrong law or a wrong timeline: they DISAGREE, and while they do nothing else is named"
@@ -319,14 +319,14 @@ def _why_second(result: Result) -> str:
     return "; ".join(reasons) or "nothing the law leaves out"
 
 
-def agreement_sentence(result: Result) -> str:
+def agreement_sentence(result: RunResult) -> str:
     """Return what the law claims of its process, and what this run shows of it."""
     agreement, claim = result.agreement, result.agreement.claim
     left_out = f": {claim.words}" if claim.words else ""
     return f"The law claims to be {claim.noun}{left_out}. This run shows: {agreement.shown}."
 
 
-def gap_rows(result: Result) -> list[tuple[str, str, str]]:
+def gap_rows(result: RunResult) -> list[tuple[str, str, str]]:
     """Return the reasons for the gap between law and simulation: reason, ms per token with it, per cent of the gap."""
     return [(part.reason, number(part.tpot_s * 1e3), share(part.share)) for part in result.gap_parts]
 
@@ -341,7 +341,7 @@ def counted(scenario: Scenario) -> str:
     return strategy.accounting if isinstance(strategy, SharedBudget) else "verified"
 
 
-def step_kinds(result: Result) -> Iterator[tuple[str, float, float]]:
+def step_kinds(result: RunResult) -> Iterator[tuple[str, float, float]]:
     """Yield name, share by law (marginal) and share in the simulation of each step kind, most frequent first."""
     total = result.simulated.steps
     for kind in result.phases:
@@ -365,7 +365,7 @@ def kind_name(kind: Kind) -> str:
     return f"{kind.name} ({', '.join(parts)})" if parts else kind.name
 
 
-def fallback(result: Result) -> str | None:
+def fallback(result: RunResult) -> str | None:
     """Return in words how often a window had to be drafted again; None for strategies that never have to."""
     if not isinstance(result.scenario.schedule, LosesWindows):
         return None
@@ -385,7 +385,7 @@ def _missing_per_step(kinds: Mapping[Kind, float] | Mapping[Kind, int]) -> float
     return sum(requests * weight for requests, weight in missing) / sum(weight for _, weight in missing)
 
 
-def choices(result: Result) -> str | None:
+def choices(result: RunResult) -> str | None:
     """Return the windows that the strategy chose with their shares in the simulation; None where it has no choice."""
     counts = result.simulated.choices
     total = sum(counts.values())

@@ -12,7 +12,7 @@ from simulator.files.writing import replacing
 from simulator.report.page import page_files
 from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE, run_page
 from simulator.report.timeline import chrome_trace
-from simulator.scenario.run import Result
+from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval
 from simulator.studies.window import SweepPoint
 
@@ -21,7 +21,7 @@ REPORT = f"{NAME}.md"
 OURS = {REPORT, f"{NAME}.html", SWEEP, ACCEPTED, TIMELINE, TRACE}
 
 
-def write(result: Result, sweep: Sequence[SweepPoint], folder: Path, speedup: Interval | None = None) -> list[Path]:
+def write(result: RunResult, sweep: Sequence[SweepPoint], folder: Path, speedup: Interval | None = None) -> list[Path]:
     """Write the report into ``folder``, which appears only when complete; return the paths of its files.
 
     ``speedup``: the interval of the speed-up.
@@ -63,6 +63,6 @@ def _check(folder: Path) -> None:
         raise BadInput([Fault(place, "", message)])
 
 
-def _files(result: Result, sweep: Sequence[SweepPoint], speedup: Interval | None) -> Iterator[tuple[str, str]]:
+def _files(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval | None) -> Iterator[tuple[str, str]]:
     yield from page_files(run_page(result, sweep, speedup), NAME).items()
     yield TRACE, json.dumps(chrome_trace(result.spans), separators=(",", ":")) + "\n"

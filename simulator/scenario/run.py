@@ -41,7 +41,7 @@ SPANS = 50_000
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """A scenario with its law, its replay, its simulation, and what they show."""
 
     scenario: Scenario
@@ -115,7 +115,7 @@ def run(
     command: str = "",
     log: Callable[[Iteration], object] | None = None,
     finished: Callable[[Request], object] | None = None,
-) -> Result:
+) -> RunResult:
     """Return law, replay and simulation of a scenario.
 
     In the simulation ``log`` is called with every iteration, ``finished`` with every request that has ended.
@@ -127,7 +127,7 @@ def run(
     one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
     replayed = replay(scenario, acceptance) if one_at_a_time else simulated
     batch = _observed_batch(scenario, simulated)
-    return Result(
+    return RunResult(
         scenario=scenario,
         command=command,
         law=law(scenario, acceptance, batch),
@@ -251,7 +251,7 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
     return []
 
 
-def summary(result: Result) -> dict[str, Any]:
+def summary(result: RunResult) -> dict[str, Any]:
     """Return a result as plain data, as ``run --json`` prints it."""
     simulated, requests, target = result.simulated, result.scenario.requests, result.scenario.target
     return {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from simulator.scenario import Loaded, Scenario, resolved
-from simulator.scenario.run import Result, run, tuned
+from simulator.scenario.run import RunResult, run, tuned
 from simulator.scenario.uncertainty import Interval, Times, of_speedup
 
 UNCOMPARED = ("about", "source", "confidence", "width_source")
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
     key: str
     words: str
-    of: Callable[[Result], float | None]
+    of: Callable[[RunResult], float | None]
 
 
 class Value(NamedTuple):
@@ -68,7 +68,7 @@ class ComparedRun:
     letter: str
     name: str
     command: str
-    result: Result
+    result: RunResult
     interval: Interval
 
 
@@ -123,26 +123,26 @@ def _ran(contestant: Contestant) -> ComparedRun:
 # ---- what they come to
 
 
-def _fullest_gb(result: Result) -> float | None:
+def _fullest_gb(result: RunResult) -> float | None:
     """Return the GB of weights and the most cache of a run on the device that they fill most; None without devices."""
     tokens = result.simulated.serving.most_kv_tokens
     groups = [(group.needed_gb(tokens) / group.limit_gb, group.needed_gb(tokens)) for group in result.scenario.device_groups]
     return max(groups)[1] if groups else None
 
 
-def _usd(result: Result) -> float | None:
+def _usd(result: RunResult) -> float | None:
     return result.expenses and result.expenses.usd_per_million_tokens
 
 
-def _most_j(result: Result) -> float | None:
+def _most_j(result: RunResult) -> float | None:
     return result.expenses and result.expenses.most_j_per_token
 
 
-def _speedup(result: Result) -> float | None:
+def _speedup(result: RunResult) -> float | None:
     return result.speedup if result.scenario.schedule.window else None
 
 
-def _goodput(result: Result) -> float | None:
+def _goodput(result: RunResult) -> float | None:
     counted = result.simulated.serving.counted
     return counted.goodput_requests_per_s if counted.slo else None
 
@@ -172,7 +172,7 @@ def measured(comparison: Comparison) -> Iterator[tuple[Measure, list[float | Non
             yield measure, values
 
 
-def parts_ms(result: Result) -> dict[str, float]:
+def parts_ms(result: RunResult) -> dict[str, float]:
     """Return named durations in ms, mean over the steps of the simulation.
 
     Parts that run at the same time add up to more than a step.

@@ -59,7 +59,7 @@ def window_sweep(
     loaded: Loaded,
     gammas: Iterable[int] | None = None,
     simulate_at: Collection[int] | None = None,
-    done: run.Result | None = None,
+    done: run.RunResult | None = None,
 ) -> list[SweepPoint]:
     """Return a point for each of ``gammas`` by law, simulated where also in ``simulate_at``; empty without a ``gamma``.
 
@@ -138,7 +138,7 @@ def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
     return point
 
 
-def _simulated(point: SweepPoint, loaded: Loaded, done: run.Result | None) -> SweepPoint:
+def _simulated(point: SweepPoint, loaded: Loaded, done: run.RunResult | None) -> SweepPoint:
     if done and done.scenario == loaded.scenario:
         outcome = done.simulated
     else:
