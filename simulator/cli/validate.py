@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
@@ -84,10 +84,14 @@ def validate(
         click.echo(json.dumps(as_data(results, gaps, missed) | {"examples": law_data(examples)}, indent=2))
     else:
         print_page(answered, Console())
-    broken = _broken(examples, gaps)
-    for sentence in (*(f"bound missed: {bound}" for bound in missed), *broken):
+    _end([*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps)])
+
+
+def _end(sentences: Sequence[str]) -> NoReturn:
+    """Say what is missed or broken, and end with exit code 3 where anything is."""
+    for sentence in sentences:
         click.echo(sentence, err=True)
-    sys.exit(3 if missed or broken else 0)
+    sys.exit(3 if sentences else 0)
 
 
 def _broken(examples: Sequence[ExampleVerdict], gaps: Sequence[LawGap]) -> list[str]:
