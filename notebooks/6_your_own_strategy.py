@@ -10,7 +10,7 @@
 #
 # A strategy says who works when. Say yours is *eager drafting*: the draft does not wait for the verdict but goes on with the
 # next window while the target verifies this one, in the hope that all of it will be kept. If it is, the next window is at
-# hand when the verdict comes; if not, it was written in vain and is drafted again.
+# hand when the verdict comes; if not, it was wasted work and is drafted again.
 #
 #     draft   |==window 1==|==window 2 (a guess)==|            |==window 3 (a guess)==|
 #     target               |=====verify 1=====|               |=====verify 2=====|
