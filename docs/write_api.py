@@ -24,8 +24,8 @@ import simulator
 
 result = simulator.run("durations_only", {"strategy.gamma": 5, "requests.count": 20})
 print(f"{result.speedup:.2f} times as fast as autoregressive decoding")
-result.to_frame()          # law, replay and simulation as a pandas table
-result.save("mine.html")   # or .md, .csv, .json, or the folder that `specsim run --out` writes
+result.to_frame()  # law, replay and simulation as a pandas table
+result.save("mine.html")  # or .md, .csv, .json, or the folder that `specsim run --out` writes
 
 simulator.sweep("durations_only", {"durations.draft_ms": [6, 12, 24]}, evaluate="law").to_frame()
 simulator.study("trees", "specpipe_llama_3_1_70b_8x3090").picture()

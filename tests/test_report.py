@@ -253,7 +253,7 @@ def test_reports_run_nothing_and_only_figures_draw():
         tree = ast.parse(path.read_text("utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module == "simulator.scenario.run":
-                assert {alias.name for alias in node.names} <= {"Result"}, path.name
+                assert {alias.name for alias in node.names} <= {"RunResult"}, path.name
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = getattr(node, "module", None) or node.names[0].name
                 assert (
