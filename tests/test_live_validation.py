@@ -91,7 +91,7 @@ def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
     done = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "live")])
     assert done.exit_code == 3
     rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(tuple(BOUNDS))]
-    assert rows[: len(BOUNDS)] == [[name, "2", "10.00", "9.000", "-10.0", "%"] for name in BOUNDS]
+    assert rows[: len(BOUNDS)] == [[name, "2", "10.0", "9.00", "-10.0", "%"] for name in BOUNDS]
     assert "2 of 4 settings are predicted within their bounds" in done.stdout
     assert {path.name for path in (tmp_path / "live").iterdir()} == {"live.md", "live.html", "live.csv", "live.svg"}
     text = (tmp_path / "live/live.md").read_text("utf-8")

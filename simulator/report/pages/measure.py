@@ -38,6 +38,8 @@ HEAD = (
     *("strategy", "γ", "measured (ms per token)", "predicted (ms per token)", "error", "spread of rounds", "bound"),
     *("90 % interval (ms)", "rounds in it", "same steps"),
 )
+NARROW = (0, 1, 2, 3, 4, 6, 8, 9)
+"""Columns of ``HEAD`` that a terminal shows."""
 BUDGET_HEAD = ("γ", "tokens/s", "slowest", "fastest", "tokens", "iteration", "target", "draft", "beyond both")
 COLUMNS = ("strategy", "gamma", "round", "measured_ms", "predicted_ms")
 """Columns of the CSV of every round."""
@@ -86,7 +88,7 @@ def _answer(live: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def _settings(points: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    yield Table(HEAD, [_row(point) for point in points], "Settings", sortable=True)
+    yield Table(HEAD, [_row(point) for point in points], "Settings", sortable=True, terminal_columns=NARROW)
     yield Paragraph(
         "Times are medians of the rounds; the error is the median over rounds of predicted over measured, less one; the "
         "spread is half of what lies between the slowest round and the fastest."
