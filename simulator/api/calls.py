@@ -96,8 +96,8 @@ def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, c
     """Simulate a scenario beside its law, replay and autoregressive decoding; return all of them. Raises as :func:`load`."""
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
     times = Times()
-    name = loaded.scenario.name
-    result = run_scenario(loaded, _command("run", [name], _lines(overrides), seed), finished=times.note)
+    command = "" if isinstance(source, Loaded) or catalogue else _command("run", [str(source)], _lines(overrides), seed)
+    result = run_scenario(loaded, command, finished=times.note)  # what was changed in Python has no command
     span = of_speedup(tuned(loaded), result.speedup, times.requests)
 
     def frame() -> pd.DataFrame:
@@ -149,7 +149,7 @@ def sweep(
         with writing(path) as database, crew(workers) as hired:
             evaluate_points(given, database, hired)
         points = table(reading(path))
-    words = [word for axis in _axes(axes) for word in ("--axis", axis)]
+    words = [word for axis in _axes(axes) for word in ("--axis", axis)] + (["--evaluate", evaluate] if evaluate else [])
     command = _command("sweep", [str(name)], _lines(overrides), seed, words)
 
     def write(folder: Path) -> None:
@@ -223,7 +223,7 @@ def study(
     asked = Asked(tuple(map(str, scenarios)), _lines(overrides), seed, None, False, folders)
     inputs, arguments = by_name[name].prepare(asked, by_name[name].defaults() | options)
     value = import_module(f"simulator.studies.{name}").study(inputs, **arguments)
-    command = _command(name, asked.scenarios, asked.overrides, seed)
+    command = "" if options or catalogue else _command(name, asked.scenarios, asked.overrides, seed)
 
     def page() -> Page:
         made: Page = replace(import_module(f"simulator.report.pages.{name}").page(value), command=command)
