@@ -17,6 +17,7 @@ or from stated verdicts over its depth.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -98,7 +99,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
         """Return the levels of the tree: the most draft tokens that a step can keep."""
         return self.tree.depth
 
-    @property
+    @cached_property
     def drafts_with_model(self) -> bool:
         """Return whether a pass is one of the draft model, which is one without a head."""
         return any(draft_pass.head is None for draft_pass in self.passes)
