@@ -41,7 +41,11 @@ REFERENCES = {
 
 
 LONGEST_CHAIN = 32
-"""Most scenarios that start from one another by ``like``."""
+"""Most files that start from one another by ``like``."""
+PROFILES = ("device", "link", "engine")
+"""Kinds of file whose numbers are borrowed where one starts from another by ``like``."""
+OWN = ("name", "about", "spread", "price_usd_per_hour")
+"""Fields of a profile that are never borrowed: a spread was measured on one device and says nothing of another."""
 
 
 def shipped() -> Path:
@@ -138,20 +142,42 @@ class Catalogue:
         """Return a scenario, expanded; ``seen`` are the scenarios that start from it."""
         document = read(path, shown(path))
         self._find_strategy(document)
-        like = document.data.pop("like", None)
-        if like is not None:
-            origin = self.path("scenario", str(like), document, ("like",))
-            if len(seen) == LONGEST_CHAIN:
-                what = f"{shown(origin)} is too far; at most {LONGEST_CHAIN} scenarios may start from one another"
-                raise BadInput([document.fault(("like",), what)])
-            if os.path.realpath(origin) in map(os.path.realpath, (*seen, path)):
-                raise BadInput([document.fault(("like",), f"comes back to {shown(origin)}")])
+        if origin := self._origin("scenario", document, (*seen, path)):
             base = self._scenario(origin, (*seen, path))
             self.lay_over(base, document)
             document = base
         document.data["name"] = path.stem
         self.expand(document)
         return document
+
+    def content(self, kind: str, path: Path, seen: tuple[Path, ...] = ()) -> Document:
+        """Return the content of a file that is no scenario; ``seen`` are the files that start from it.
+
+        ``like: OTHER`` in a profile starts from another one: whatever it does not state itself is borrowed, and says so.
+        """
+        document = _file(path)
+        origin = self._origin(kind, document, (*seen, path)) if kind in PROFILES else None
+        if origin is None:
+            return document
+        base = self.content(kind, origin, (*seen, path))
+        for field in OWN:
+            base.data.pop(field, None)
+        _borrow(base.data, origin.stem)
+        base.merge(document)
+        return base
+
+    def _origin(self, kind: str, document: Document, seen: tuple[Path, ...]) -> Path | None:
+        """Take ``like`` out of a document and return the file that it names; raise :class:`BadInput` where that goes round."""
+        like = document.data.pop("like", None)
+        if like is None:
+            return None
+        origin = self.path(kind, str(like), document, ("like",))
+        if len(seen) > LONGEST_CHAIN:
+            what = f"{shown(origin)} is too far; at most {LONGEST_CHAIN} {kind}s may start from one another"
+            raise BadInput([document.fault(("like",), what)])
+        if os.path.realpath(origin) in map(os.path.realpath, seen):
+            raise BadInput([document.fault(("like",), f"comes back to {shown(origin)}")])
+        return origin
 
     def lay_over(self, base: Document, document: Document) -> None:
         """Lay the fields of a scenario's document over those of ``base``; names of files are left to be expanded."""
@@ -197,7 +223,7 @@ class Catalogue:
 
                 content = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
             else:
-                content = _file(path)
+                content = self.content(kind, path)
             content.data.setdefault("name", path.stem)
             mention = document.place(where)
             document.graft(where, content)
@@ -216,6 +242,25 @@ def _file(path: Path) -> Document:
 @lru_cache(maxsize=256)
 def _kept(path: Path, name: str, _: tuple[int, int]) -> Document:
     return read(path, name)
+
+
+def _borrow(value: object, origin: str) -> None:
+    """Mark every number with a source in ``value`` as borrowed from ``origin``; one borrowed before keeps its first home."""
+    if isinstance(value, list):
+        for inner in value:
+            _borrow(inner, origin)
+    if not isinstance(value, dict):
+        return
+    if "value" in value:
+        source, before = str(value.get("source", "not stated")), value.get("confidence", "assumed")
+        if before != "borrowed":
+            value |= {"source": f"borrowed from {origin} ({before}): {source}", "confidence": "borrowed"}
+        return
+    width_source = str(value.get("width_source", ""))
+    if width_source and not width_source.startswith("borrowed from"):
+        value["width_source"] = f"borrowed from {origin}: {width_source}"
+    for inner in value.values():
+        _borrow(inner, origin)
 
 
 def _relative_file(name: str, document: Document, where: Path_) -> Path:

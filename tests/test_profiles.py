@@ -25,7 +25,7 @@ measured = pytest.mark.skipif(not MEASUREMENTS.is_dir(), reason="needs the measu
 
 def load(name):
     path = PROFILES / f"{name}.yaml"
-    return validate(NOUNS[path.parent.name], read(path))
+    return validate(NOUNS[path.parent.name], Catalogue().content(path.parent.name.removesuffix("s"), path))
 
 
 def test_there_are_profiles_of_every_kind():
@@ -34,7 +34,7 @@ def test_there_are_profiles_of_every_kind():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_profile_is_valid_and_sourced(path):
-    numbers = list(provenance(validate(NOUNS[path.parent.name], read(path))))
+    numbers = list(provenance(load(f"{path.parent.name}/{path.stem}")))
     assert numbers
     assert [row["parameter"] for row in numbers if row["source"] == "not stated" or not row["source"]] == []
     assert [

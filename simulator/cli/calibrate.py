@@ -15,6 +15,7 @@ from simulator.cli.options import catalogue_option, faults_as_lines, json_option
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
     from simulator.files.schema import Document
+    from simulator.names import Catalogue
 
 FORMATS = ("vidur", "llmservingsim")
 """Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
@@ -220,13 +221,13 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
         click.echo(f"written: {path}")
 
 
-def _document(kind: str, name: str, catalogue: Any) -> Document:
+def _document(kind: str, name: str, catalogue: Catalogue) -> Document:
     """Read the file of a catalogue entry; a model gets its file's name."""
-    from simulator.files.schema import Document, read
+    from simulator.files.schema import Document
 
     mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
     path = catalogue.path(kind, name, mention, (kind,))
-    document = read(path)
+    document = catalogue.content(kind, path)
     if kind == "model":
         document.data.setdefault("name", path.stem)
     return document

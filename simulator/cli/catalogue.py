@@ -116,18 +116,18 @@ def details(name: str, catalogue: Catalogue) -> Details:
         return Details(f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words})
     for kind in FOLDERS:
         if path := catalogue.names(kind).get(name):
-            return _trace_details(name, path) if kind == "trace" else _file_details(kind, name, path)
+            return _trace_details(name, path) if kind == "trace" else _file_details(kind, name, path, catalogue)
     names = [entry for kind in FOLDERS for entry in catalogue.names(kind)] + strategy_names()
     raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, names)}")])
 
 
-def _file_details(kind: str, name: str, path: Path) -> Details:
-    """Return a YAML file as it stands, and of a model the numbers that follow from it."""
+def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Details:
+    """Return a YAML file as it stands; of a model also the numbers that follow, of a profile every number with its source."""
     from simulator.cost.model import ModelSpec
-    from simulator.files.schema import read, validate
-    from simulator.names import shown
+    from simulator.files.schema import provenance, validate
+    from simulator.names import PROFILES, shown
 
-    document = read(path, shown(path))
+    document = catalogue.content(kind, path)
     text = f"{kind} {name}   ({shown(path)})\n\n{path.read_text('utf-8')}"
     data = {"kind": kind, "name": name, "file": shown(path), "content": document.data}
     if kind == "model":
@@ -142,6 +142,11 @@ def _file_details(kind: str, name: str, path: Path) -> Details:
         text += "\ncomputed\n"
         for key, value in computed.items():
             text += f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n"
+    if kind in PROFILES:
+        data["numbers"] = numbers = list(provenance(validate(_hardware_class(kind), document)))
+        text += "\nnumbers, and where they come from\n"
+        for number in numbers:
+            text += f"  {number['parameter']} = {number['value']:g}   {number['confidence']}: {number['source']}\n"
     return Details(text, data)
 
 
@@ -174,11 +179,12 @@ def _trace_details(name: str, path: Path) -> Details:
 def json_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a kind of file, for editors, with the meaning of each field.
 
-    A field that names a file may hold the name instead. A scenario may start from another one (``like``) and
-    leave out what it says, so nothing in it is required; ``specsim`` itself checks the whole.
+    A field that names a file may hold the name instead. A scenario or a profile may start from another one (``like``)
+    and leave out what it says, so nothing in it is required; ``specsim`` itself checks the whole.
     """
     from simulator.files.descriptions import field_descriptions
     from simulator.files.schema import Frozen, descendants
+    from simulator.names import PROFILES
 
     model = _class_of(kind)
     schema_of_kind = model.model_json_schema()
@@ -189,6 +195,8 @@ def json_schema(kind: str) -> dict[str, Any]:
             part["properties"][field].setdefault("description", words.replace("``", "`"))
     if kind == "scenario":
         _allow_names(schema_of_kind)
+    elif kind in PROFILES:
+        _allow_like(schema_of_kind, kind)
     elif "required" in schema_of_kind:
         schema_of_kind["required"] = [field for field in schema_of_kind["required"] if field != "name"]
     return schema_of_kind
@@ -233,13 +241,19 @@ def _allow_names(scenario_schema: dict[str, Any]) -> None:
     """Let a scenario start from another one, and names stand for files."""
     from simulator.names import REFERENCES
 
-    scenario_schema["properties"]["like"] = {"type": "string", "description": "name or path of the scenario to start from"}
+    _allow_like(scenario_schema, "scenario")
     _or_a_name(scenario_schema, "strategy", "strategy")
     for part in (scenario_schema, *scenario_schema["$defs"].values()):
-        part.pop("required", None)
         for field, target in REFERENCES.items():
             if "$ref" in str(part.get("properties", {}).get(field)):  # a number of requests is no workload
                 _or_a_name(part, field, target)
+
+
+def _allow_like(schema: dict[str, Any], kind: str) -> None:
+    """Let a file start from another one, so that none of its fields is required."""
+    schema["properties"]["like"] = {"type": "string", "description": f"name or path of the {kind} to start from"}
+    for part in (schema, *schema["$defs"].values()):
+        part.pop("required", None)
 
 
 def _or_a_name(part: dict[str, Any], field: str, target: str) -> None:

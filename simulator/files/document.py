@@ -161,11 +161,13 @@ class Document:
     def merge(self, overlay: Document, path: Path_ = ()) -> None:
         """Lay ``overlay`` over this document: mappings merge, every other value is replaced.
 
-        A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one whole.
+        A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one whole, and so does a number
+        with a ``value``, whose source is its own.
         """
         for key, value in overlay.get(path).items():
             inner, old = (*path, key), self.get((*path, key))
-            if isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) == old.get("name"):
+            both = isinstance(value, dict) and isinstance(old, dict) and "value" not in value
+            if both and value.get("name", old.get("name")) == old.get("name"):
                 self.merge(overlay, inner)
                 self.places[inner] = overlay.places[inner]
             else:

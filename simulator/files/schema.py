@@ -25,7 +25,7 @@ from simulator.files.document import (
 __all__ = ["BadInput", "Document", "Fault", "Infeasible", "Path_", "Place", "UnknownField", "did_you_mean", "parse", "read"]
 """Modules that read files into models import these names from here, others from :mod:`simulator.files.document`."""
 
-Confidence = Literal["measured", "calibrated", "datasheet", "published", "computed", "assumed"]
+Confidence = Literal["measured", "calibrated", "datasheet", "published", "computed", "borrowed", "assumed"]
 """How well a number is known."""
 
 
@@ -264,7 +264,8 @@ def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
     width = getattr(model, "width", ())
     if isinstance(width, tuple) and width:  # a measured table has one source for all its points
         source = getattr(model, "width_source", "not stated")
-        confidence = "calibrated" if source.startswith("calibrated-on") else "assumed"
+        confidences = {"calibrated-on": "calibrated", "borrowed from": "borrowed"}
+        confidence = next((known for start, known in confidences.items() if source.startswith(start)), "assumed")
         yield {"parameter": f"{path}.width (points)", "value": len(width), "source": source, "confidence": confidence}
     for name in type(model).model_fields:
         value = getattr(model, name)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 import yaml
 
-from simulator.files.schema import provenance
+from simulator.files.schema import Confidence, provenance
 from simulator.report.blocks import Block, Code, Listing, Paragraph, Table
 from simulator.scenario import Scenario, resolved
 
 PROVENANCE, RESOLVED = "Where the numbers come from", "The scenario, resolved"
-CONFIDENCES = ("measured", "calibrated", "datasheet", "published", "computed", "assumed")
+CONFIDENCES = get_args(Confidence)
 
 
 def provenance_blocks(scenario: Scenario) -> Iterator[Block]:

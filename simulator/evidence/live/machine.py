@@ -34,7 +34,7 @@ from simulator.evidence.calibrate import profile
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product, small
 from simulator.evidence.calibrate.measurements import Table, table
 from simulator.evidence.live.decoding import Reader
-from simulator.files.schema import Document, read, validate
+from simulator.files.schema import Document, validate
 from simulator.names import Catalogue
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -258,7 +258,8 @@ def _number(value: float, source: str) -> dict[str, Any]:
 
 def _device(chip: Chip, rows: Table, peak_tflops: float) -> dict[str, Any]:
     """A fit to the operations; rates are the best that any of them reached, and not a datasheet's."""
-    like = read(Catalogue().names("device")[LIKE[chip.kind]])
+    catalogue = Catalogue()
+    like = catalogue.content("device", catalogue.names("device")[LIKE[chip.kind]])
     products = rows[rows.operation == "matmul"]
     reached = float((products.size_bytes / products.time_us).max()) * 1e-3
     peak = max(peak_tflops, float((products.flops / products.time_us).max()) * 1e-6)
@@ -307,7 +308,8 @@ def _predicted_us(chip: Chip, device: Device, engine: Engine, whole: Table) -> n
 
 
 def _link(carried: Table) -> dict[str, Any]:
-    like = read(Catalogue().names("link")["gloo_local"])
+    catalogue = Catalogue()
+    like = catalogue.content("link", catalogue.names("link")["gloo_local"])
     largest = carried.loc[carried.size_bytes.idxmax()]
     rate = float(largest.size_bytes / largest.time_us) * 1e-3
     like.data |= {

@@ -1,0 +1,92 @@
+"""A profile that starts from another one by ``like``: what it borrows, what it says of that, and what is a slip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli.main import main
+from simulator.cost.device import Device
+from simulator.files.schema import BadInput, provenance, validate
+from simulator.names import Catalogue
+
+CARD = """about: "A card of which nothing is known but its datasheet"
+like: a100_80g_sxm
+memory_gb: {value: 48, source: "its datasheet", confidence: datasheet}
+memory_bandwidth_gb_s: {value: 1000, source: "its datasheet", confidence: datasheet}
+peak_tflops: {value: 200, source: "its datasheet", confidence: datasheet}
+power_w: 300
+"""
+
+
+def catalogue(folder: Path, **files: str) -> Catalogue:
+    devices = folder / "hardware_profiles" / "devices"
+    devices.mkdir(parents=True)
+    for name, text in files.items():
+        (devices / f"{name}.yaml").write_text(text)
+    return Catalogue((folder,))
+
+
+def device(names: Catalogue, name: str) -> Device:
+    return validate(Device, names.content("device", names.names("device")[name]))
+
+
+def test_four_numbers_of_a_datasheet_make_a_device(tmp_path: Path) -> None:
+    names = catalogue(tmp_path, card=CARD)
+    card, origin = device(names, "card"), device(names, "a100_80g_sxm")
+    assert (card.memory_gb.value, card.memory_bandwidth_gb_s.value, card.peak_tflops.value) == (48, 1000, 200)
+    assert card.attention.fixed_us.value == origin.attention.fixed_us.value
+    assert card.matmul["default"].width == origin.matmul["default"].width
+
+
+def test_what_is_borrowed_says_from_whom_and_is_never_called_calibrated(tmp_path: Path) -> None:
+    rows = {str(row["parameter"]): row for row in provenance(device(catalogue(tmp_path, card=CARD), "card"))}
+    own = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops", "power_w"}
+    assert {name for name, row in rows.items() if row["confidence"] == "borrowed"} == set(rows) - own
+    assert all(str(row["source"]).startswith("borrowed from a100_80g_sxm") for name, row in rows.items() if name not in own)
+    assert rows["power_w"] == {"parameter": "power_w", "value": 300.0, "source": "not stated", "confidence": "assumed"}
+
+
+def test_the_spread_of_a_measured_device_is_not_borrowed(tmp_path: Path) -> None:
+    names = catalogue(tmp_path, card=CARD)
+    assert device(names, "a100_80g_sxm").spread is not None
+    assert device(names, "card").spread is None
+
+
+def test_a_chain_keeps_the_first_home_of_a_number(tmp_path: Path) -> None:
+    names = catalogue(tmp_path, card=CARD, cheaper="like: card\nmemory_gb: 24\n")
+    cheaper = device(names, "cheaper")
+    assert cheaper.memory_gb.value == 24
+    assert cheaper.attention.fixed_us.source.startswith("borrowed from a100_80g_sxm (calibrated)")
+    assert cheaper.peak_tflops.source == "borrowed from card (datasheet): its datasheet"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("like: a100_80g_sxn\n", "card.yaml:1:1: like: there is no device 'a100_80g_sxn'; did you mean 'a100_80g_sxm'?"),
+        ("like: card\n", "card.yaml:1:1: like: comes back to"),
+        ("like: a100_80g_sxm\npeak_tflop: 3\n", "peak_tflop"),
+    ],
+)
+def test_a_slip_is_named_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(BadInput) as error:
+        device(catalogue(tmp_path, card=text), "card")
+    assert words in str(error.value)
+
+
+def test_show_says_of_every_number_where_it_comes_from(tmp_path: Path) -> None:
+    catalogue(tmp_path, card=CARD)
+    shown = CliRunner().invoke(main, ["show", "card", "--catalogue", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert "peak_tflops = 200   datasheet: its datasheet" in shown.output
+    assert "attention.p_norm = 1.2   borrowed: borrowed from a100_80g_sxm (calibrated)" in shown.output
+
+
+def test_two_cards_are_compared_in_one_line() -> None:
+    sets = ["A:target.device=a100_80g_sxm", "B:target.device=a800_80g_sxm"]
+    arguments = ["compare", *["vanilla_llama_2_7b_a100"] * 2, "--json", *(word for one in sets for word in ("--set", one))]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
