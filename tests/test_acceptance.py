@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance.sources import Chain, Cycle, Exit, Rates, Replay, Verdict, accepted_prefix, overlap_mass, top
+from simulator.acceptance.sources import Chain, Cycle, Exit, Rates, Replay, Verdict, accepted_prefix
 from simulator.acceptance.trace import Trace, read
 from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, branch_rows, internal_steps
+from tests.formulas import overlap_mass, top
 
 
 def make_trace(ranks: list[list[int]], exits: list[list[int]] | None = None, temperature: float = 0.0, **arrays: Any) -> Trace:

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance.sequence_chances import budget, cost_coefficient, expected_tokens, sequences_worth, threshold, verify
+from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequences_worth, threshold, verify
 from simulator.acceptance.sequences import Split
 from simulator.acceptance.sources import Rates
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.strategies.duodecoding import DuoDecoding
+from tests.formulas import expected_tokens
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/duodecoding_worked_examples.csv").open()))
 Answers = dict[str, Any]

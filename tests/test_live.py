@@ -13,16 +13,9 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 from simulator.acceptance.record.family import HEADS, Family, weights_hash  # noqa: E402
 from simulator.acceptance.sources import Chain, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace, read  # noqa: E402
-from simulator.evidence.live.decoding import (  # noqa: E402
-    Drafter,
-    autoregressive_drafter,
-    head_drafter,
-    lookup_drafter,
-    ngram_drafter,
-    sample_speculatively,
-    speculate,
-)
+from simulator.evidence.live.decoding import Drafter, autoregressive_drafter, speculate  # noqa: E402
 from simulator.names import Catalogue  # noqa: E402
+from tests.live_decoding import head_drafter, lookup_drafter, ngram_drafter, sample_speculatively  # noqa: E402
 from tests.live_recording import RECORDED_TOKENS, recorded  # noqa: E402
 
 TOKENS = 72

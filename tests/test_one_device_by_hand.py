@@ -11,7 +11,6 @@ from simulator.acceptance.draft_tree import PrunedTree
 from simulator.acceptance.sequence_chances import (
     budget,
     cost_coefficient,
-    expected_tokens,
     sequences_worth,
     tail_shares,
     threshold,
@@ -41,6 +40,7 @@ from simulator.strategies.speculative_streaming.laws import (
     token_layers,
     tree_nodes,
 )
+from tests.formulas import expected_tokens
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of

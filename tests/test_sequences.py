@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance.sequence_chances import expected_tokens, tail_shares, verify
+from simulator.acceptance.sequence_chances import tail_shares, verify
 from simulator.acceptance.sequences import (
     Automaton,
     DrawnSequences,
@@ -20,6 +20,7 @@ from simulator.acceptance.sequences import (
 )
 from simulator.acceptance.sources import Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
+from tests.formulas import expected_tokens
 from tests.test_tree_replay import trace_of
 
 

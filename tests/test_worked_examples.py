@@ -16,16 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance.sources import (
-    Cycle,
-    Odds,
-    Rates,
-    accepted_prefix,
-    overlap_bound,
-    overlap_mass,
-    speculative_sampling,
-    top,
-)
+from simulator.acceptance.sources import Cycle, Odds, Rates, accepted_prefix
 from simulator.cost.device import TreeAllReduce
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
@@ -35,6 +26,7 @@ from simulator.strategies.common.law import Law
 from simulator.strategies.common.step import Kind, Step
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
 from simulator.strategies.vanilla_sd import VanillaSD
+from tests.formulas import overlap_bound, overlap_mass, speculative_sampling, top
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/mirror_sd_worked_examples.csv").open()))
 STEP, REUSE = Kind("step", 1), Kind("reuse", 1)

@@ -15,8 +15,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulator.numeric import ordered_sum
-
 
 def cost_coefficient(target_s: float, draft_s: float) -> float:
     """Return c, the time of a pass of the target relative to one of the draft (DuoDecoding sec. 3.1; DUO-1)."""
@@ -58,28 +56,6 @@ def verify(tail: Sequence[bool], firsts: Sequence[bool]) -> SequenceVerification
         return SequenceVerification(right + 1, None)
     chosen = next((index for index, accepted in enumerate(firsts) if accepted), None)
     return SequenceVerification(right + 1, chosen)
-
-
-class Expected(NamedTuple):
-    """The automaton with independent tokens has these long-run means (DUO-6)."""
-
-    warm: float
-    """Share of iterations that begin with a tail."""
-    tokens_warm: float
-    """Tokens that such an iteration commits."""
-    tokens: float
-    """Tokens per iteration."""
-
-
-def expected_tokens(rate: float, first_rate: float, tail: int) -> Expected:
-    """Return long-run means (DUO-6).
-
-    A token of a tail of ``tail`` tokens is right with chance ``rate``; one of the sequences begins right with ``first_rate``.
-    """
-    survives = rate**tail
-    tokens = float(ordered_sum(rate**place for place in range(tail + 1)))
-    warm = first_rate / (1.0 + first_rate - first_rate * survives)
-    return Expected(warm, tokens, 1.0 - warm + warm * tokens)
 
 
 Drafts = Mapping[int, tuple[float, float]]

@@ -96,11 +96,6 @@ class LivePoint:
         return abs(self.error) <= self.bound
 
     @property
-    def medians_ms(self) -> tuple[float, float]:
-        """Return measured and predicted milliseconds per token, medians of the rounds."""
-        return median(self.measured_ms), median(self.predicted_ms)
-
-    @property
     def interval_ms(self) -> tuple[float, float]:
         """Return where one more round is expected in ms, from predictions alone: Student's t on their logarithms."""
         logs, rounds = np.log(self.predicted_ms), len(self.predicted_ms)

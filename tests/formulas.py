@@ -1,0 +1,58 @@
+"""Formulas of the papers that no run needs; worked examples and properties of the parts that runs do need use them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.numeric import ordered_sum
+
+
+def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[float, NDArray[np.float64] | None]:
+    """Return the chance to accept a token drawn from q, and the distribution of its replacement, so that the output is p (X-2).
+
+    The replacement is None where p = q, since no token is ever rejected.
+    """
+    rest = np.maximum(p - q, 0.0)
+    left = float(rest.sum())
+    return float(np.minimum(p, q).sum()), rest / left if left > 0.0 else None
+
+
+def top(probabilities: NDArray[np.float64], kappa: int) -> NDArray[np.int64]:
+    """Return the ids of the kappa most probable tokens; ties go to the lower id, so that the sets are nested (MSD-6)."""
+    return np.argsort(-probabilities, kind="stable")[:kappa]
+
+
+def overlap_mass(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
+    """Return Omega, the mass of the final distribution q on the top kappa of the early exit (Mirror-SD Eq. 9, MSD-6)."""
+    return float(q[top(exit_probabilities, kappa)].sum())
+
+
+def overlap_bound(q: NDArray[np.float64], exit_probabilities: NDArray[np.float64], kappa: int) -> float:
+    """Return q(S*) - 2 kappa eps, below which Omega cannot fall (Proposition 2, MSD-9)."""
+    error = float(np.abs(exit_probabilities - q).max())
+    return float(q[top(q, kappa)].sum()) - 2.0 * kappa * error
+
+
+class Expected(NamedTuple):
+    """The automaton with independent tokens has these long-run means (DUO-6)."""
+
+    warm: float
+    """Share of iterations that begin with a tail."""
+    tokens_warm: float
+    """Tokens that such an iteration commits."""
+    tokens: float
+    """Tokens per iteration."""
+
+
+def expected_tokens(rate: float, first_rate: float, tail: int) -> Expected:
+    """Return long-run means (DUO-6).
+
+    A token of a tail of ``tail`` tokens is right with chance ``rate``; one of the sequences begins right with ``first_rate``.
+    """
+    survives = rate**tail
+    tokens = float(ordered_sum(rate**place for place in range(tail + 1)))
+    warm = first_rate / (1.0 + first_rate - first_rate * survives)
+    return Expected(warm, tokens, 1.0 - warm + warm * tokens)
