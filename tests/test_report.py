@@ -12,16 +12,15 @@ from rich.console import Console
 
 from simulator.files.schema import BadInput
 from simulator.report import figures, write
-from simulator.report.console import new_table, print_result
 from simulator.report.markdown import as_markdown
 from simulator.report.pages import law as law_page
 from simulator.report.run_page import run_page
 from simulator.report.run_summary import columns, gaps, number, percent
-from simulator.report.terminal import print_page
+from simulator.report.terminal import new_table, print_page
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
 from simulator.scenario import load
-from simulator.scenario.run import law_details, run, tuned
-from simulator.scenario.uncertainty import Times, of_speedup
+from simulator.scenario.run import law_details, run
+from simulator.scenario.uncertainty import of_speedup, run_with_interval
 from simulator.studies.window import SweepPoint, window_sweep
 from simulator.world import Span
 
@@ -149,8 +148,8 @@ def test_text_stays_in_its_box(result):
 
 
 def test_same_bytes_twice(result, sweep, tmp_path):
-    first = write.write(result, sweep, tmp_path / "a")
-    second = write.write(result, sweep, tmp_path / "b")
+    first = write.write(run_page(result, sweep), result.spans, tmp_path / "a")
+    second = write.write(run_page(result, sweep), result.spans, tmp_path / "b")
     assert [path.name for path in first] == sorted(write.OURS)
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
@@ -161,7 +160,7 @@ def test_same_bytes_twice(result, sweep, tmp_path):
 
 def test_nothing_half_written_is_left(result, sweep, tmp_path, monkeypatch):
     folder = tmp_path / "report"
-    write.write(result, sweep, folder)
+    write.write(run_page(result, sweep), result.spans, folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
     def broken(*_):
@@ -169,16 +168,16 @@ def test_nothing_half_written_is_left(result, sweep, tmp_path, monkeypatch):
 
     monkeypatch.setattr(figures, "accepted_lengths", broken)
     with pytest.raises(BadInput, match="no space left"):
-        write.write(result, sweep, folder)
+        write.write(run_page(result, sweep), result.spans, folder)
     with pytest.raises(BadInput, match="no space left"):
-        write.write(result, sweep, tmp_path / "other")
+        write.write(run_page(result, sweep), result.spans, tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_an_old_report_is_replaced(result, sweep, tmp_path):
     (tmp_path / "report.md").write_text("old")
-    write.write(result, sweep, tmp_path)
+    write.write(run_page(result, sweep), result.spans, tmp_path)
     assert COMMAND in (tmp_path / "report.md").read_text("utf-8")
 
 
@@ -189,7 +188,7 @@ def test_a_folder_with_other_things_is_left_alone(result, sweep, tmp_path, held,
     for name in held:
         (tmp_path / name).write_text("mine")
     with pytest.raises(BadInput, match=message):
-        write.write(result, sweep, tmp_path)
+        write.write(run_page(result, sweep), result.spans, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(held)
 
 
@@ -230,14 +229,14 @@ def test_numbers_are_short(value, text):
 def test_console_fits(loaded, result, width):
     page = StringIO()
     console = Console(file=page, width=width)
-    print_result(result, console, of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)]))
+    print_page(run_page(result, (), of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)])), console)
     print_page(law_page.page(law_details(loaded)), console)
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= min(width, 100)
     assert "…" not in page.getvalue()
-    assert any(line.startswith("ms per token") for line in lines)
-    assert any(line.startswith("- Fallback") for line in lines)
-    assert any(line.startswith("speed-up within") for line in lines)
+    assert any(line.startswith("time per token (ms)") for line in lines)
+    assert any(line == "Fallback" for line in lines)
+    assert any(line.startswith("Speed-up within") for line in lines)
 
 
 @pytest.mark.parametrize(("name", "borrowed"), [("vanilla_llama_2_7b_a100", True), ("durations_only", False)])
@@ -265,10 +264,9 @@ def test_reports_run_nothing_and_only_figures_draw():
 
 def test_the_kept_demo_is_what_its_command_makes(tmp_path):
     """reports/demo is committed for readers of the README; made anew whenever a number in it changes."""
-    loaded, times = load("mirror_qwen3_32b_m2_ultra"), Times()
-    made = run(loaded, "specsim run mirror_qwen3_32b_m2_ultra", finished=times.note)
-    span = of_speedup(tuned(loaded), made.speedup, times.requests)
-    write.write(made, window_sweep(loaded), tmp_path / "demo", span)
+    loaded = load("mirror_qwen3_32b_m2_ultra")
+    made, span = run_with_interval(loaded, "specsim run mirror_qwen3_32b_m2_ultra")
+    write.write(run_page(made, window_sweep(loaded), span), made.spans, tmp_path / "demo")
     kept = Path(__file__).parent.parent / "reports/demo/report.md"
     assert (tmp_path / "demo/report.md").read_text() == kept.read_text()
 

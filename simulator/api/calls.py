@@ -42,10 +42,9 @@ from simulator.scenario import Loaded
 from simulator.scenario import load as load_scenario
 from simulator.scenario.run import RunResult as Run
 from simulator.scenario.run import law as law_of
-from simulator.scenario.run import law_details, tuned
-from simulator.scenario.run import run as run_scenario
+from simulator.scenario.run import law_details
 from simulator.scenario.run import summary as run_summary
-from simulator.scenario.uncertainty import Times, of_speedup
+from simulator.scenario.uncertainty import run_with_interval
 from simulator.strategies.common.law import Law
 from simulator.studies.compare import Comparison, measured
 from simulator.studies.plan.file import load_plan
@@ -95,10 +94,11 @@ def _catalogue(folder: Folder) -> Catalogue:
 def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None) -> Result[Run]:
     """Simulate a scenario beside its law, replay and autoregressive decoding; return all of them. Raises as :func:`load`."""
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
-    times = Times()
     command = "" if isinstance(source, Loaded) or catalogue else _command("run", [str(source)], _lines(overrides), seed)
-    result = run_scenario(loaded, command, finished=times.note)  # what was changed in Python has no command
-    span = of_speedup(tuned(loaded), result.speedup, times.requests)
+    result, span = run_with_interval(loaded, command)  # what was changed in Python has no command
+
+    def page() -> Page:
+        return run_page(result, window_sweep(loaded, done=result), span)
 
     def frame() -> pd.DataFrame:
         numbers = run_summary(result)
@@ -110,8 +110,8 @@ def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, c
         result,
         lambda: run_summary(result) | {"speedup_interval": span._asdict()},
         frame,
-        lambda: run_page(result, window_sweep(loaded, done=result), span),
-        lambda folder: write_report(result, window_sweep(loaded, done=result), folder, span),
+        page,
+        lambda folder: write_report(page(), result.spans, folder),
     )
 
 

@@ -15,6 +15,7 @@ from simulator.cli.options import catalogue_option, faults_as_lines, json_option
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from simulator.report.blocks import Page
     from simulator.scenario import Loaded
     from simulator.scenario.run import RunResult
     from simulator.scenario.uncertainty import Interval
@@ -119,9 +120,11 @@ def run(
     from rich.console import Console
 
     from simulator.names import Catalogue
-    from simulator.report.console import print_result
+    from simulator.report import logs
+    from simulator.report.terminal import print_page
     from simulator.scenario import load
     from simulator.scenario.run import summary
+    from simulator.scenario.uncertainty import run_with_interval
 
     with faults_as_lines(), Console(stderr=True).status("reading") as status:
         catalogue = Catalogue(own)
@@ -133,7 +136,8 @@ def run(
             free(folder)
         status.update("simulating")
         command = typed("run", [scenario], overrides, seed, _run_options(replications, explain_gap))
-        result, span = _simulated(loaded, command, iteration_log, request_log)
+        with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
+            result, span = run_with_interval(loaded, command, log, finished)
         result = replace(result, explain_gap=explain_gap)
         if replications:
             from simulator.scenario.replications import replicate
@@ -143,12 +147,11 @@ def run(
             means = replicate(load_seed, replications, result.scenario.seed)
             result = replace(result, replications=means, seeds=replications)
         if folder:
-            _write_report(loaded, result, span, folder, status)
+            page = _reported(loaded, result, span, folder, status)
     if as_json:
         click.echo(json.dumps(summary(result) | {"speedup_interval": span._asdict()}, indent=2))
-        return
-    print_result(result, Console(), span)
-    if folder:
+    elif folder:
+        print_page(page, Console())
         click.echo(f"report: {folder / 'report.html'}   {folder / 'report.md'}   (timeline.json opens in Perfetto)")
 
 
@@ -157,27 +160,14 @@ def _run_options(replications: int | None, explain_gap: bool) -> list[str]:
     return [*(["--replications", str(replications)] if replications else []), *(["--explain-gap"] if explain_gap else [])]
 
 
-def _simulated(
-    loaded: Loaded, command: str, iteration_log: Path | None, request_log: Path | None
-) -> tuple[RunResult, Interval]:
-    """Simulate and write the logs; return the result and the interval of its speed-up."""
-    from simulator.report import logs
-    from simulator.scenario.run import run as run_scenario
-    from simulator.scenario.run import tuned
-    from simulator.scenario.uncertainty import Times, of_speedup
-
-    with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
-        times = Times(finished)
-        result = run_scenario(loaded, command, log, times.note)
-    return result, of_speedup(tuned(loaded), result.speedup, times.requests)
-
-
-def _write_report(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Status) -> None:
-    """Write the report of a run, with the results of other windows."""
+def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Status) -> Page:
+    """Write the report of a run, with the results of other windows; return its page."""
+    from simulator.report.run_page import run_page
     from simulator.report.write import write
     from simulator.studies.window import window_sweep
 
     status.update("sweeping the window")
-    points = window_sweep(loaded, done=result)
+    page = run_page(result, window_sweep(loaded, done=result), span)
     status.update("writing")
-    write(result, points, folder, span)
+    write(page, result.spans, folder)
+    return page

@@ -126,11 +126,11 @@ class Page:
     """A report: the answer first, then how it comes about, then all inputs and the command that makes the page again."""
 
     title: str
-    about: str
-    answer: str
-    opening: Sequence[Block]
-    sections: Sequence[Section]
-    command: str
+    about: str = ""
+    answer: str = ""
+    opening: Sequence[Block] = ()
+    sections: Sequence[Section] = ()
+    command: str = ""
     highlights: Sequence[Highlight] = ()
 
     @property

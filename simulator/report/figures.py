@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from simulator.acceptance.sources import Odds
 from simulator.scenario.outcome import Outcome
@@ -29,13 +30,31 @@ LOOK: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "lines.linewidth": 1.6,
+    "hatch.linewidth": 0.6,
 }
+
+
+@contextmanager
+def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Any]:
+    """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
+    with mpl.rc_context(LOOK):
+        yield Figure(figsize=(width_in, height_in), layout="constrained", **options)
+
+
+def legend_above(axes: Any, columns: int) -> None:
+    """Put the legend of a panel above it."""
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.4)
+
+
+def log_x(axes: Any, base: float = 10) -> None:
+    """Make the lower axis logarithmic, with plain numbers at its ticks."""
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def window_sweep(points: Sequence[SweepPoint]) -> str:
     """Draw step time and time per token against ``gamma``, the zero-slope region shaded; SVG text."""
-    with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH_IN, 6.0), layout="constrained")
+    with canvas(6.0) as figure:
         steps, tokens = figure.subplots(2, 1, sharex=True)
         steps.set_xlim(points[0].gamma - 0.4, points[-1].gamma + 0.4)
         _steps(steps, points)
@@ -45,7 +64,7 @@ def window_sweep(points: Sequence[SweepPoint]) -> str:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.set_xlabel("window γ (draft tokens)")
             columns = 2 if len(axes.get_legend_handles_labels()[0]) == 4 else 3
-            axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.4)
+            legend_above(axes, columns)
         return svg(figure)
 
 
@@ -146,8 +165,7 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
     longest = max([*outcome.accepted, len(odds.accepted) - 1 if odds else 0])
     lengths = np.arange(longest + 1)
     counts = np.array([outcome.accepted.get(int(length), 0) for length in lengths], dtype=float)
-    with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH_IN, 2.9), layout="constrained")
+    with canvas(2.9) as figure:
         axes = figure.subplots()
         mean = float(lengths @ counts / counts.sum())
         label = f"simulation, mean {mean:.2f}"

@@ -39,10 +39,8 @@ def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
         opening.append(Bullets(broken))
     return Page(
         title="Laws against the timelines of their examples",
-        about="",
         answer=f"{kept} of {len(verdicts)} {'law keeps its' if len(verdicts) == 1 else 'laws keep their'} claim.",
         opening=opening,
-        sections=[],
         command=command,
     )
 

@@ -10,12 +10,10 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as MatplotlibPath
 
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.timeline import OPENING, family
 from simulator.world import Span
 
@@ -35,8 +33,7 @@ def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], capt
     first = min((span.start_s for span in spans if span.label not in OPENING), default=begin)
     far = max(first, begin - (FAR - 1) / 2 * (end - begin))
     rows = len(devices(spans))
-    with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH_IN * 1.2, 1.6 + 2 * 0.26 * rows), layout="constrained")
+    with canvas(1.6 + 2 * 0.26 * rows, WIDTH_IN * 1.2) as figure:
         figure.suptitle(fill(caption, 110), size=8, x=0.01, ha="left")
         out, close = figure.subplots(2, 1)
         out.axvspan(begin * 1e3, end * 1e3, color=SHADE, lw=0, zorder=0)

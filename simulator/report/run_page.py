@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from simulator.report import figures, run_memory, run_serving
 from simulator.report.blocks import (
@@ -66,19 +67,21 @@ def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval |
         about=scenario.about,
         answer=headline(result),
         opening=opening,
-        sections=sections(
-            ("Law, replay and simulation", _answers(result)),
-            ("Where the time goes", _time(result)),
-            ("Requests and batches", _serving(result)),
-            ("Memory of the stages", _memory(result)),
-            ("Fallback" if fallback(result) else "Choices", _fallback(result)),
-            ("Which window", _window(result, sweep)),
-            ("How many draft tokens are kept", _accepted(result)),
-            ("A few steps", _timeline(result)),
-            ("Notes", notes),
-            (PROVENANCE, provenance_blocks(scenario)),
-            (RESOLVED, resolved_blocks(scenario)),
-        ),
+        sections=[
+            *sections(
+                ("Law, replay and simulation", _answers(result)),
+                ("Where the time goes", _time(result)),
+                ("Requests and batches", _serving(result)),
+                ("Memory of the stages", _memory(result)),
+                ("Fallback" if fallback(result) else "Choices", _fallback(result)),
+                ("Which window", _window(result, sweep)),
+            ),
+            *sections(
+                ("How many draft tokens are kept", _accepted(result)), ("A few steps", _timeline(result)), terminal=False
+            ),
+            *sections(("Notes", notes)),
+            *sections((PROVENANCE, provenance_blocks(scenario)), (RESOLVED, resolved_blocks(scenario)), terminal=False),
+        ],
         command=result.command,
         highlights=highlights(result, speedup),
     )
@@ -200,7 +203,7 @@ def _window(result: RunResult, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
     """Yield the figure of other windows, and which window is best; nothing without a sweep."""
     if not sweep:
         return
-    yield Figure("Step time and time per token against the window", SWEEP, figures.window_sweep(sweep))
+    yield Figure("Step time and time per token against the window", SWEEP, partial(figures.window_sweep, sweep))
     best = min(sweep, key=lambda point: point.law_tpot_ms)
     text = f"Best window by law (marginal rates): γ = {best.gamma} with {number(best.law_tpot_ms)} ms per token"
     tried = {point.gamma: point.simulated_tpot_ms for point in sweep if point.simulated_tpot_ms is not None}
@@ -226,7 +229,7 @@ def _memory(result: RunResult) -> Iterator[Block]:
 
 def _accepted(result: RunResult) -> Iterator[Block]:
     if result.simulated.accepted:
-        drawn = figures.accepted_lengths(result.simulated, result.odds)
+        drawn = partial(figures.accepted_lengths, result.simulated, result.odds)
         yield Figure("Accepted draft tokens per verified window", ACCEPTED, drawn)
         yield Paragraph("Bars: simulation. Markers: law with marginal rates, as if positions were independent.")
 
@@ -235,7 +238,7 @@ def _timeline(result: RunResult) -> Iterator[Block]:
     caption = f"{result.scenario.schedule.traits.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
     drawing = pipeline_timeline if result.scenario.schedule.traits.staged else timeline_svg
     window = steady_window(result.spans, 3 + result.scenario.stages)
-    still = drawing(result.spans, window, caption)
+    still = partial(drawing, result.spans, window, caption)
     yield Figure("Timeline of a few steps", TIMELINE, still, span_data(result.spans, window))
     yield Paragraph(
         (

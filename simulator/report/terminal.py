@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from rich.console import Console
+from rich import box
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Table
-from simulator.report.console import BAR, WIDEST, item, new_table
 from simulator.report.html import LONG, NUMBER, SHARE, plain
 
+WIDEST = 100
+"""Columns of a terminal that are used, at most."""
+BAR = 30
+"""Letters of a bar of 100 %."""
 NAME = 8
 """Letters of the first column of a table that is too wide, at least."""
 WORDS = 12
@@ -21,7 +26,8 @@ WORDS = 12
 
 
 def print_page(page: Page, console: Console) -> None:
-    """Print the title, the answer, the opening and every section that is meant for a terminal."""
+    """Print the title, the answer, the opening and every section that is meant for a terminal; ``console`` gets as narrow."""
+    console.width = min(console.width, WIDEST)
     _say(console, page.title, "bold")
     for text, style in ((page.about, ""), (page.answer, "bold")):
         if text:
@@ -36,13 +42,12 @@ def print_page(page: Page, console: Console) -> None:
 
 
 def _show(console: Console, block: Block) -> None:
-    width = min(console.width, WIDEST)
     match block:
         case Paragraph(words):
             _say(console, plain(words))
         case Bullets(items):
             for words in items:
-                item(console, plain(words), width)
+                _item(console, plain(words))
         case Table():
             _show_table(console, block)
         case Listing(text, title=""):
@@ -53,7 +58,6 @@ def _show(console: Console, block: Block) -> None:
 
 def _show_table(console: Console, block: Table) -> None:
     """Print the rows under the head, or the first of them with a line that counts the remaining ones."""
-    width = min(console.width, WIDEST)
     places = block.terminal_columns or range(len(block.head))
     rows = [[plain(row[place]) for place in places] for row in block.rows[: block.terminal_rows or None]]
     head = [_folded(block.head[place], [row[column] for row in rows]) for column, place in enumerate(places)]
@@ -61,20 +65,20 @@ def _show_table(console: Console, block: Table) -> None:
     for row, cells in zip(block.rows, rows, strict=False):
         table.add_row(*cells, *(_bar(plain(row[place])) for place in block.bars))
     _fit(console, table, rows)
-    if _least_width(console, table) <= width:
-        console.print(table, width=width)
+    if _least_width(console, table) <= console.width:
+        console.print(table)
     else:
         for row_cells in rows:
             named = zip((block.head[place] for place in places), row_cells, strict=True)
-            item(console, "; ".join(f"{name}: {cell}" for name, cell in named if cell), width)
+            _item(console, "; ".join(f"{name}: {cell}" for name, cell in named if cell))
     hidden = len(block.rows) - len(rows)
     if hidden:
-        item(console, f"{hidden} more rows: the page, as a file, has all of them", width)
+        _item(console, f"{hidden} more rows: the page, as a file, has all of them")
 
 
 def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> None:
     """Make a table of ``rows`` fit the terminal: long texts wrap, then blanks give way, then names, then cells of words."""
-    width, words = min(console.width, WIDEST), [column.min_width for column in table.columns]
+    width, words = console.width, [column.min_width for column in table.columns]
     columns = list(zip(*rows, strict=True))
     for column, cells in zip(table.columns, columns, strict=False):
         column.overflow = "fold"
@@ -123,4 +127,30 @@ def _folded(name: str, cells: list[str]) -> str:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), width=min(console.width, WIDEST))
+    console.print(Text(text, style=style))
+
+
+def _item(console: Console, text: str) -> None:
+    """Print a paragraph behind a dash, its lines indented."""
+    grid = RichTable.grid(padding=(0, 1))
+    grid.add_row("-", Text(text))
+    console.print(grid)
+
+
+class _UncutTable(RichTable):
+    """A table in which no number and no word of a row is cut, however narrow the terminal."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*cells, **options)
+        for column, cell in zip(self.columns, cells, strict=False):
+            longest = max(map(len, cell.split()), default=0) if isinstance(cell, str) else 0
+            column.min_width = max(column.min_width or 0, longest)
+
+
+def new_table(first: str, *others: str) -> RichTable:
+    """Return an empty table in the look that all tables share: names to the left, numbers to the right."""
+    table = _UncutTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from simulator.files.schema import BadInput, Fault
 from simulator.files.writing import replacing
+from simulator.report.blocks import Page
 from simulator.report.page import page_files
-from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE, run_page
+from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE
 from simulator.report.timeline import chrome_trace
-from simulator.scenario.run import RunResult
-from simulator.scenario.uncertainty import Interval
-from simulator.studies.window import SweepPoint
+from simulator.world import Span
 
 NAME = "report"
 REPORT = f"{NAME}.md"
 OURS = {REPORT, f"{NAME}.html", SWEEP, ACCEPTED, TIMELINE, TRACE}
 
 
-def write(result: RunResult, sweep: Sequence[SweepPoint], folder: Path, speedup: Interval | None = None) -> list[Path]:
-    """Write the report into ``folder``, which appears only when complete; return the paths of its files.
-
-    ``speedup``: the interval of the speed-up.
+def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
+    """Write the page of a run and its ``spans`` into ``folder``, which appears only when complete; return the files' paths.
 
     A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
     """
     folder = free(folder)
     with replacing(folder, parents=True) as new:
         new.mkdir()
-        for file, text in _files(result, sweep, speedup):
+        trace = json.dumps(chrome_trace(spans), separators=(",", ":")) + "\n"
+        for file, text in (page_files(page, NAME) | {TRACE: trace}).items():
             (new / file).write_text(text, "utf-8")
     return sorted(folder.iterdir())
 
@@ -61,8 +59,3 @@ def _check(folder: Path) -> None:
     if strangers := sorted(present - OURS):
         message = f"holds '{strangers[0]}', which is no part of a report and would be lost; move it or choose another folder"
         raise BadInput([Fault(place, "", message)])
-
-
-def _files(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval | None) -> Iterator[tuple[str, str]]:
-    yield from page_files(run_page(result, sweep, speedup), NAME).items()
-    yield TRACE, json.dumps(chrome_trace(result.spans), separators=(",", ":")) + "\n"

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from simulator.cost.device import Device
 from simulator.files.schema import nested, replace_nested
 from simulator.scenario import Loaded, Scenario
-from simulator.scenario.run import baseline, law
+from simulator.scenario.run import RunResult, baseline, law, run, tuned
+from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
 
 SHARE = 0.9
@@ -135,6 +136,18 @@ def _resampled_times(requests: Sequence[tuple[float, int]], random: np.random.Ge
         times = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
         factors[first : first + at_once] = np.log(times / mean)
     return factors
+
+
+def run_with_interval(
+    loaded: Loaded,
+    command: str = "",
+    log: Callable[[Iteration], object] | None = None,
+    finished: Callable[[Request], object] | None = None,
+) -> tuple[RunResult, Interval]:
+    """Return the result of :func:`simulator.scenario.run.run`, and the interval of its speed-up."""
+    times = Times(finished)
+    result = run(loaded, command, log, times.note)
+    return result, of_speedup(tuned(loaded), result.speedup, times.requests)
 
 
 def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from simulator.scenario import Loaded, Scenario, resolved
-from simulator.scenario.run import RunResult, run, tuned
-from simulator.scenario.uncertainty import Interval, Times, of_speedup
+from simulator.scenario.run import RunResult
+from simulator.scenario.uncertainty import Interval, run_with_interval
 
 UNCOMPARED = ("about", "source", "confidence", "width_source")
 """Fields that only say what further fields mean, or where they come from."""
@@ -114,9 +114,7 @@ def study(contestants: Sequence[Contestant]) -> Comparison:
 
 
 def _ran(contestant: Contestant) -> ComparedRun:
-    times = Times()
-    result = run(contestant.loaded, contestant.command, finished=times.note)
-    interval = of_speedup(tuned(contestant.loaded), result.speedup, times.requests)
+    result, interval = run_with_interval(contestant.loaded, contestant.command)
     return ComparedRun(contestant.letter, contestant.name, contestant.command, result, interval)
 
 

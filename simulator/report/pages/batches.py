@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter
-
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, canvas, legend_above, log_x, svg
 from simulator.report.pages.load import LINES
 from simulator.report.run_serving import crossed
 from simulator.report.run_summary import number, origin, short_names
@@ -26,11 +22,8 @@ def page(result: BatchStudies) -> Page:
     pictures = "Speed-up, passes and draft time by batch" if len(studies) == 1 else "Tokens per second by batch"
     return Page(
         title=f"What {strategies} is worth in a batch, against autoregressive decoding",
-        about="",
-        answer="",
         opening=[Figure(pictures, "batches.svg", lambda: batch_figure(studies)), Paragraph(LEGEND)],
         sections=[_section(study) for study in studies],
-        command="",
     )
 
 
@@ -88,9 +81,8 @@ def scenario_figure(study: BatchStudy) -> str:
     points, name = study.points, study.scenario.strategy.name
     overhead = any(point.relative_draft_overhead is not None for point in points)
     trees = any(point.fused_trees_ms is not None for point in points)
-    with mpl.rc_context(LOOK):
-        panels = 2 + overhead + trees
-        figure = Drawing(figsize=(WIDTH_IN, 2.9 * panels), layout="constrained")
+    panels = 2 + overhead + trees
+    with canvas(2.9 * panels) as figure:
         panel_axes = figure.subplots(panels, 1, sharex=True)
         _speedup(panel_axes[0], points, name)
         _passes(panel_axes[1], points, study.tile_edges)
@@ -99,19 +91,17 @@ def scenario_figure(study: BatchStudy) -> str:
         if trees:
             _trees(panel_axes[-1], points)
         for axes in panel_axes:
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+            log_x(axes, 2)
             axes.set_xlim(points[0].batch / 1.06, points[-1].batch * 1.06)
             axes.tick_params(labelbottom=True)
-            axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
+            legend_above(axes, 2)
         panel_axes[-1].set_xlabel("batch B (requests that decode together)")
         return svg(figure)
 
 
 def throughput_figure(studies: Sequence[BatchStudy]) -> str:
     """Return tokens per second of scenarios over the batch size, and their ratio to the first scenario; SVG text."""
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN, 6.4), layout="constrained")
+    with canvas(6.4) as figure:
         rates, ratios = figure.subplots(2, 1, sharex=True)
         names = short_names([study.scenario.name for study in studies])
         for name, study, (colour, marker) in zip(names, studies, LINES * len(studies), strict=False):
@@ -123,8 +113,7 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> str:
         ratios.set_ylabel(f"relative to {names[0]}")
         ratios.set_xlabel("batch B (requests that decode together)")
         for axes in (rates, ratios):
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+            log_x(axes, 2)
             axes.tick_params(labelbottom=True)
         rates.set_ylim(0.0)
         rates.legend(loc="upper left")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.run_summary import number
 from simulator.studies.budget import FLAT, BudgetPoint, BudgetStudies, BudgetStudy
 
@@ -27,14 +25,11 @@ def page(result: BudgetStudies) -> Page:
     """Return the page of the budget study: its picture, and the optima and tables of all scenarios."""
     return Page(
         title="Budget of a draft that runs beside its target",
-        about="",
-        answer="",
         opening=[
             Figure("Times and tokens per second over the budget", "budget.svg", lambda: budget_figure(result.studies)),
             Paragraph(LEGEND),
         ],
         sections=[_section(study) for study in result.studies],
-        command="",
     )
 
 
@@ -83,9 +78,8 @@ def _changes(shares: dict[int, float]) -> str:
 
 def budget_figure(studies: Sequence[BudgetStudy]) -> str:
     """Return two panels over the budget for all studies, a column per study, as SVG text."""
-    with mpl.rc_context(LOOK):
-        width = WIDTH_IN * (1.0 + 0.55 * (len(studies) - 1))
-        figure = Drawing(figsize=(width, 6.6), layout="constrained")
+    width = WIDTH_IN * (1.0 + 0.55 * (len(studies) - 1))
+    with canvas(6.6, width) as figure:
         panels = figure.subplots(2, len(studies), squeeze=False, height_ratios=(2, 3), sharey="row")
         for study, (times, rates) in zip(studies, panels.T, strict=True):
             _times(times, study)

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MultipleLocator
 
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.profile import FittedProfile, text
 from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, FitError, HeldOutErrors, TileStep
 from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
-from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, svg
 
 FEW_SHAPES = 3
 """How many shapes of a product are listed by name: those with the largest errors."""
@@ -109,15 +107,14 @@ def page(name: str, profile: FittedProfile, command: str) -> Page:
         errors = "; ".join(f"{tiles}: {error:.1f}" for tiles, error in profile.tiles.items())
         opening.append(Paragraph(f"Tiles tried, layer MAPE up to 512 tokens (%): {errors}."))
     fitted = sections(("Profile", [Listing(text(profile.data), "yaml")]), terminal=False)
-    return Page(f"{name}: fitted to measurements", "", "", opening, fitted, command)
+    return Page(f"{name}: fitted to measurements", opening=opening, sections=fitted, command=command)
 
 
 def figure(layers: pd.DataFrame) -> str:
     """Draw the products of a layer by token count: measured, fitted, as before and by the datasheet; SVG text."""
     shown = layers[layers.tokens <= MOST_TOKENS]
     groups = [(model, ranks, rows) for (model, ranks), rows in shown.groupby(fit.LAYER[:2]) if ranks in _ends(shown, model)]
-    with mpl.rc_context(LOOK):
-        drawing = Drawing(figsize=(WIDTH_IN, 0.4 + 2.3 * -(-len(groups) // 2)), layout="constrained")
+    with canvas(0.4 + 2.3 * -(-len(groups) // 2)) as drawing:
         panels = drawing.subplots(-(-len(groups) // 2), 2, squeeze=False, sharex=True).ravel()
         for axes, (model, ranks, rows) in zip(panels, groups, strict=False):
             axes.plot(rows.tokens, rows.sheet * 1e6, ":", color=GREY, lw=1.0, label="datasheet")

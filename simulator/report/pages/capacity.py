@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
-
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong, Table
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.run_summary import number, percent, short_names
 from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 
@@ -33,8 +30,6 @@ def page(result: CapacityStudy) -> Page:
     times = Table(TIMES_HEAD, list(time_rows(capacities)), "Times, tokens and requests at the offered rate")
     return Page(
         title="Which load is carried",
-        about="",
-        answer="",
         opening=[
             Figure("Requests in the system, and rates carried", "capacity.svg", lambda: capacity_figure(capacities)),
             Bullets([Strong(sentence) for sentence in answers(capacities)]),
@@ -43,7 +38,6 @@ def page(result: CapacityStudy) -> Page:
             Section("Verdicts", [Table(HEAD, list(rows(capacities)), "Verdicts and rates"), Paragraph(LEGEND)]),
             Section("Times at the offered rate", [times]),
         ],
-        command="",
     )
 
 
@@ -100,8 +94,7 @@ def capacity_figure(capacities: Sequence[Capacity]) -> str:
     """Return a column per traffic: requests in the system over time, above carried against offered rate; SVG text."""
     short, groups = scenario_names(capacities), by_traffic(capacities)
     colours = dict(zip(short, COLOURS * len(short), strict=False))
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN * 1.15, 5.2), layout="constrained")
+    with canvas(5.2, WIDTH_IN * 1.15) as figure:
         panels = figure.subplots(2, len(groups), squeeze=False, height_ratios=(3, 2))
         for column, (traffic, group) in enumerate(groups.items()):
             over_time, carried = panels[0][column], panels[1][column]

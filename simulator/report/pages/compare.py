@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
-
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Page, Paragraph, Section, Strong, Table, Words
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.inputs import resolved_blocks
 from simulator.report.run_summary import number, share
 from simulator.scenario.uncertainty import SHARE
@@ -47,11 +44,9 @@ def page(result: Comparison) -> Page:
     ]
     return Page(
         title=" against ".join(dict.fromkeys(run.result.scenario.name for run in runs)),
-        about="",
         answer=headline(result),
         opening=opening,
         sections=[section for section in sections if section.blocks],
-        command="",
         highlights=[Highlight(f"{number(_tpot_ms(run), 3)} ms", f"per token, {run.letter}: {run.name}") for run in runs],
     )
 
@@ -179,8 +174,7 @@ def comparison_figure(result: Comparison) -> str:
     """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step; SVG text."""
     count, parts = len(result.runs), _longest(result)
     height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN * 1.1, min(height, 9.0)), layout="constrained")
+    with canvas(min(height, 9.0), WIDTH_IN * 1.1) as figure:
         tokens, steps = figure.subplots(1, 2)
         _draw_tokens(tokens, result)
         _draw_parts(steps, result, parts)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
-from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter
 
 from simulator.report.blocks import Bullets, Figure, Page, Section, Table
-from simulator.report.figures import BLUE, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, ORANGE, VERMILLION, canvas, log_x, svg
 from simulator.report.pages.methods import BAR_IN, PANEL_IN, by_origin, label_rows, left_out
 from simulator.studies.crossovers import Crossover, CrossoverStudy
 
@@ -35,14 +32,11 @@ def page(result: CrossoverStudy) -> Page:
     notes = Section("How to read it", [Bullets([LEGEND, *left_out(result.excluded)])])
     return Page(
         title=f"Up to which batch a method pays on {title}",
-        about="",
-        answer="",
         opening=[
             Figure("Speed-up of all methods by batch", "crossovers.svg", lambda: strip_figure(methods, title)),
             Bullets(list(sentences(methods))),
         ],
         sections=[*sections, notes],
-        command="",
     )
 
 
@@ -77,9 +71,8 @@ def strip_figure(methods: Sequence[Crossover], title: str) -> str:
     """Return the law's speed-up of all methods by batch as strips, marked where autoregressive decoding is ahead; SVG text."""
     parts = list(by_origin(methods))
     sizes = [len(chosen) for _, chosen in parts] or [1]
-    with mpl.rc_context(LOOK):
-        height_in = BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9
-        figure = Drawing(figsize=(WIDTH_IN, height_in), layout="constrained", dpi=200)
+    height_in = BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9
+    with canvas(height_in, dpi=200) as figure:
         figure.suptitle(title, x=0.01, ha="left", size=9)
         panels = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
         speedups = [point.speedup for method in methods for point in method.points]
@@ -103,8 +96,7 @@ def _strips(axes: Any, words: str, methods: Sequence[Crossover], norm: TwoSlopeN
             if edge <= (method.for_good or edge):
                 axes.plot([before(edge)] * 2, [place + 0.18, place + 0.36], color=ORANGE, lw=1.2)
         _mark(axes, place, method)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+    log_x(axes, 2)
     label_rows(axes, words, [method.method for method in methods])
     return mesh
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
-
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, svg
 from simulator.report.run_summary import number
 from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
 
@@ -27,14 +24,11 @@ def page(result: DraftStudy) -> Page:
     table = Table(HEAD, list(rows(result)), "Drafts of several sizes")
     return Page(
         title="Does a bigger draft pay?",
-        about="",
-        answer="",
         opening=[
             Figure("Speed-up of drafts over the share of kept tokens", "drafts.svg", lambda: draft_figure(result)),
             Bullets(list(sentences(result))),
         ],
         sections=[Section(result.scenario, [table, Paragraph(LEGEND)])],
-        command="",
     )
 
 
@@ -80,8 +74,7 @@ def _verdict(point: DraftPoint, base_rate: float) -> str:
 
 def draft_figure(study: DraftStudy) -> str:
     """Return a curve per draft, and the level of the scenario's draft that a bigger one has to reach; SVG text."""
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN, 3.8), layout="constrained")
+    with canvas(3.8) as figure:
         axes = figure.subplots()
         for point, colour in zip(study.points, COLOURS, strict=False):
             label = f"{point.model}, {point.draft_ms:.2g} ms a token"

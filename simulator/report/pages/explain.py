@@ -14,14 +14,11 @@ def page(name: str, explanation: Explanation) -> Page:
     sources = f"{counts}; the report lists each with its source" if counts else "none with a source: all are stated"
     return Page(
         title=name,
-        about="",
-        answer="",
         opening=[Table(("topic", "in words"), list(explanation.topics.items()), "What will be simulated")],
         sections=sections(
             (f"Defaults that apply ({len(explanation.defaults)}); --set changes any of them", _defaults(explanation)),
             ("Numbers used", [Bullets([sources, *(f"Note: {note}" for note in explanation.notes)])]),
         ),
-        command="",
     )
 
 

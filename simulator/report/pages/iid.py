@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
-
 from simulator.acceptance.iid import IidError, Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, legend_above, svg
 from simulator.report.run_summary import share
 
 NAME, FIGURE = "iid", "iid.svg"
@@ -56,7 +53,6 @@ def page(drafters: Sequence[Independence], command: str) -> Page:
     ]
     return Page(
         title="How wrong is i.i.d.?",
-        about="",
         answer=headline(drafters),
         opening=(
             Table(("", "a", *by_window), [_brief_row(drafter, gammas) for drafter in drafters], "Error by drafter and window"),
@@ -88,8 +84,7 @@ def _with_interval(error: IidError) -> str:
 
 def figure(drafters: Sequence[Independence]) -> str:
     """Draw a line for each drafter and a mark with its interval for each window; SVG text."""
-    with mpl.rc_context(LOOK):
-        drawing = Drawing(figsize=(WIDTH_IN, 0.9 + 0.24 * len(drafters)), layout="constrained")
+    with canvas(0.9 + 0.24 * len(drafters)) as drawing:
         axes = drawing.subplots()
         for gamma, (mark, colour) in zip(windows(drafters), LOOKS * 4, strict=False):
             _marks(axes, drafters, gamma, mark, colour)
@@ -101,7 +96,7 @@ def figure(drafters: Sequence[Independence]) -> str:
         axes.set_xlabel(
             "i.i.d. formula against recording, tokens per step (%); in brackets: share kept by windows of one token"
         )
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.2, columnspacing=1.4)
+        legend_above(axes, 4)
         return svg(drawing)
 
 

@@ -24,14 +24,12 @@ def page(details: Mapping[str, Any]) -> Page:
     shown = tuple(range(min(len(head), KINDS_SHOWN + 1)))
     return Page(
         title=details["scenario"],
-        about="",
         answer=(
             f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed of autoregressive "
             f"decoding ({number(details['baseline']['tpot_ms'], 3)} ms, law): {number(law['step_ms'])} ms per step, "
             f"{number(law['tokens_per_step'])} tokens per step"
         ),
         opening=[Table(head, list(_rows(kinds)), "Durations by step kind", terminal_columns=shown), Bullets(sentences)],
-        sections=[],
         command=f"specsim law {details['scenario']}",
     )
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.run_summary import number, short_names
 from simulator.studies.load import Curves, LoadPoint, LoadStudy, crossing
 
@@ -29,11 +27,8 @@ def page(result: LoadStudy) -> Page:
     comparisons = list(sentences(curves))
     return Page(
         title="Scenarios under the same load",
-        about="",
-        answer="",
         opening=[picture, *([Bullets(comparisons)] if comparisons else []), Paragraph(LEGEND)],
         sections=[Section(name, [Table(HEAD, list(rows(points)), f"Load of {name}")]) for name, points in curves.items()],
-        command="",
     )
 
 
@@ -79,8 +74,7 @@ def _ratios(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> str:
 
 def load_figure(curves: Curves) -> str:
     """Return rate against time per token, points marked with their clients, and the tail by clients; SVG text."""
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN * 1.15, 4.4), layout="constrained")
+    with canvas(4.4, WIDTH_IN * 1.15) as figure:
         trade, tail = figure.subplots(1, 2, sharey=True)
         names = short_names(list(curves))
         for name, points, (colour, marker) in zip(names, curves.values(), LINES * len(curves), strict=False):

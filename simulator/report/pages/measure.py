@@ -11,9 +11,6 @@ from io import StringIO
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
-
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -27,7 +24,7 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
-from simulator.report.figures import BLUE, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, ORANGE, VERMILLION, canvas, legend_above, svg
 from simulator.report.run_summary import number, share, signed_share
 
 if TYPE_CHECKING:
@@ -140,13 +137,11 @@ def budget_page(study: MeasuredBudgets, command: str) -> Page:
     )
     return Page(
         title="The budget of a draft that runs beside its target, on this machine",
-        about="",
         answer=(
             f"c = T_target / T_draft = {study.target_ms:.2f} ms / {study.draft_ms:.2f} ms = {study.cost_coefficient:.2f}, "
             f"gamma = {study.budget}; most tokens per second at gamma = {study.best}."
         ),
         opening=[Table(BUDGET_HEAD, rows, "Budgets"), Paragraph(legend)],
-        sections=[],
         command=command,
     )
 
@@ -170,8 +165,7 @@ def rounds_csv(live: Mapping[str, Any]) -> str:
 def predicted_beside_measured(points: Sequence[Mapping[str, Any]]) -> str:
     """Draw a row for each setting: measured rounds with their median, the prediction with its interval; SVG text."""
     names = [f"{point['strategy']} γ = {point['gamma']}" if point["gamma"] else point["strategy"] for point in points]
-    with mpl.rc_context(LOOK):
-        drawing = Drawing(figsize=(WIDTH_IN, 0.9 + 0.26 * len(points)), layout="constrained")
+    with canvas(0.9 + 0.26 * len(points)) as drawing:
         axes = drawing.subplots()
         for row, point in enumerate(points):
             first = row == 0
@@ -187,5 +181,5 @@ def predicted_beside_measured(points: Sequence[Mapping[str, Any]]) -> str:
         axes.set_xlim(left=0.0)
         axes.grid(axis="x", lw=0.4)
         axes.set_xlabel("time per token (ms)")
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.2, columnspacing=1.4)
+        legend_above(axes, 4)
         return svg(drawing)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Block, Bullets, Figure, Page, Section, Table
-from simulator.report.figures import BLUE, GREY, LOOK, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREY, VERMILLION, canvas, svg
 from simulator.report.run_summary import number
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
@@ -43,11 +41,8 @@ def page(result: MethodComparison) -> Page:
     notes = Section("How to read it", [Bullets([*_notes(result.points), *left_out(result.excluded)])])
     return Page(
         title=title,
-        about="",
-        answer="",
         opening=[Figure("Speed-up of all methods", "methods.svg", lambda: bar_figure(result.points, title))],
         sections=[*sections, notes],
-        command="",
     )
 
 
@@ -102,7 +97,7 @@ def features_page(features: Mapping[str, Features]) -> Page:
         cells = ("yes" if answer else "no" for answer in answers)
         rows.append((name, *cells, str(method.verified_rows), _billions(method.extra_weights), source))
     opening: list[Block] = [Table(FEATURES, rows, "Features of methods"), Bullets(list(FEATURES_LEGEND))]
-    return Page("Methods and their features", "", "", opening, [], "specsim list method")
+    return Page("Methods and their features", opening=opening, command="specsim list method")
 
 
 def _billions(weights: int) -> str:
@@ -118,8 +113,7 @@ def bar_figure(points: Sequence[MethodPoint], title: str) -> str:
     """Return the speed-up of all methods over autoregressive decoding, a panel per origin of acceptance, as SVG text."""
     parts = list(by_origin(points))
     sizes = [len(chosen) for _, chosen in parts] or [1]
-    with mpl.rc_context({**LOOK, "hatch.linewidth": 0.6}):
-        figure = Drawing(figsize=(WIDTH_IN, BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.4), layout="constrained")
+    with canvas(BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.4) as figure:
         figure.suptitle(title, x=0.01, ha="left", size=9)
         rows = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
         for axes, (words, chosen) in zip(rows, parts, strict=False):

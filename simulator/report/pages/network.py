@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from simulator.evidence.published import cells
 from simulator.report.blocks import Block, Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREY, LOOK, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREY, VERMILLION, canvas, log_x, svg
 from simulator.report.pipeline_timeline import COLOURS, draw
 from simulator.report.run_summary import number, share
 from simulator.studies.network import Breaking, LinkSweep, NetworkPoint, NetworkRow, NetworkStudy
@@ -41,11 +39,8 @@ def page(result: NetworkStudy) -> Page:
     names = dict.fromkeys(row.scenario for row in result.rows)
     return Page(
         title="What the network between servers costs",
-        about="",
-        answer="",
         opening=[*opening, Paragraph(LEGEND)],
         sections=[Section(name, [Table(HEAD, list(table_rows(result.rows, name)), f"Network of {name}")]) for name in names],
-        command="",
     )
 
 
@@ -124,8 +119,7 @@ def broken(breakings: Sequence[Breaking]) -> Iterator[str]:
 def network_figure(sweep: LinkSweep) -> str:
     """Return stages on both sides of the link, overlapped and in turn, above the ms that links add to a token; SVG text."""
     link = sweep.link
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN, 5.6), layout="constrained")
+    with canvas(5.6) as figure:
         (above, below) = figure.subplots(2, 2, height_ratios=(1, 2))
         for axes, spans, (_, title) in zip(above, sweep.exchanges, SENDING, strict=True):
             begin, end = exchange(spans, link)
@@ -150,8 +144,7 @@ def _added(axes: Any, points: Sequence[tuple[float, NetworkPoint]], label: str) 
     axes.plot(places, [point.overlapped_ms for _, point in points], "-o", ms=4, color=BLUE, label=SENDING[0][1])
     axes.plot(places, [point.in_turn_ms for _, point in points], "--s", ms=4, color=VERMILLION, label=SENDING[1][1])
     axes.axhline(0.0, color=GREY, lw=0.8)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    log_x(axes)
     axes.set_xlabel(label)
     axes.set_ylabel("ms per token more than on one server")
 

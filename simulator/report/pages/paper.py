@@ -23,7 +23,6 @@ def page(paper: Paper, calibration: Calibration) -> Page:
     spread = f"residual {100 * sqrt(sum(squares) / len(squares)):.2f} % (root mean square)"
     return Page(
         title=f"{paper.name}: {paper.free} free parameters, {deciding} calibrated cells, {predicted} predicted cells",
-        about="",
         answer=f"{len(squares)} cells, {spread}, {calibration.runs} runs.",
         opening=[Table(("parameter", "for", "value", "term", ""), list(_terms(paper, calibration)), "Fitted terms")],
         sections=sections(

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Drawing
-
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Listing, Page, Paragraph, Table, sections
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files, write_files
 from simulator.report.run_summary import number, share
@@ -293,8 +290,7 @@ def _exports(study: PlanStudy) -> Iterator[Block]:
 
 def plan_figure(study: PlanStudy) -> str:
     """Return SVG text: cost against mean time per token, a line for each family; and how much of each limit is used."""
-    with mpl.rc_context(LOOK):
-        drawing = Drawing(figsize=(WIDTH_IN * 1.1, 4.2), layout="constrained")
+    with canvas(4.2, WIDTH_IN * 1.1) as drawing:
         pareto, limits = drawing.subplots(1, 2, width_ratios=(5, 2))
         _draw_fleets(pareto, study)
         _draw_limits(limits, study)

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, get_args
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from simulator.files.schema import BadInput, Fault
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, svg
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.study import Plot
@@ -79,9 +78,8 @@ def picture(points: SweepTable, plot: Plot) -> str:
     facets = _values(frame, plot.facet) if plot.facet else [None]
     columns = min(len(facets), 3 if len(facets) != 4 else 2)
     rows = ceil(len(facets) / columns)
-    with mpl.rc_context(LOOK):
-        height = {1: 3.6, 2: 2.9}.get(columns, 2.4) * rows + 0.5
-        figure = Figure(figsize=(WIDTH_IN, height), layout="constrained")
+    height = {1: 3.6, 2: 2.9}.get(columns, 2.4) * rows + 0.5
+    with canvas(height) as figure:
         panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
         draw = {"line": _line, "heatmap": _heatmap, "contour": _contour, "pareto": _pareto}[plot.kind]
         drawn = None

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, canvas, legend_above, log_x, svg
 from simulator.report.run_summary import number
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import NamedStreamStudy, StreamPoint, StreamStudy, TwoModels, best, fall
@@ -30,14 +28,11 @@ def page(result: NamedStreamStudy) -> Page:
     streams = result.streams
     return Page(
         title=f"{result.scenario}: streams over the tree factor k",
-        about="",
-        answer="",
         opening=[
             Figure("Speed-up over k, and streaming against two models", "streams.svg", lambda: stream_figure(streams)),
             Bullets(list(sentences(streams))),
         ],
         sections=[Section("Trees", [Table(HEAD, list(rows(streams)), "Trees, whole and pruned"), Paragraph(LEGEND)])],
-        command="",
     )
 
 
@@ -79,8 +74,7 @@ def _compared(models: TwoModels) -> str:
 
 def stream_figure(study: StreamStudy) -> str:
     """Return the speed-up over k, and the plane of Eq. (10) with the scenario's place on it; SVG text."""
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN, 6.4), layout="constrained")
+    with canvas(6.4) as figure:
         trees, plane = figure.subplots(2, 1)
         _over_k(trees, study)
         _plane(plane, figure, study.two_models)
@@ -107,7 +101,7 @@ def _over_k(axes: Any, study: StreamStudy) -> None:
     axes.set_xticks([p.branching for p in study.whole], [f"{p.branching}\n{p.nodes:,} nodes" for p in study.whole])
     axes.set_xlabel("tree factor k (tokens of a stream), and nodes of the whole tree")
     axes.set_ylabel("speed-up over autoregressive")
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
+    legend_above(axes, 2)
 
 
 def _kept(points: Sequence[StreamPoint]) -> int:
@@ -130,8 +124,7 @@ def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
     if models:
         label = f"here, with {models.draft} as the draft: {models.speedup:.2f}"
         axes.plot(models.latency_ratio, models.token_ratio, "o", color=VERMILLION, label=label)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
+    log_x(axes)
     axes.set_ylim(tokens[0], tokens[-1])
     axes.set_xlabel("R: pass of the target over one of the draft")
     axes.set_ylabel("ζ / β: tokens per step,\ntwo models over one")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
@@ -13,7 +12,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from simulator.acceptance.statistics import Hits, PipelineNumbers, Statistics, WindowMean
 from simulator.acceptance.trace import Trace
 from simulator.report.blocks import Block, Bullets, Page, Table, sections
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, legend_above, log_x, svg
 from simulator.report.run_summary import number, percent, share
 
 FLAVOUR_WINDOW = 7
@@ -63,7 +62,7 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     )
     facts = Bullets(_facts(trace, numbers, size_bytes))
     tables = sections(*zip(titles, blocks, strict=True))
-    return Page(f"trace {name}", "", "", [facts], tables, f"specsim trace info {name}")
+    return Page(f"trace {name}", opening=[facts], sections=tables, command=f"specsim trace info {name}")
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]], title: str, bars: tuple[int, ...] = ()) -> Iterator[Block]:
@@ -108,7 +107,7 @@ def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
             rows.append((f"{_place(fraction)}, first {width}", *shares))
     opening: list[Block] = [Table(head, rows, "Traces"), Bullets([FORMULAS])]
     names = " ".join(name for name, _ in traces)
-    return Page("Traces side by side", "", "", opening, [], f"specsim trace compare {names}")
+    return Page("Traces side by side", opening=opening, command=f"specsim trace compare {names}")
 
 
 def _size_rows(statistics: Sequence[Statistics]) -> Iterator[tuple[str, ...]]:
@@ -230,8 +229,7 @@ def figures(numbers: Statistics) -> dict[str, str]:
 
 
 def _drawn(draw: Any, numbers: Statistics) -> str:
-    with mpl.rc_context(LOOK):
-        drawing = Drawing(figsize=(WIDTH_IN, 3.2), layout="constrained")
+    with canvas(3.2) as drawing:
         draw(drawing, numbers)
         return svg(drawing)
 
@@ -247,7 +245,7 @@ def _draw_windows(drawing: Drawing, numbers: Statistics) -> None:
     axes.set_ylabel("accepted draft tokens")
     axes.set_ylim(bottom=0.0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(axes, 3)
+    legend_above(axes, 3)
 
 
 def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
@@ -265,7 +263,7 @@ def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
     axes.set_xlabel(f"draft tokens accepted in a row (last: {longest} or more)")
     axes.set_ylabel("windows of unlimited length (%)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(axes, 2)
+    legend_above(axes, 2)
 
 
 def _draw_positions(drawing: Drawing, numbers: Statistics) -> None:
@@ -286,7 +284,7 @@ def _by_position(drawing: Drawing, rates_by_name: Mapping[str, Sequence[float]],
     axes.set_ylabel(f"{verb} (%)")
     axes.set_ylim(0.0, 101.0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(axes, columns)
+    legend_above(axes, columns)
 
 
 def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
@@ -294,9 +292,10 @@ def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
     axes = drawing.subplots()
     for index, (name, hits) in enumerate(_by_place(numbers).items()):
         axes.plot([hit.width for hit in hits], [100.0 * hit.everywhere for hit in hits], label=name, **_look(index))
-    _width_axis(axes, numbers)
+    _width_axis(axes, _widths(numbers), "first k choices of the draft or exit")
+    axes.set_ylim(0.0, 101.0)
     axes.set_ylabel("emitted token among them (%)")
-    _legend(axes, 4)
+    legend_above(axes, 4)
 
 
 def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
@@ -308,9 +307,9 @@ def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
         missed = [(hit.width, 100.0 * hit.at_corrections) for hit in hits if hit.at_corrections is not None]
         axes.plot(widths, [100.0 * hit.everywhere for hit in hits], "-o", color=BLUE, ms=4, label="all positions")
         axes.plot(*zip(*missed, strict=True) if missed else ([], []), "--s", color=VERMILLION, ms=4, label="at corrections")
-        _width_axis(axes, numbers)
+        _width_axis(axes, widths, "first k choices")
+        axes.set_ylim(0.0, 101.0)
         axes.set_title(name, size=9.0)
-        axes.set_xlabel("first k choices")
     panels[0].set_ylabel("emitted token among them (%)")
     handles, labels = panels[0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside upper left", ncols=2)
@@ -330,11 +329,7 @@ def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
         )
         steps.plot(widths, [pipeline.steps_per_token for pipeline in members], **style)
     for axes, name in ((hits, "token in the tree (%)"), (steps, "pipeline steps a token")):
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_locator(FixedLocator(sorted({pipeline.width for pipeline in numbers.pipelines})))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter("{x:.0f}")
-        axes.set_xlabel("width of the tree (nodes a level)")
+        _width_axis(axes, (pipeline.width for pipeline in numbers.pipelines), "width of the tree (nodes a level)")
         axes.set_ylabel(name)
     steps.set_ylim(bottom=0.0)
     handles, labels = hits.get_legend_handles_labels()
@@ -354,14 +349,8 @@ def _look(index: int) -> Any:
     return {"color": COLOURS[index % len(COLOURS)], "marker": MARKS[index % len(MARKS)], "ms": 4, "ls": line}
 
 
-def _width_axis(axes: Any, numbers: Statistics) -> None:
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(sorted({hit.width for hit in numbers.hits})))
+def _width_axis(axes: Any, widths: Iterable[int], label: str) -> None:
+    log_x(axes, 2)
+    axes.xaxis.set_major_locator(FixedLocator(sorted(set(widths))))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:.0f}")
-    axes.set_xlabel("first k choices of the draft or exit")
-    axes.set_ylim(0.0, 101.0)
-
-
-def _legend(axes: Any, columns: int) -> None:
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.4)
+    axes.set_xlabel(label)

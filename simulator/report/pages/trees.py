@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mode
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, SHADE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, log_x, svg
 from simulator.report.run_summary import number, share, short_names
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
@@ -32,14 +30,11 @@ def page(result: TreeStudies) -> Page:
     """Return the page of the tree study: its picture, and where the optimum lies and a table of trees per scenario."""
     return Page(
         title="Width and branching of the draft tree",
-        about="",
-        answer="",
         opening=[
             Figure("Time of a level, tokens in the tree, time per token", "trees.svg", lambda: tree_figure(result.studies)),
             Paragraph(LEGEND),
         ],
         sections=[_section(study) for study in result.studies],
-        command="",
     )
 
 
@@ -136,8 +131,7 @@ def tree_figure(studies: Sequence[TreeStudy]) -> str:
     branchings = sorted({point.branching for study in studies for point in study.points})
     looks = {k: LINES[index % len(LINES)] for index, k in enumerate(branchings)}
     names = short_names([study.scenario for study in studies])
-    with mpl.rc_context(LOOK):
-        figure = Drawing(figsize=(WIDTH_IN * max(1.0, columns / 2.6), 7.6), layout="constrained")
+    with canvas(7.6, WIDTH_IN * max(1.0, columns / 2.6)) as figure:
         grid = figure.subplots(3, columns, sharex=True, sharey="row", squeeze=False)
         _scales(grid, widest)
         for name, study, (level, hits, time) in zip(names, studies, grid.T, strict=True):
@@ -159,8 +153,7 @@ def tree_figure(studies: Sequence[TreeStudy]) -> str:
 
 def _scales(grid: Any, widest: int) -> None:
     for axes in grid.flat:
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda width, _: f"{width:g}"))
+        log_x(axes, 2)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_locator(LogLocator(base=4))
         axes.set_xlim(0.9, 1.12 * widest)
