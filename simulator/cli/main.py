@@ -7,6 +7,7 @@ import click
 from simulator import __version__
 from simulator.cli.calibrate import calibrate
 from simulator.cli.catalogue import list_, schema, show
+from simulator.cli.claims import figure
 from simulator.cli.options import SectionedGroup
 from simulator.cli.plan import plan
 from simulator.cli.scenario import explain, law, new, run
@@ -47,6 +48,7 @@ SECTIONS = {
         "measure": "This machine: its profile, and real decoding on it.",
         "calibrate": "Profiles from measured times, engines from published ones.",
         "validate": "Laws against simulation, published values against runs.",
+        "figure": "A figure of a paper drawn anew, beside what it prints.",
         "schema": "JSON Schema of a kind of file, for editors.",
     },
 }
@@ -66,5 +68,21 @@ def main() -> None:
     """
 
 
-for command in (list_, show, schema, new, explain, law, run, plan, sweep, plot, trace, calibrate, validate, *study_commands()):
+for command in (
+    list_,
+    show,
+    schema,
+    new,
+    explain,
+    law,
+    run,
+    plan,
+    sweep,
+    plot,
+    trace,
+    calibrate,
+    validate,
+    figure,
+    *study_commands(),
+):
     main.add_command(command)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
+from simulator.cli.claims import judged_claims
 from simulator.cli.options import catalogue_option, faults_as_lines, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from simulator.evidence.claims import Judged
     from simulator.evidence.law_check import ExampleVerdict, LawGap
     from simulator.parallel import Spread
 
@@ -25,6 +27,8 @@ ALL = "all"
 @click.command()
 @click.argument("papers", nargs=-1, metavar="[PAPER]...")
 @click.option("--law", "laws", multiple=True, metavar="STRATEGY", help="Its law alone, on its own example; `all`: every one.")
+@click.option("--claims", "only_claims", is_flag=True, help="The papers' claims alone: ours, verdict, bound.")
+@click.option("--cell", "patterns", multiple=True, metavar="CELL", help="Single cells: their runs and commands.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the page, its cells and its pictures."
 )
@@ -42,6 +46,8 @@ def validate(
     /,
     papers: tuple[str, ...],
     laws: tuple[str, ...],
+    only_claims: bool,
+    patterns: tuple[str, ...],
     out: Path | None,
     live: bool,
     processes: int | None,
@@ -49,16 +55,22 @@ def validate(
     own: tuple[Path, ...],
     **bounds: float | None,
 ) -> None:
-    """Compare laws with simulation, then published values with runs that use the committed fits.
+    """Compare laws with simulation, then published values and claims with runs that use the committed fits.
 
-    Nothing is fitted. Exit code 3 where a bound that was given is missed, or a law breaks what it claims.
+    Nothing is fitted. Exit code 3 where a bound that was given is missed, a law breaks what it claims, or a claim of a paper
+    has no verdict.
     """
     if live:
         _decoding(context, out, as_json)
     if laws:
         _laws(laws, processes, as_json)
+    if patterns:
+        _cells(papers, patterns, processes, as_json, own)
+    if only_claims:
+        _claims(papers, processes, as_json, own, out)
     from rich.console import Console
 
+    from simulator.evidence.claims import runs_of_cells
     from simulator.evidence.fits import papers as chosen
     from simulator.evidence.law_check import law_gaps
     from simulator.evidence.published import contradictions, paper_figures
@@ -67,24 +79,30 @@ def validate(
     from simulator.parallel import CORES, spread
     from simulator.report.law_claims import law_data
     from simulator.report.page import page_files, write_files
+    from simulator.report.pages.claims import as_data as claims_data
     from simulator.report.pages.validate import CELLS, as_data, cells_csv, page
     from simulator.report.terminal import print_page
 
     with faults_as_lines(), Console(stderr=True).status("laws") as status, spread(processes or CORES) as processes_map:
         examples, gaps, results = _examples((ALL,), processes_map), law_gaps(processes_map), []
-        for paper in chosen(Catalogue(own), papers):
+        asked = chosen(Catalogue(own), papers)
+        status.update("claims")
+        claims = judged_claims([paper.name for paper in asked], own, processes_map)
+        for paper in asked:
             status.update(paper.name)
-            results.append(validated(paper, processes_map))
+            said = runs_of_cells(one for one in claims if one.row.paper == paper.name)
+            results.append(validated(paper, processes_map, said))
         missed = shortfalls(results, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
         command, goals = shlex.join(["specsim", "validate", *papers]), shortfalls(results, GOAL)
-        answered = page(results, gaps, goals, paper_figures(), contradictions(), command)
+        answered = page(results, gaps, goals, paper_figures(), contradictions(), command, claims)
         if out:
             write_files(out, page_files(answered, "validation") | {CELLS: cells_csv(results)})
     if as_json:
-        click.echo(json.dumps(as_data(results, gaps, missed) | {"examples": law_data(examples)}, indent=2))
+        data = as_data(results, gaps, missed) | {"claims": claims_data(claims), "examples": law_data(examples)}
+        click.echo(json.dumps(data, indent=2))
     else:
         print_page(answered, Console())
-    _end([*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps)])
+    _end([*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps), *_open(claims)])
 
 
 def _end(sentences: Sequence[str]) -> NoReturn:
@@ -100,6 +118,59 @@ def _broken(examples: Sequence[ExampleVerdict], gaps: Sequence[LawGap]) -> list[
 
     sentences = [law_sentence(verdict) for verdict in examples if verdict.disagreement]
     return sentences + [f"{gap.scenario}: {gap.shown}" for gap in gaps if gap.disagreement]
+
+
+def _open(claims: Sequence[Judged]) -> list[str]:
+    """Return a sentence for every claim without a verdict."""
+    ending = "has no verdict: give it a bound, or the input that is missing"
+    return [f"{one.row.fault('', ending)}" for one in claims if not one.verdict]
+
+
+def _claims(names: tuple[str, ...], processes: int | None, as_json: bool, own: tuple[Path, ...], out: Path | None) -> None:
+    """Judge the claims of papers, and end: with exit code 3 where one has no verdict."""
+    from rich.console import Console
+
+    from simulator.evidence.fits import papers
+    from simulator.names import Catalogue
+    from simulator.parallel import CORES, spread
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.claims import CLAIMS, as_data, claims_csv, page
+    from simulator.report.terminal import print_page
+
+    with faults_as_lines(), Console(stderr=True).status("claims"), spread(processes or CORES) as everywhere:
+        claims = judged_claims([paper.name for paper in papers(Catalogue(own), names)], own, everywhere)
+        answered = page(claims, shlex.join(["specsim", "validate", *names, "--claims"]))
+        if out:
+            write_files(out, page_files(answered, "claims") | {CLAIMS: claims_csv(claims)})
+    if as_json:
+        click.echo(json.dumps({"claims": as_data(claims)}, indent=2))
+    else:
+        print_page(answered, Console())
+    _end(_open(claims))
+
+
+def _cells(
+    names: tuple[str, ...], patterns: tuple[str, ...], processes: int | None, as_json: bool, own: tuple[Path, ...]
+) -> NoReturn:
+    """Run single cells of papers with the committed fit, and end."""
+    from rich.console import Console
+
+    from simulator.evidence.fits import Question, papers
+    from simulator.evidence.validation import single_cells
+    from simulator.names import Catalogue
+    from simulator.parallel import spread
+    from simulator.report.pages.validate import cells_page, single_data
+    from simulator.report.terminal import print_page
+
+    with faults_as_lines(), spread(processes or 1) as everywhere:
+        asked = single_cells(papers(Catalogue(own), names), patterns)
+        runs = everywhere(Question.answer, [question for _, _, question in asked])
+        data = [single_data(paper, cell, question, run) for (paper, cell, question), run in zip(asked, runs, strict=True)]
+    if as_json:
+        click.echo(json.dumps({"cells": data}, indent=2))
+    else:
+        print_page(cells_page(data, shlex.join(["specsim", "validate", *names])), Console())
+    _end([])
 
 
 def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:

@@ -10,6 +10,7 @@ own row sets for the key, such as a published acceptance, is one more term.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
@@ -199,6 +200,12 @@ class Run(NamedTuple):
 
     scenario: str
     overrides: tuple[str, ...]
+
+    @property
+    def typed(self) -> str:
+        """Return the command that runs it."""
+        words = [word for override in self.overrides for word in ("--set", override)]
+        return shlex.join(["specsim", "run", shown(Path(self.scenario)), *words])
 
     def measured(self, metric: str, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
         """Run the scenario as ``change`` leaves it and return one number of ``specsim run --json``, by its dotted path."""

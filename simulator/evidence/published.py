@@ -22,6 +22,7 @@ reproduced. A row without a scenario is not mapped yet; ``notes.csv`` beside it 
 from __future__ import annotations
 
 import csv
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -111,7 +112,7 @@ class Note(Frozen):
 class PaperFigure(Frozen):
     """A figure of a paper: what it ``shows``, the ``command`` that reproduces its shape and our ``picture`` of it, or why not.
 
-    ``remark`` says what of it comes out, or why nothing can.
+    ``claims`` names the rows of ``claims.csv`` that say how it comes out; ``remark`` says what ours is, or why there is none.
     """
 
     paper: str
@@ -119,7 +120,17 @@ class PaperFigure(Frozen):
     shows: str
     command: str = ""
     picture: str = ""
+    claims: str = ""
     remark: str
+
+    @property
+    def numbers(self) -> list[str]:
+        """Return the numbers of the figures that this row is about: 1, 2, 3 and 8 of ``Figures 1 to 3 and 8``."""
+        numbers: list[str] = []
+        for part in re.split(r", | and ", self.figure.partition(" ")[2]):
+            first, _, last = part.partition(" to ")
+            numbers += map(str, range(int(first), int(last) + 1)) if last else [first]
+        return numbers
 
     @property
     def reproduced(self) -> bool:
@@ -132,13 +143,18 @@ Row = TypeVar("Row", bound=Frozen)
 
 def rows(kind: type[Row], path: Path) -> Iterator[Row]:
     """Yield the rows of a CSV file as ``kind``, empty columns left out; raise BadInput with the line of the first fault."""
+    return (row for _, row in numbered(kind, path))
+
+
+def numbered(kind: type[Row], path: Path) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a CSV file with their lines; raise BadInput as :func:`rows` does."""
     name = shown(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(reading.lines(file), restkey="more columns than the header", strict=True)
             for row in reader:
                 filled = {column: value for column, value in row.items() if value}
-                yield validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))
+                yield reader.line_num, validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = str(error) if isinstance(error, csv.Error) else reading.reason(error)
         raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reason}")]) from error

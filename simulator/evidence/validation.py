@@ -6,14 +6,18 @@ method first, then as many of task, model, hardware and temperature as any has. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from math import log, sqrt
 from statistics import geometric_mean, mean, median
+from types import MappingProxyType
 from typing import NamedTuple
 
+from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Answer, Paper, Question
 from simulator.evidence.published import PublishedCell
+from simulator.files.schema import BadInput, Fault
 from simulator.parallel import Spread
 from simulator.scenario import load
 from simulator.scenario.uncertainty import Doubt, Interval, Times, interval, slowed
@@ -101,8 +105,11 @@ def predictions(paper: Paper, answer: Answer, roles: tuple[str, ...]) -> list[Pr
     return _beside(paper, chosen, answer([paper.question(cell) for cell in chosen]))
 
 
-def validated(paper: Paper, spread: Spread) -> Validated:
-    """Run every mapped cell of a paper; predicted cells get an interval."""
+def validated(paper: Paper, spread: Spread, claimed: Mapping[str, Judged] = MappingProxyType({})) -> Validated:
+    """Run every mapped cell of a paper; predicted cells get an interval.
+
+    ``claimed``: the claims that give reported cells without a scenario their run, by cell.
+    """
     chosen = paper.with_role("predict")
     estimates = spread(estimate, [paper.question(cell) for cell in chosen])
 
@@ -114,7 +121,10 @@ def validated(paper: Paper, spread: Spread) -> Validated:
     intervals = [interval(value, doubt, residuals) for value, doubt in estimates]
     bare = _beside(paper, chosen, [value for value, _ in estimates])
     predicted = [replace(prediction, interval=span) for prediction, span in zip(bare, intervals, strict=True)]
-    return Validated(paper, predicted, calibrated, checked, reported, paper.unmapped("calibrate", "predict", "check", "report"))
+    unmapped = paper.unmapped("calibrate", "predict", "check", "report")
+    said = [cell for cell in unmapped if cell.role == "report" and cell.cell in claimed]
+    reported += _beside(paper, said, [claimed[cell.cell].run_of(cell) for cell in said])
+    return Validated(paper, predicted, calibrated, checked, reported, [cell for cell in unmapped if cell not in said])
 
 
 def _beside(paper: Paper, chosen: Sequence[PublishedCell], values: Sequence[float]) -> list[Prediction]:
@@ -122,6 +132,18 @@ def _beside(paper: Paper, chosen: Sequence[PublishedCell], values: Sequence[floa
         Prediction(paper.name, cell, run, likeness(cell, paper.cells), note=paper.note(cell))
         for cell, run in zip(chosen, values, strict=True)
     ]
+
+
+def single_cells(papers: Iterable[Paper], patterns: Sequence[str]) -> list[tuple[str, PublishedCell, Question]]:
+    """Return the mapped cells whose names match a pattern, each with its paper and question; raise BadInput for none."""
+    chosen: list[tuple[str, PublishedCell, Question]] = []
+    for paper in papers:
+        mapped = paper.with_role("calibrate", "predict", "check", "report")
+        named = [cell for cell in mapped if any(fnmatchcase(cell.cell, pattern) for pattern in patterns)]
+        chosen += [(paper.name, cell, paper.question(cell)) for cell in named]
+    if not chosen:
+        raise BadInput([Fault((" ".join(patterns), 0, 0), "", "no mapped cell has such a name; see cells.csv of the paper")])
+    return chosen
 
 
 def left_over(calibrated: Sequence[Prediction], free: int) -> list[float]:

@@ -11,8 +11,10 @@ from dataclasses import asdict
 from io import StringIO
 from typing import Any
 
+from simulator.evidence.claims import Judged
+from simulator.evidence.fits import Question
 from simulator.evidence.law_check import LawGap
-from simulator.evidence.published import Contradiction, PaperFigure
+from simulator.evidence.published import Contradiction, PaperFigure, PublishedCell
 from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, summaries
 from simulator.report import validation_figures
 from simulator.report.blocks import (
@@ -29,6 +31,7 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
+from simulator.report.pages.claims import by_paper, counts
 from simulator.report.run_summary import number, share, signed_share
 from simulator.scenario.uncertainty import SHARE
 
@@ -153,6 +156,7 @@ def page(
     figures: Sequence[PaperFigure],
     slips: Sequence[Contradiction],
     command: str,
+    claims: Sequence[Judged] = (),
 ) -> Page:
     """Return the page: how far off predictions are, cell by cell, the laws, and what is wrong in the papers.
 
@@ -171,9 +175,10 @@ def page(
         sections=[
             *sections((f"Predicted cells that are more than {100 * FAR:.0f} % off", _far_off(papers))),
             *sections(
+                *((f"Claims of {name}", blocks) for name, blocks in by_paper(claims).items()),
                 *((paper.paper.name, _paper(paper)) for paper in papers),
                 ("Laws against simulation", _laws(gaps)),
-                ("Figures of the papers", _figures(figures)),
+                ("Figures of the papers", _figures(figures, claims)),
                 ("What is wrong in the papers", _slips(slips)),
                 ("Every cell", [Paragraph(("As a table: ", Hyperlink(CELLS, CELLS), "."))]),
                 terminal=False,
@@ -296,15 +301,18 @@ def _laws(gaps: Sequence[LawGap]) -> Iterator[Block]:
     yield Table(LAW_HEAD, rows, "Laws against simulation", sortable=True)
 
 
-def _figures(figures: Sequence[PaperFigure]) -> Iterator[Block]:
-    shown = sum(figure.reproduced for figure in figures)
-    yield Paragraph(f"{len(figures)} entries; {shown} come out in shape, the others say why not.")
+def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterator[Block]:
+    verdicts = {(one.row.paper, one.claim.claim): one for one in claims}
+    shown, judged = sum(figure.reproduced for figure in figures), sum(bool(figure.claims) for figure in figures)
+    yield Paragraph(f"{len(figures)} entries; {shown} have a command, {judged} have claims, the others say why not.")
     rows: list[tuple[Words, ...]] = []
     for figure in figures:
         command = Code(figure.command) if figure.command else "not reproduced"
         picture = Hyperlink(figure.picture, f"../{figure.picture}") if figure.picture else ""
-        rows.append((figure.paper, figure.figure, figure.shows, command, picture, figure.remark))
-    yield Table(("paper", "figure", "shows", "command", "picture", "remark"), rows, "Figures of the papers", sortable=True)
+        own = [verdicts[figure.paper, name] for name in figure.claims.split() if (figure.paper, name) in verdicts]
+        rows.append((figure.paper, figure.figure, figure.shows, counts(own), command, picture, figure.remark))
+    head = ("paper", "figure", "shows", "claims", "command", "picture", "remark")
+    yield Table(head, rows, "Figures of the papers", sortable=True)
 
 
 def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:
@@ -315,3 +323,25 @@ def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:
     )
     rows = [(slip.id, slip.paper, slip.where, slip.finding, slip.treatment, slip.weight) for slip in slips]
     yield Table(("", "paper", "where", "finding", "treatment", "weight"), rows, "Slips of the papers", sortable=True)
+
+
+def single_data(paper: str, cell: PublishedCell, question: Question, run: float) -> dict[str, Any]:
+    """Return a cell with its run and the commands that give it, as ``validate --cell --json`` prints it."""
+    names = ("cell", "source", "role", "model", "task", "method", "batch_size", "quantity", "unit", "qualifier")
+    published = float(cell.published)
+    values = {"published": published, "run": run, "error_percent": 100 * (run / published - 1)}
+    typed = [one.typed for one in (question.run, question.against) if one]
+    of_cell = {"paper": paper} | {name: getattr(cell, name) for name in names}
+    return of_cell | values | {"commands": typed, "metric": cell.metric}
+
+
+def cells_page(cells: Sequence[dict[str, Any]], command: str) -> Page:
+    """Return the page of single cells: what is published, what a run gives, and how to run it again."""
+    head, errors = ("cell", "quantity", "published", "run", "error"), [cell["error_percent"] for cell in cells]
+    rows = [
+        (cell["cell"], cell["quantity"], number(cell["published"]), number(cell["run"]), f"{error:+.1f} %")
+        for cell, error in zip(cells, errors, strict=True)
+    ]
+    again = [f"{cell['cell']}: {' against '.join(cell['commands'])}" for cell in cells]
+    opening: list[Block] = [Table(head, rows, "Cells"), Bullets(again)]
+    return Page("Published values beside runs", "", "", opening, [], command)

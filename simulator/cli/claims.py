@@ -1,0 +1,117 @@
+"""Claims and figures of the papers: commands run for their ``--json``, and the command ``specsim figure``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulator.cli.options import Ending, catalogue_option, faults_as_lines, json_option
+
+if TYPE_CHECKING:
+    from simulator.evidence.claims import Answers, Judged, Row
+    from simulator.parallel import Spread
+
+
+def output(command: str, roots: tuple[Path, ...]) -> Any:
+    """Return what a command prints with ``--json``, or the :class:`BadInput` it ends with.
+
+    A word that is a file below one of ``roots`` stands for that file, wherever this is run.
+    """
+    from simulator.files.schema import BadInput, Fault
+
+    words = [next((str(root / word) for root in roots if (root / word).is_file()), word) for word in shlex.split(command)]
+    printed, said = StringIO(), StringIO()
+    with redirect_stdout(printed), redirect_stderr(said):
+        try:
+            import_module("simulator.cli.main").main([*words[1:], "--json"], prog_name="specsim")
+        except SystemExit as end:
+            code = end.code
+    if code not in (0, 3):
+        return BadInput([Fault((command, 0, 0), "", (said.getvalue().strip() or f"exit code {code}").splitlines()[-1])])
+    try:
+        return json.loads(printed.getvalue())
+    except ValueError:
+        return BadInput([Fault((command, 0, 0), "", "prints no JSON object")])
+
+
+def answers(commands: Iterable[str], own: tuple[Path, ...], everywhere: Spread) -> Answers:
+    """Return what commands print with ``--json``, each run once."""
+    from simulator.names import Catalogue
+
+    once = list(dict.fromkeys(commands))
+    return dict(zip(once, everywhere(partial(output, roots=Catalogue(own).roots), once), strict=True))
+
+
+def judged_claims(papers: Sequence[str], own: tuple[Path, ...], everywhere: Spread) -> list[Judged]:
+    """Return every claim of papers beside what its commands give; raise :class:`BadInput` for a faulty row."""
+    from simulator.evidence.claims import claims, judged
+    from simulator.names import Catalogue
+
+    rows: list[Row] = claims(Catalogue(own), papers)
+    return judged(rows, answers((command for row in rows for command in row.claim.commands), own, everywhere))
+
+
+@click.command()
+@click.argument("paper", required=False)
+@click.argument("number", required=False)
+@click.option("--out", type=Ending(".svg"), help="File for the picture [default: PAPER_figure_NUMBER.svg].")
+@click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
+@json_option
+@catalogue_option
+def figure(
+    paper: str | None, number: str | None, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]
+) -> None:
+    """Draw figure NUMBER of PAPER anew, ours beside the published points; without a name, list all figures."""
+    from rich.console import Console
+
+    from simulator.evidence.drawn import figure as described
+    from simulator.files import writing
+    from simulator.names import Catalogue
+    from simulator.parallel import CORES, spread
+    from simulator.report.paper_figure import as_data, picture
+
+    if paper is None or number is None:
+        _list(paper, as_json, own)
+        return
+    with faults_as_lines(), Console(stderr=True).status("running") as status:
+        asked = described(Catalogue(own), paper, number)
+        commands = list(dict.fromkeys(asked.commands))
+        status.update(f"{len(commands)} commands")
+        with spread(min(processes or CORES, len(commands))) as everywhere:
+            points = asked.points(answers(commands, own, everywhere))
+        path = out or (None if as_json else Path(f"{paper}_figure_{number}.svg"))
+        if path:
+            writing.write(path, picture(asked, points))
+    click.echo(json.dumps(as_data(asked, points), indent=2) if as_json else f"{asked.picture.figure}: {path}")
+
+
+def _list(paper: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """List the figures of a paper, or of all: what draws them and which claims say how they come out, or why none does."""
+    from rich.console import Console
+
+    from simulator.evidence.drawn import drawn_figures
+    from simulator.evidence.published import paper_figures
+    from simulator.files.schema import BadInput, Fault, did_you_mean
+    from simulator.names import Catalogue
+    from simulator.report.paper_figure import list_data, list_page
+    from simulator.report.terminal import print_page
+
+    with faults_as_lines():
+        every, drawn = paper_figures(), drawn_figures(Catalogue(own))
+        figures = [one for one in every if paper in (None, one.paper)]
+        if not figures:
+            hint = did_you_mean(str(paper), {one.paper for one in every})
+            raise BadInput([Fault((str(paper), 0, 0), "", f"there is no paper of this name{hint}")])
+    if as_json:
+        click.echo(json.dumps(list_data(figures, drawn), indent=2))
+    else:
+        print_page(list_page(figures, drawn), Console())

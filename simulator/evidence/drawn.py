@@ -1,0 +1,190 @@
+"""Figures of the papers drawn anew: which commands give the points of each curve, and what the paper prints of it.
+
+``scenarios/papers/PAPER/figures/NUMBER.yaml`` describes one figure. A series is either a ``scenario`` (of the paper's
+folder, else of the catalogue) with what is ``set``, run at every value of its ``axis``, or a ``command`` whose ``x`` and
+``y`` are paths into its ``--json``. ``metric`` and paths are those of :mod:`~simulator.evidence.claims`. ``over`` and
+``under`` name a second scenario on the same axis: the series is the ratio.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from simulator.evidence.claims import Answers, Combine, combined, entries, picked
+from simulator.evidence.published import PAPERS
+from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
+from simulator.names import Catalogue, shown
+
+Place = float | str
+"""Where a point stands on the horizontal axis: a number, or the name of a bar."""
+SCENARIO = "scenario"
+"""Key of an axis over scenarios instead of a setting."""
+
+
+class Axis(Frozen):
+    """The setting that varies along a series, or ``scenario``; ``labels`` are shown in place of the values."""
+
+    key: str
+    values: tuple[Place, ...]
+    labels: tuple[Place, ...] = ()
+
+    @model_validator(mode="after")
+    def _labelled(self) -> Axis:
+        if self.labels and len(self.labels) != len(self.values):
+            raise ValueError(f"expected a label for each of {len(self.values)} values, got {len(self.labels)}")
+        return self
+
+
+NO_AXIS = Axis(key="", values=())
+
+
+class Beside(Frozen):
+    """The scenario that a series is compared with, on the same axis."""
+
+    scenario: str = Field(min_length=1)
+    set: tuple[str, ...] = ()
+
+
+class Series(Frozen):
+    """A curve of ours, or a group of bars."""
+
+    label: str
+    scenario: str = ""
+    set: tuple[str, ...] = ()
+    axis: Axis = NO_AXIS
+    metric: str = ""
+    by: Literal["run", "law"] = "run"
+    over: Beside | None = None
+    under: Beside | None = None
+    command: str = ""
+    x: str | tuple[Place, ...] = ""
+    y: str = ""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Series:
+        if self.command:
+            if not (self.x and self.y) or self.scenario or self.axis.key or self.metric:
+                raise ValueError("a command needs x and y, and has no scenario, axis or metric")
+        elif not (self.metric and self.axis and bool(self.scenario) != (self.axis.key == SCENARIO)):
+            raise ValueError(
+                "expected a command, or a metric with an axis and a scenario (none where the axis is over scenarios)"
+            )
+        return self
+
+    def commands(self, folder: Path) -> list[str]:
+        """Return the commands of this series, one for each point where it has an axis."""
+        return [self.command] if self.command else self._typed(folder, self.scenario, self.set)
+
+    def others(self, folder: Path) -> list[str]:
+        """Return the commands of what the series is compared with; none without."""
+        other = self.over or self.under
+        return self._typed(folder, other.scenario, other.set) if other else []
+
+    def _typed(self, folder: Path, scenario: str, changes: Sequence[str]) -> list[str]:
+        commands = []
+        for value in self.axis.values:
+            varied = [*changes] if self.axis.key == SCENARIO else [*changes, f"{self.axis.key}={value}"]
+            path = folder / f"{scenario or value}.yaml"
+            words = [word for change in varied for word in ("--set", change)]
+            commands.append(shlex.join(["specsim", self.by, shown(path) if path.exists() else path.stem, *words]))
+        return commands
+
+    def points(self, answers: Answers, folder: Path) -> list[tuple[Place, float]]:
+        """Return the points of the series; raise ValueError where a path leads nowhere."""
+        if self.command:
+            data = answers[self.command]
+            places: Sequence[Place] = entries(data, self.x) if isinstance(self.x, str) else self.x
+            return list(zip(places, picked(data, self.y), strict=True))
+        values = [picked(answers[command], self.metric)[0] for command in self.commands(folder)]
+        if others := self.others(folder):
+            seconds = [picked(answers[command], self.metric)[0] for command in others]
+            combine: Combine = "over" if self.over else "under"
+            values = combined(values, seconds, combine)
+        return list(zip(self.axis.labels or self.axis.values, values, strict=True))
+
+
+class Printed(Frozen):
+    """Points that the paper prints, and where."""
+
+    label: str
+    points: tuple[tuple[Place, float], ...]
+    source: str
+
+
+class Picture(Frozen):
+    """A figure of a paper, drawn anew."""
+
+    figure: str
+    source: str
+    x: str
+    y: str
+    kind: Literal["lines", "bars", "points"]
+    log: tuple[Literal["x", "y"], ...] = ()
+    series: tuple[Series, ...] = Field(min_length=1)
+    published: tuple[Printed, ...] = ()
+    remark: str = ""
+
+    def commands(self, folder: Path) -> list[str]:
+        """Return every command that the figure needs."""
+        return [command for one in self.series for command in (*one.commands(folder), *one.others(folder))]
+
+
+class Found(NamedTuple):
+    """Holds a figure, its paper and number, and the file that describes it."""
+
+    paper: str
+    number: str
+    picture: Picture
+    path: Path
+
+    @property
+    def commands(self) -> list[str]:
+        """Return every command that the figure needs."""
+        return self.picture.commands(self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the paper, which holds its scenarios."""
+        return self.path.parent.parent
+
+    def points(self, answers: Answers) -> dict[str, list[tuple[Place, float]]]:
+        """Return our points by series; raise BadInput where a command or a path fails."""
+        drawn = {}
+        for place, one in enumerate(self.picture.series):
+            field = f"series.{place}"
+            for command in (*one.commands(self.folder), *one.others(self.folder)):
+                if isinstance(answer := answers[command], BadInput):
+                    raise self._fault(field, "; ".join(map(str, answer.faults)))
+            try:
+                drawn[one.label] = one.points(answers, self.folder)
+            except ValueError as error:
+                raise self._fault(field, str(error)) from error
+        return drawn
+
+    def _fault(self, field: str, message: str) -> BadInput:
+        return BadInput([Fault((shown(self.path), 1, 1), field, message)])
+
+
+def drawn_figures(catalogue: Catalogue) -> dict[tuple[str, str], Path]:
+    """Return the file of every figure that is drawn anew, by paper and number; a folder of the user goes first."""
+    files: dict[tuple[str, str], Path] = {}
+    for root in catalogue.roots:
+        for path in sorted((root / PAPERS).glob("*/figures/*.yaml")):
+            files.setdefault((path.parent.parent.name, path.stem), path)
+    return files
+
+
+def figure(catalogue: Catalogue, paper: str, number: str) -> Found:
+    """Return a figure of a paper; raise BadInput where it is not drawn or faulty."""
+    files = drawn_figures(catalogue)
+    for name, possible in ((paper, {name for name, _ in files}), (number, {one for name, one in files if name == paper})):
+        if name not in possible:
+            what = "paper with drawn figures" if name == paper else f"drawn figure of {paper}"
+            raise BadInput([Fault((name, 0, 0), "", f"there is no {what} of this name{did_you_mean(name, possible)}")])
+    path = files[paper, number]
+    return Found(paper, number, validate(Picture, read(path, shown(path))), path)

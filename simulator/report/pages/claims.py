@@ -1,0 +1,96 @@
+"""The claims of the papers beside ours (``specsim validate --claims``): verdict, bound and the command that gives it."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from typing import Any
+
+from simulator.evidence.claims import VERDICTS, Judged
+from simulator.report.blocks import Block, Code, Page, Paragraph, Table, Words, sections
+from simulator.report.run_summary import number
+
+CLAIMS = "claims.csv"
+COLUMNS = (
+    *("paper", "claim", "where", "says", "published", "unit", "ours", "verdict", "shape", "bound", "bound_why", "missing"),
+    *("command", "metric", "against", "combine", "cells", "remark"),
+)
+"""Columns of the CSV of every claim."""
+HEAD = ("claim", "where", "paper", "ours", "verdict", "bound, or what is missing", "command")
+NARROW = (0, 2, 3, 4)
+"""Columns of ``HEAD`` that a terminal shows."""
+NONE = "none: to be mended"
+RULE = (
+    "Reproduced: within 10 % of the number, or inside the range widened by 5 %, and in the shape that is claimed. In shape: "
+    "the order or the trend comes out, the number is off or not printed. Refuted: a bound, computed from what the paper "
+    "states, excludes the number. Inputs not printed: what would have to be known is named."
+)
+
+
+def counts(claims: Iterable[Judged]) -> str:
+    """Return how many claims have each verdict, in words."""
+    found = Counter(one.verdict for one in claims)
+    named = [f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict]]
+    return ", ".join([*named, *([f"{found['']} without a verdict"] if found[""] else [])])
+
+
+def page(claims: Sequence[Judged], command: str) -> Page:
+    """Return the page of claims: how many have which verdict, then a table for each paper."""
+    return Page(
+        title="The papers, claim by claim",
+        about="",
+        answer=f"{len(claims)} claims: {counts(claims)}." if claims else "No claims are written down.",
+        opening=[Paragraph(RULE)],
+        sections=sections(*((paper, blocks) for paper, blocks in by_paper(claims).items())),
+        command=command,
+    )
+
+
+def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
+    """Return the table of claims of each paper."""
+    papers: dict[str, list[Judged]] = {}
+    for one in claims:
+        papers.setdefault(one.row.paper, []).append(one)
+    return {paper: [*_blocks(paper, own)] for paper, own in papers.items()}
+
+
+def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
+    yield Paragraph(f"{len(own)} claims: {counts(own)}.")
+    yield Table(HEAD, [_row(one) for one in own], f"Claims of {paper}", badges=(4,), sortable=True, terminal_columns=NARROW)
+
+
+def _row(one: Judged) -> tuple[Words, ...]:
+    claim = one.claim
+    published = f"{claim.published.replace('..', ' to ')} {claim.unit}".strip() or claim.shape
+    bound = f"{claim.bound.replace('_', ' ')} {claim.unit}: {claim.bound_why}" if claim.bound else claim.missing
+    typed = claim.command
+    if claim.combine:
+        typed = f"{claim.command} ({claim.combine.replace('_', ' ')} {claim.against})"
+    words = f"{claim.says} [{claim.claim}]"
+    return words, claim.where, published, ours(one), one.verdict or NONE, bound, Code(typed) if typed else ""
+
+
+def ours(one: Judged) -> str:
+    """Return our value, or our values in their order; empty where no command gives any."""
+    return ", ".join(number(value, 3) for value in one.ours)
+
+
+def _record(one: Judged) -> dict[str, str]:
+    """Return a claim with our values and the verdict, under ``COLUMNS``."""
+    return one.claim.model_dump() | {"paper": one.row.paper, "ours": ours(one), "verdict": one.verdict}
+
+
+def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
+    """Return the claims as ``--json`` prints them; our values are numbers."""
+    return [{name: _record(one)[name] for name in COLUMNS} | {"ours": list(one.ours)} for one in claims]
+
+
+def claims_csv(claims: Iterable[Judged]) -> str:
+    """Return every claim as CSV text under ``COLUMNS``."""
+    text = StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_record(one) for one in claims)
+    return text.getvalue()

@@ -1,0 +1,132 @@
+"""A figure of a paper drawn anew: our curves or bars filled, the points that the paper prints as hollow marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from simulator.evidence.drawn import Found, Place
+from simulator.evidence.published import PaperFigure
+from simulator.report.blocks import Page, Paragraph, Table
+from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+
+Points = Mapping[str, Sequence[tuple[Place, float]]]
+"""Points by the label of their series."""
+LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), (GREY, "v"), ("#CC79A7", "P"), ("#56B4E9", "X"))
+"""Colours of Okabe and Ito, each with a mark of its own."""
+GROUP = 0.8
+"""Share of a place that a group of bars fills."""
+
+
+def picture(asked: Found, ours: Points) -> str:
+    """Draw our points of a figure and the published ones; SVG text."""
+    described = asked.picture
+    with mpl.rc_context(LOOK):
+        drawing = Figure(figsize=(WIDTH_IN, 3.9), layout="constrained")
+        axes = drawing.subplots()
+        names = _names(asked, ours) if described.kind == "bars" else []
+        for label, points in ours.items():
+            colour, mark = _look(asked, label)
+            if names:
+                places, width = _bars(asked, label, [x for x, _ in points], names)
+                axes.bar(places, [y for _, y in points], width=width, color=colour, alpha=0.75, label=label)
+            else:
+                line = mark if described.kind == "points" else f"{mark}-"
+                axes.plot(*zip(*points, strict=True), line, color=colour, ms=4, label=label)
+        for printed in described.published:
+            colour, mark = _look(asked, printed.label)
+            xs: Sequence[Any] = [x for x, _ in printed.points]
+            if names:
+                xs, _ = _bars(asked, printed.label, xs, names)
+            text = f"{printed.label}, published"
+            axes.plot(
+                xs, [y for _, y in printed.points], mark, mfc="white", mec=colour if not names else "black", ms=7, label=text
+            )
+        _dress(axes, asked, names)
+        drawing.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        return svg(drawing)
+
+
+def _names(asked: Found, ours: Points) -> list[Place]:
+    """Return the names below the groups of bars, in the order in which series and published points name them."""
+    published = {printed.label: printed.points for printed in asked.picture.published}
+    return list(dict.fromkeys(x for points in (*ours.values(), *published.values()) for x, _ in points))
+
+
+def _look(asked: Found, label: str) -> tuple[str, str]:
+    """Return colour and mark of a label, which a series and its published points share."""
+    series, published = asked.picture.series, asked.picture.published
+    labels = list(dict.fromkeys([*(one.label for one in series), *(one.label for one in published)]))
+    return LOOKS[labels.index(label) % len(LOOKS)]
+
+
+def _bars(asked: Found, label: str, xs: Sequence[Place], names: Sequence[Place]) -> tuple[list[float], float]:
+    """Return where the bars of a series stand and how wide they are; the middle of its group for any other label."""
+    labels = [one.label for one in asked.picture.series]
+    width = GROUP / len(labels)
+    shift = (labels.index(label) - (len(labels) - 1) / 2) * width if label in labels else 0.0
+    return [names.index(x) + shift for x in xs], width
+
+
+def _dress(axes: Any, asked: Found, names: Sequence[Place]) -> None:
+    """Give the axes their title, names, scales and room."""
+    described = asked.picture
+    axes.set_title(f"{asked.paper}, Figure {asked.number}: {described.figure}", size=9, loc="left", wrap=True)
+    axes.set_xlabel(described.x)
+    axes.set_ylabel(described.y)
+    if names:
+        axes.set_xticks(range(len(names)), [str(name).replace(" ", "\n") for name in names], size=8)
+    if "x" in described.log:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    if "y" in described.log:
+        axes.set_yscale("log")
+        return
+    axes.set_ylim(min(0.0, axes.get_ylim()[0]), axes.get_ylim()[1])
+
+
+def as_data(asked: Found, ours: Points) -> dict[str, Any]:
+    """Return the points of a figure as the object that ``--json`` prints."""
+    described = asked.picture
+    return {
+        "paper": asked.paper,
+        "number": asked.number,
+        "figure": described.figure,
+        "source": described.source,
+        "x": described.x,
+        "y": described.y,
+        "ours": {label: [list(point) for point in points] for label, points in ours.items()},
+        "published": {one.label: {"points": [*map(list, one.points)], "source": one.source} for one in described.published},
+        "remark": described.remark,
+        "commands": asked.commands,
+    }
+
+
+def list_data(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) -> list[dict[str, Any]]:
+    """Return every figure of the papers with the numbers that can be drawn, as ``--json`` prints it."""
+    return [one.model_dump() | {"drawn": _drawn(one, drawn)} for one in figures]
+
+
+def list_page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) -> Page:
+    """Return the table of the papers' figures: which can be drawn, and the claims that carry its verdict or the reason."""
+    rows = [(one.paper, one.figure, ", ".join(_drawn(one, drawn)), one.claims or one.remark) for one in figures]
+    count = sum(bool(row[2]) for row in rows)
+    return Page(
+        title=f"{len(figures)} figures of the papers, {count} drawn anew",
+        about="",
+        answer="",
+        opening=[
+            Table(("paper", "figure", "drawn", "claims, or why none"), rows, "Figures of the papers"),
+            Paragraph("Draw one: specsim figure PAPER NUMBER. The verdicts on claims: specsim validate --claims."),
+        ],
+        sections=[],
+        command="specsim figure",
+    )
+
+
+def _drawn(one: PaperFigure, drawn: Mapping[tuple[str, str], Path]) -> list[str]:
+    return [number for number in one.numbers if (one.paper, number) in drawn]
