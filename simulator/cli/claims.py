@@ -17,7 +17,7 @@ import click
 from simulator.cli.options import Ending, catalogue_option, faults_as_lines, json_option
 
 if TYPE_CHECKING:
-    from simulator.evidence.claims import Answers, Judged, Row
+    from simulator.evidence.claims import Answers, ClaimRow, Judged
     from simulator.parallel import Spread
 
 
@@ -36,7 +36,8 @@ def output(command: str, roots: tuple[Path, ...]) -> Any:
         except SystemExit as end:
             code = end.code
     if code not in (0, 3):
-        return BadInput([Fault((command, 0, 0), "", (said.getvalue().strip() or f"exit code {code}").splitlines()[-1])])
+        *_, last = said.getvalue().splitlines() or [f"exit code {code}"]
+        return BadInput([Fault((command, 0, 0), "", last.removeprefix("error: "))])
     try:
         return json.loads(printed.getvalue())
     except ValueError:
@@ -56,7 +57,7 @@ def judged_claims(papers: Sequence[str], own: tuple[Path, ...], everywhere: Spre
     from simulator.evidence.claims import claims, judged
     from simulator.names import Catalogue
 
-    rows: list[Row] = claims(Catalogue(own), papers)
+    rows: list[ClaimRow] = claims(Catalogue(own), papers)
     return judged(rows, answers((command for row in rows for command in row.claim.commands), own, everywhere))
 
 
@@ -77,7 +78,7 @@ def figure(
     from simulator.files import writing
     from simulator.names import Catalogue
     from simulator.parallel import CORES, spread
-    from simulator.report.paper_figure import as_data, picture
+    from simulator.report.pages.paper_figure import as_data, picture
 
     if paper is None or number is None:
         _list(paper, as_json, own)
@@ -102,7 +103,7 @@ def _list(paper: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     from simulator.evidence.published import paper_figures
     from simulator.files.schema import BadInput, Fault, did_you_mean
     from simulator.names import Catalogue
-    from simulator.report.paper_figure import list_data, list_page
+    from simulator.report.pages.paper_figure import list_data, list_page
     from simulator.report.terminal import print_page
 
     with faults_as_lines():

@@ -68,6 +68,18 @@ def validate(
         _cells(papers, patterns, processes, as_json, own)
     if only_claims:
         _claims(papers, processes, as_json, own, out)
+    _papers(papers, processes, as_json, own, out, {name: share and share / 100 for name, share in bounds.items()})
+
+
+def _papers(
+    papers: tuple[str, ...],
+    processes: int | None,
+    as_json: bool,
+    own: tuple[Path, ...],
+    out: Path | None,
+    bounds: dict[str, float | None],
+) -> NoReturn:
+    """Run laws, claims and cells of papers, print or write the page, and end."""
     from rich.console import Console
 
     from simulator.evidence.claims import runs_of_cells
@@ -92,7 +104,7 @@ def validate(
             status.update(paper.name)
             said = runs_of_cells(one for one in claims if one.row.paper == paper.name)
             results.append(validated(paper, processes_map, said))
-        missed = shortfalls(results, ErrorBounds(**{name: share and share / 100 for name, share in bounds.items()}))
+        missed = shortfalls(results, ErrorBounds(**bounds))
         command, goals = shlex.join(["specsim", "validate", *papers]), shortfalls(results, GOAL)
         answered = page(results, gaps, goals, paper_figures(), contradictions(), command, claims)
         if out:

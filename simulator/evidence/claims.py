@@ -77,17 +77,17 @@ CONDITIONS: Mapping[str, tuple[bool, Holds]] = {
 """Conditions on values in their order, and whether they take a number."""
 
 
-class Span(NamedTuple):
+class PrintedRange(NamedTuple):
     """Holds the least and the most that is published; both are the number where there is no range."""
 
     least: float
     most: float
 
     @staticmethod
-    def of(text: str) -> Span:
+    def of(text: str) -> PrintedRange:
         """Read ``1.64`` or ``1.64..2.08``; raise ValueError for anything else."""
         least, _, most = text.partition("..")
-        span = Span(float(least), float(most or least))
+        span = PrintedRange(float(least), float(most or least))
         if span.least > span.most:
             raise ValueError(f"expected a range from the least to the most, got '{text}'")
         return span
@@ -121,7 +121,7 @@ class Condition(NamedTuple):
         return CONDITIONS[self.word][1](values, self.number)
 
 
-class Claim(Frozen):
+class PaperClaim(Frozen):
     """One claim of a paper; columns as described above, empty ones left out."""
 
     claim: str
@@ -141,7 +141,7 @@ class Claim(Frozen):
     remark: str = ""
 
     @model_validator(mode="after")
-    def _complete(self) -> Claim:
+    def _complete(self) -> PaperClaim:
         for command in self.commands:
             if not command.startswith("specsim ") or " --json" in command:
                 raise ValueError(f"expected a command that begins with 'specsim' and has no --json, got '{command}'")
@@ -157,9 +157,9 @@ class Claim(Frozen):
         return self
 
     @property
-    def span(self) -> Span | None:
+    def span(self) -> PrintedRange | None:
         """Return what is published; None where only a shape is claimed."""
-        return Span.of(self.published) if self.published else None
+        return PrintedRange.of(self.published) if self.published else None
 
     @property
     def conditions(self) -> list[Condition]:
@@ -195,11 +195,11 @@ class Claim(Frozen):
         return [REDUCTIONS[word](values)] if word else values
 
 
-class Row(NamedTuple):
+class ClaimRow(NamedTuple):
     """Holds a claim, its paper, and the place where it is written."""
 
     paper: str
-    claim: Claim
+    claim: PaperClaim
     file: str
     line: int
 
@@ -212,11 +212,11 @@ class Row(NamedTuple):
 class Judged:
     """A claim beside our values."""
 
-    row: Row
+    row: ClaimRow
     ours: Sequence[float]
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> PaperClaim:
         """Return the claim."""
         return self.row.claim
 
@@ -290,13 +290,13 @@ def _entries(entry: Any, part: str, path: str) -> list[Any]:
     raise ValueError(f"there is no '{part}' of '{path}'{did_you_mean(part, names)}")
 
 
-def claims(catalogue: Catalogue, papers: Iterable[str]) -> list[Row]:
+def claims(catalogue: Catalogue, papers: Iterable[str]) -> list[ClaimRow]:
     """Return the claims of papers, in the order of their files; raise BadInput for a faulty row or a name used twice."""
-    rows: list[Row] = []
+    rows: list[ClaimRow] = []
     for paper in papers:
         paths = [root / PAPERS / paper / "claims.csv" for root in catalogue.roots]
         path = next((path for path in paths if path.exists()), None)
-        own = [Row(paper, claim, shown(path), line) for line, claim in numbered(Claim, path)] if path else []
+        own = [ClaimRow(paper, claim, shown(path), line) for line, claim in numbered(PaperClaim, path)] if path else []
         names = [row.claim.claim for row in own]
         twice = [row for place, row in enumerate(own) if row.claim.claim in names[:place]]
         if twice:
@@ -305,7 +305,7 @@ def claims(catalogue: Catalogue, papers: Iterable[str]) -> list[Row]:
     return rows
 
 
-def judged(rows: Sequence[Row], answers: Answers) -> list[Judged]:
+def judged(rows: Sequence[ClaimRow], answers: Answers) -> list[Judged]:
     """Return every claim beside what its commands gave; raise BadInput with all rows whose command or metric fails."""
     beside, faults = [], []
     for row in rows:

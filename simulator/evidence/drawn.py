@@ -26,7 +26,7 @@ SCENARIO = "scenario"
 """Key of an axis over scenarios instead of a setting."""
 
 
-class Axis(Frozen):
+class FigureAxis(Frozen):
     """The setting that varies along a series, or ``scenario``; ``labels`` are shown in place of the values."""
 
     key: str
@@ -34,16 +34,16 @@ class Axis(Frozen):
     labels: tuple[Place, ...] = ()
 
     @model_validator(mode="after")
-    def _labelled(self) -> Axis:
+    def _labelled(self) -> FigureAxis:
         if self.labels and len(self.labels) != len(self.values):
             raise ValueError(f"expected a label for each of {len(self.values)} values, got {len(self.labels)}")
         return self
 
 
-NO_AXIS = Axis(key="", values=())
+NO_AXIS = FigureAxis(key="", values=())
 
 
-class Beside(Frozen):
+class SecondScenario(Frozen):
     """The scenario that a series is compared with, on the same axis."""
 
     scenario: str = Field(min_length=1)
@@ -56,11 +56,11 @@ class Series(Frozen):
     label: str
     scenario: str = ""
     set: tuple[str, ...] = ()
-    axis: Axis = NO_AXIS
+    axis: FigureAxis = NO_AXIS
     metric: str = ""
     by: Literal["run", "law"] = "run"
-    over: Beside | None = None
-    under: Beside | None = None
+    over: SecondScenario | None = None
+    under: SecondScenario | None = None
     command: str = ""
     x: str | tuple[Place, ...] = ""
     y: str = ""
@@ -116,7 +116,7 @@ class Printed(Frozen):
     source: str
 
 
-class Picture(Frozen):
+class DrawnFigure(Frozen):
     """A figure of a paper, drawn anew."""
 
     figure: str
@@ -139,7 +139,7 @@ class Found(NamedTuple):
 
     paper: str
     number: str
-    picture: Picture
+    picture: DrawnFigure
     path: Path
 
     @property
@@ -187,4 +187,4 @@ def figure(catalogue: Catalogue, paper: str, number: str) -> Found:
             what = "paper with drawn figures" if name == paper else f"drawn figure of {paper}"
             raise BadInput([Fault((name, 0, 0), "", f"there is no {what} of this name{did_you_mean(name, possible)}")])
     path = files[paper, number]
-    return Found(paper, number, validate(Picture, read(path, shown(path))), path)
+    return Found(paper, number, validate(DrawnFigure, read(path, shown(path))), path)

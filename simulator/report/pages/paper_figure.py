@@ -86,7 +86,8 @@ def _dress(axes: Any, asked: Found, names: Sequence[Place]) -> None:
     if "y" in described.log:
         axes.set_yscale("log")
         return
-    axes.set_ylim(min(0.0, axes.get_ylim()[0]), axes.get_ylim()[1])
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(0.0, low), high + 0.03 * (high - low))
 
 
 def as_data(asked: Found, ours: Points) -> dict[str, Any]:
