@@ -153,7 +153,8 @@ def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
     )
     shown = io.StringIO()
     print_page(page, Console(file=shown, width=60))
-    assert [line.rstrip() for line in shown.getvalue().splitlines()] == [
+    lines = [re.sub("─+", "─", re.sub(" +", " ", line.rstrip())) for line in shown.getvalue().splitlines()]
+    assert lines == [  # how wide a gap is differs between versions of rich
         "A title",
         "The answer.",
         "- a strong word",
@@ -162,10 +163,10 @@ def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
         "Shown",
         "a",
         "long",
-        "head   b",
-        "────────",
-        "1      2",
-        "3      4",
+        "head b",
+        "─",
+        "1 2",
+        "3 4",
         "- 1 more rows: the page, as a file, has all of them",
         "",
         "Read",
