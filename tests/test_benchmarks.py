@@ -60,7 +60,7 @@ def test_a_step_whose_order_is_known_is_waited_for_once(benchmark: Any) -> None:
 
 
 def test_a_step_of_a_whole_simulation_costs_some_bare_timeouts(benchmark: Any) -> None:
-    """Composed, priced, booked, judged and written down: 14 for a window of vanilla decoding, 17 for one of Mirror-SD."""
+    """Composed, priced, booked, judged and written down: 14 to 17 for a window of vanilla decoding, 17 to 25 for Mirror-SD."""
     engine = benchmark("bench_engine")
     one_request = {"requests.count": 1, "requests.concurrency": 1, "requests.output_tokens": 501}
     for strategy in ({"name": "vanilla_sd", "gamma": 4}, {"name": "mirror_sd", "gamma": 4}):
@@ -72,7 +72,7 @@ def test_a_step_of_a_whole_simulation_costs_some_bare_timeouts(benchmark: Any) -
             engine.simulate(one.scenario, one.acceptance())
 
         def timeouts(steps: int = steps) -> None:
-            benchmark("figures").bare_timeouts(24 * steps)
+            benchmark("figures").bare_timeouts(30 * steps)
 
         assert in_the_end(lambda simulate=simulate, timeouts=timeouts: ratio(benchmark, simulate, timeouts) < 1.0)
 
