@@ -18,6 +18,7 @@ from simulator.names import Catalogue
 ROOT = Path(__file__).resolve().parents[1]
 PROFILES = ROOT / "hardware_profiles"
 MEASUREMENTS = ROOT.parent / "shared" / "data" / "measurements"
+GEMMS = ROOT.parent / "shared" / "data" / "ops" / "a100_sxm"
 NOUNS = {"devices": Device, "links": Link, "engines": Engine}
 FILES = sorted(PROFILES.glob("*/*.yaml"))
 measured = pytest.mark.skipif(not MEASUREMENTS.is_dir(), reason="needs the measurements, which are not part of the project")
@@ -96,7 +97,7 @@ def mape(errors, what, least, most):
     ("name", "operation", "what", "most_tokens", "bound_percent"),
     [
         ("a100_80g_sxm", "matmul", "layer", 64, 3.7),
-        ("a100_80g_sxm", "matmul", "layer", 512, 5.8),
+        ("a100_80g_sxm", "matmul", "layer", 512, 7.0),
         ("rtx_3090", "matmul", "layer", 64, 6.4),
         ("rtx_3090", "matmul", "layer", 512, 8.8),
         ("a100_80g_sxm", "small_operations", "small_operations", 512, 12.8),
@@ -116,6 +117,38 @@ def test_a_profile_takes_the_measured_time(measurements, name, operation, what, 
         assert mape(sheet, what, 1, most_tokens) > 2 * bound_percent
 
 
+@pytest.fixture(scope="module")
+def gemms():
+    """Products of an A100 in three stacks, each a source of its own; not those that a cache holds."""
+    files = sorted(GEMMS.glob("gemm.*.parquet"))
+    return pd.concat([imported("aiconfigurator", file, None).assign(source=file.stem) for file in files], ignore_index=True)
+
+
+@measured
+def test_the_command_fits_the_shipped_ratios_of_an_a100(measurements, gemms):
+    device = load("devices/a100_80g_sxm")
+    rows = pd.concat([some(measurements, "a100_80g_sxm", "matmul"), gemms], ignore_index=True)
+    shipped = device.matmul["default"]
+    fitted = fit.width_ratios(device, rows, shipped, 512)
+    for found, stated in zip(fitted.width, shipped.width, strict=True):
+        assert (found.ratio, found.fixed_ratio) == pytest.approx((stated.ratio, stated.fixed_ratio), rel=0.01)
+
+
+@measured
+@pytest.mark.parametrize(("rows", "percent"), [(16, 2), (32, 4), (64, 2), (80, 2), (96, 4), (128, 2), (160, 4), (192, 4)])
+def test_a_large_product_grows_with_its_rows_as_in_three_stacks(gemms, rows, percent):
+    device = load("devices/a100_80g_sxm")
+    large = gemms[gemms.size_bytes.between(1e8, 8e8)]
+
+    def growth(times):
+        by_rows = large.assign(seconds=times).pivot_table(index=["source", "model"], columns="tokens", values="seconds")
+        return (by_rows[rows] / by_rows[1]).groupby("source").median()
+
+    off = 100 * (growth(fit.seconds(device, device.matmul["default"], large)) / growth(fit.measured(large)) - 1)
+    assert len(off) == 3
+    assert abs(off.median()) < percent
+
+
 @measured
 @pytest.mark.parametrize("name", ["a100_80g_sxm", "rtx_3090"])
 def test_the_command_fits_the_shipped_numbers(measurements, name):
@@ -131,8 +164,9 @@ def test_the_command_fits_the_shipped_numbers(measurements, name):
         shipped = device.matmul["default"] if operation == "matmul" else getattr(device, operation)
         for number in ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm"):
             assert getattr(fitted, number).value == pytest.approx(getattr(shipped, number).value, rel=0.01), (operation, number)
-        ratios = [[(point.ratio, point.fixed_ratio) for point in one.width] for one in (fitted, shipped)]
-        assert np.array(ratios[0]) == pytest.approx(np.array(ratios[1]), rel=0.01), operation
+        if name == "rtx_3090" or operation != "matmul":  # the A100's ratios are a fit of their own
+            ratios = [[(point.ratio, point.fixed_ratio) for point in one.width] for one in (fitted, shipped)]
+            assert np.array(ratios[0]) == pytest.approx(np.array(ratios[1]), rel=0.01), operation
 
 
 @measured

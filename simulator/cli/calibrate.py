@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simulator.files.schema import Document
     from simulator.names import Catalogue
 
-FORMATS = ("vidur", "llmservingsim")
+FORMATS = ("vidur", "llmservingsim", "aiconfigurator")
 """Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUT = click.Path(dir_okay=False, path_type=Path)
@@ -59,7 +59,7 @@ def calibrate() -> None:
 def import_(
     files: tuple[Path, ...], form: str, model: str | None, source: str, out: Path, as_json: bool, own: tuple[Path, ...]
 ) -> None:
-    """Convert measurements of microsoft/vidur or casys-kaist/LLMServingSim to a table."""
+    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator to a table."""
     import pandas as pd
 
     from simulator.cost.model import ModelSpec
@@ -96,6 +96,7 @@ def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., An
 @click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
 @click.option("--at", type=Tiles(), help="Token counts of that table [default: 11, on both sides of each step].")
 @click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of nine sets; 64 with a table].")
+@click.option("--ratios", type=click.IntRange(min=2), metavar="TOKENS", help="Fit the table's ratios to TOKENS, no more.")
 @click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
 def device(
     tables: tuple[Path, ...],
@@ -107,6 +108,7 @@ def device(
     table: bool,
     at: tuple[int, ...] | None,
     tiles: tuple[int, ...] | None,
+    ratios: int | None,
     quick: bool,
 ) -> None:
     """Fit products, attention and small operations of a device; print the errors, also of what was left out."""
@@ -124,11 +126,11 @@ def device(
         if table or at:
             form = Form(tiles or TABLE.tiles, at or TABLE.at)
         rows = read(tables)
-        fitted = profile.device(rows, document, _validated(Device, document), form, left_out=not quick)
+        fitted = profile.device(rows, document, _validated(Device, document), form, not quick, ratios)
         options = ["--table"] if table else []
-        for option, counts in (("--at", at), ("--tiles", tiles)):
+        for option, counts in (("--at", at), ("--tiles", tiles), ("--ratios", ratios and (ratios,))):
             options += [option, ",".join(map(str, counts))] if counts else []
-        name = f"{Path(like).stem}{'_table' if table or at else ''}"
+        name = f"{Path(like).stem}{'_table' if table or at else ''}{'_ratios' if ratios else ''}"
         command = _command("device", tables, like, options)
         written = _write_results(name, fitted, out, report, command)
     _print_fit(name, fitted, command, written, as_json)

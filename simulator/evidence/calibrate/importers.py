@@ -1,9 +1,9 @@
-"""Other people's measurements as our table: microsoft/vidur and casys-kaist/LLMServingSim.
+"""Other people's measurements as our table: microsoft/vidur, casys-kaist/LLMServingSim and ai-dynamo/aiconfigurator.
 
 Vidur (``data/profiling``): one file for a model's products and small operations, one for attention, one for each
 collective, known by their columns; medians in milliseconds of 20 repeats, kernel time only. A fork publishes attention
 medians alone, without shapes. LLMServingSim (``profiler/v0``): nanoseconds by layer name and tokens, without shapes.
-Files without shapes need the model.
+Files without shapes need the model. AIConfigurator (``gemm``): milliseconds of single products, each a layer of its own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ HALF = 2
 MOST_TOKENS = 2048
 """Beyond this, kernels are those of long prefills; left out."""
 ONE_NODE = "devices_per_node"
+CACHED_WEIGHTS = 4e7
+"""A product of fewer weights is left out of files that repeat it: 80 MB are twice the L2 of an A100, from which it is read."""
 
 
 def product(part: str, tokens: float, inputs: float, outputs: float, time_us: float) -> Row:
@@ -160,7 +162,25 @@ def _serving_layers(frame: Table, model: ModelSpec) -> Iterator[Row]:
         yield where | attention("prefill", Queries(1, tokens, 0), _heads(model, ranks), row.attn)
 
 
-IMPORTERS: Mapping[str, Callable[[Table, str, ModelSpec | None], Table]] = {"vidur": vidur, "llmservingsim": llmservingsim}
+# ---- AIConfigurator
+
+
+def aiconfigurator(frame: Table, name: str, model: ModelSpec | None) -> Table:
+    """Return the products in 16 bits that no cache holds, to ``MOST_TOKENS`` rows; the median where one was timed twice."""
+    frame = frame[frame.gemm_dtype.isin(["float16", "bfloat16"]) & (frame.m <= MOST_TOKENS)]
+    frame = frame[frame.n * frame.k >= CACHED_WEIGHTS]
+    medians = frame.groupby(["framework", "m", "n", "k"], as_index=False).latency.median()
+    return _placed(
+        {"model": f"{row.framework} {row.k}x{row.n}"} | product("product", row.m, row.k, row.n, row.latency * 1e3)
+        for row in medians.itertuples()
+    )
+
+
+IMPORTERS: Mapping[str, Callable[[Table, str, ModelSpec | None], Table]] = {
+    "vidur": vidur,
+    "llmservingsim": llmservingsim,
+    "aiconfigurator": aiconfigurator,
+}
 """Name of a format -> from its columns, what the file is called and the model, if that is known, to our table."""
 
 
@@ -178,10 +198,11 @@ def imported(form: str, path: Path, model: ModelSpec | None) -> Table:
     """Return the table of one file; raise BadInput that names the file."""
     name = shown(path)
     try:
-        return IMPORTERS[form](pd.read_csv(path), path.name.partition(".")[0], model)
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        return IMPORTERS[form](frame, path.name.partition(".")[0], model)
     except BadInput as error:
         raise BadInput([Fault((name, *fault.place[1:]), fault.field, fault.message) for fault in error.faults]) from error
     except KeyError as error:
         raise BadInput([Fault((name, 1, 1), str(error.args[0]), f"is required in a file of {form} and missing")]) from error
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ImportError, ValueError, AttributeError) as error:
         raise BadInput([Fault((name, 0, 0), "", f"is no file of {form}: {error}")]) from error

@@ -36,23 +36,35 @@ class FittedProfile(NamedTuple):
     """Seconds of every measured layer: ``seconds``, and as ``predicted``, by ``like`` and by the data``sheet``."""
 
 
-def device(rows: Table, like: Document, profile: Device, form: Form | None = None, left_out: bool = True) -> FittedProfile:
+def device(
+    rows: Table,
+    like: Document,
+    profile: Device,
+    form: Form | None = None,
+    left_out: bool = True,
+    ratios: int | None = None,
+) -> FittedProfile:
     """Fit what was measured of a device; everything else stays as in ``like``, which is ``profile`` as it was written.
 
-    ``form`` says which tiles and table; None tries the candidates for the formula. Raises :class:`BadInput` where the
-    rows hold nothing of a device.
+    ``form`` says which tiles and table; None tries the candidates for the formula. ``ratios`` is the most tokens to which
+    the table of ``like`` alone is fitted (:func:`~simulator.evidence.calibrate.fit.width_ratios`). Raises
+    :class:`BadInput` where the rows hold nothing of a device.
     """
+    if ratios:
+        rows, form, left_out = rows[rows.operation == "matmul"], TABLE, False
     by_operation = {name: rows[rows.operation == name] for name in DEVICE_OPERATIONS if (rows.operation == name).any()}
     if not by_operation:
         raise BadInput([Fault(("measurements", 0, 0), "", f"hold none of {', '.join(DEVICE_OPERATIONS)}")])
     products = by_operation.get("matmul")
     tried = fit.best_tiles(profile, products) if products is not None and form is None else {}
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
-    fits = {name: _fitted(name, profile, measured, form) for name, measured in by_operation.items()}
+    fits = {name: _fitted(name, profile, measured, form, ratios) for name, measured in by_operation.items()}
     before = {name: profile.matmul["default"] if name == "matmul" else getattr(profile, name) for name in by_operation}
     data = deepcopy(like.data)
     for name, operation in fits.items():
         section = _section(name, profile, operation, by_operation[name], like)
+        if ratios:
+            section = like.data[name]["default"] | {key: section[key] for key in ("width", "width_source")}
         data[name] = {**data[name], "default": section} if name == "matmul" else section
     errors, errors_before = (
         {name: quality.errors(profile, operation, by_operation[name]) for name, operation in operations.items()}
@@ -75,7 +87,9 @@ def _layers(profile: Device, rows: Table, fitted: Roofline, before: Roofline) ->
     return fit.by_layer(rows, fit.measured(rows)).assign(**times)
 
 
-def _fitted(name: str, profile: Device, rows: Table, form: Form) -> Roofline:
+def _fitted(name: str, profile: Device, rows: Table, form: Form, ratios: int | None) -> Roofline:
+    if ratios:
+        return fit.width_ratios(profile, rows, profile.matmul["default"], ratios)
     if name == "matmul":
         return fit.products(profile, rows, form)
     return fit.attention(profile, rows, profile.attention) if name == "attention" else fit.small_operations(profile, rows)
