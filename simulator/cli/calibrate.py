@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines, json_option
+from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option, working
 
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
@@ -112,15 +112,13 @@ def device(
     quick: bool,
 ) -> None:
     """Fit products, attention and small operations of a device; print the errors, also of what was left out."""
-    from rich.console import Console
-
     from simulator.cost.device import Device
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.fit import TABLE, Form
     from simulator.evidence.calibrate.measurements import read
     from simulator.names import Catalogue
 
-    with faults_as_lines(), Console(stderr=True).status("fitting"):
+    with working("fitting"):
         document = _document("device", like, Catalogue(own))
         form = Form(tiles) if tiles else None
         if table or at:
@@ -194,17 +192,14 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
 
     Prints the fit, the parameters and the cells that decide them, and the residual of every calibrated cell.
     """
-    from rich.console import Console
-
     from simulator.evidence.fits import Question, papers
     from simulator.evidence.fitting import calibrate
     from simulator.files.writing import whole_file
     from simulator.names import Catalogue
     from simulator.parallel import CORES, spread
     from simulator.report.pages.paper import as_yaml, page
-    from simulator.report.terminal import print_page
 
-    with faults_as_lines(), Console(stderr=True).status("starting") as status:
+    with working("starting") as status:
         (chosen,) = papers(Catalogue(own), (name,))
         path = out or chosen.folder / "fitted.yaml"
         with whole_file(path) as file, spread(processes or CORES) as processes_map:
@@ -215,12 +210,8 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
             fit = calibrate(chosen, lambda questions: processes_map(Question.answer, questions), show_residual)
             if file:
                 file.write(as_yaml(fit.fitted(name)))
-    if as_json:
-        data = {"paper": name, "terms": fit.terms, "residuals": fit.residuals, "runs": fit.runs, "written": str(path)}
-        click.echo(json.dumps(data, indent=2))
-    else:
-        print_page(page(chosen, fit), Console())
-        click.echo(f"written: {path}")
+    data = {"paper": name, "terms": fit.terms, "residuals": fit.residuals, "runs": fit.runs, "written": str(path)}
+    answer(as_json, lambda: data, lambda: page(chosen, fit), f"written: {path}")
 
 
 def _document(kind: str, name: str, catalogue: Catalogue) -> Document:
@@ -261,13 +252,7 @@ def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: P
 
 
 def _print_fit(name: str, fitted: FittedProfile, command: str, written: list[str], as_json: bool) -> None:
-    from rich.console import Console
-
     from simulator.report.pages.calibrate import as_data, page
-    from simulator.report.terminal import print_page
 
-    if as_json:
-        click.echo(json.dumps({**as_data(fitted), "written": written}, indent=2))
-        return
-    print_page(page(name, fitted, command), Console())
-    click.echo("".join(f"written: {path}\n" for path in written), nl=False)
+    lines = [f"written: {path}" for path in written]
+    answer(as_json, lambda: {**as_data(fitted), "written": written}, lambda: page(name, fitted, command), *lines)

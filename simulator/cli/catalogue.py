@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines
+from simulator.cli.options import answer, catalogue_option, faults_as_lines
 
 if TYPE_CHECKING:
     from simulator.files.schema import Frozen
@@ -16,8 +17,18 @@ if TYPE_CHECKING:
 
 KINDS = ("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
-SCHEMAS = ("scenario", "sweep", "plan", "workload", "device", "link", "engine", "model", "method")
-"""Kinds of files that have a JSON Schema."""
+CLASSES = {
+    "scenario": "scenario:Scenario",
+    "sweep": "studies.sweep.study:SweepFile",
+    "plan": "studies.plan.file:PlanFile",
+    "workload": "serving.requests:Requests",
+    "device": "cost.device:Device",
+    "link": "cost.device:Link",
+    "engine": "cost.engine:Engine",
+    "model": "cost.model:ModelSpec",
+    "method": "studies.method_features:MethodFile",
+}
+"""Module and class that a file is read into, by kinds that have a JSON Schema."""
 WIDTH = 98
 """Columns of a line of ``list``."""
 
@@ -51,19 +62,14 @@ def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
     """List the methods with the features of SpecPipe's Table 2."""
     from dataclasses import asdict
 
-    from rich.console import Console
-
     from simulator.names import Catalogue
     from simulator.report.pages.methods import features_page
-    from simulator.report.terminal import print_page
     from simulator.studies.method_features import features
 
     with faults_as_lines():
         by_method = dict(features(Catalogue(own)))
-    if as_json:
-        click.echo(json.dumps({"method": {name: asdict(method) for name, method in by_method.items()}}, indent=2))
-    else:
-        print_page(features_page(by_method), Console())
+    data = {"method": {name: asdict(method) for name, method in by_method.items()}}
+    answer(as_json, lambda: data, lambda: features_page(by_method))
 
 
 def _shorten(text: str, width: int) -> str:
@@ -86,7 +92,7 @@ def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(SCHEMAS), default="scenario")
+@click.argument("kind", type=click.Choice(tuple(CLASSES)), default="scenario")
 def schema(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     click.echo(json.dumps(json_schema(kind), indent=2))
@@ -204,37 +210,9 @@ def json_schema(kind: str) -> dict[str, Any]:
 
 def _class_of(kind: str) -> type[Frozen]:
     """Return the class that a file of a kind is read into."""
-    if kind == "method":
-        from simulator.studies.method_features import MethodFile
-
-        return MethodFile
-    if kind == "plan":
-        from simulator.studies.plan.file import PlanFile
-
-        return PlanFile
-    if kind == "workload":
-        from simulator.serving.requests import Requests
-
-        return Requests
-    if kind == "sweep":
-        from simulator.studies.sweep.study import SweepFile
-
-        return SweepFile
-    if kind == "scenario":
-        from simulator.scenario import Scenario
-
-        return Scenario
-    return _hardware_class(kind)
-
-
-def _hardware_class(kind: str) -> type[Frozen]:
-    """Return the class of a device, a link, an engine or a model."""
-    from simulator.cost.device import Device, Link
-    from simulator.cost.engine import Engine
-    from simulator.cost.model import ModelSpec
-
-    classes: dict[str, type[Frozen]] = {"device": Device, "link": Link, "engine": Engine, "model": ModelSpec}
-    return classes[kind]
+    module, _, name = CLASSES[kind].partition(":")
+    read_into: type[Frozen] = getattr(import_module(f"simulator.{module}"), name)
+    return read_into
 
 
 def _allow_names(scenario_schema: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import Sizes, faults_as_lines, json_option
+from simulator.cli.options import Sizes, answer, json_option, working
 from simulator.cli.record import EXTRA, INSTALL
 from simulator.files.document import BadInput, Fault
 
@@ -25,9 +25,7 @@ REQUESTS = click.IntRange(1, 120)
 @contextmanager
 def torch_needed(doing: str) -> Iterator[Status]:
     """Print bad input as lines, also a missing torch; yield the spinner that turns meanwhile."""
-    from rich.console import Console
-
-    with faults_as_lines(), Console(stderr=True).status(doing) as status:
+    with working(doing) as status:
         try:
             yield status
         except ModuleNotFoundError as error:
@@ -57,19 +55,13 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-
     from simulator.report.pages.measure import budget_page
-    from simulator.report.terminal import print_page
 
     with torch_needed("decoding"):
         from simulator.evidence.live.budget import measure as measured
 
         study = measured(budgets or (), tokens, rounds, requests, sequences)
-    if as_json:
-        click.echo(json.dumps(asdict(study), indent=2))
-        return
-    print_page(budget_page(study, "specsim measure budget"), Console())
+    answer(as_json, lambda: asdict(study), lambda: budget_page(study, "specsim measure budget"))
 
 
 @measure.command()
@@ -100,11 +92,8 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
     """
     from datetime import UTC, datetime
 
-    from rich.console import Console
-
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.measure import ROUNDS, page, rounds_csv
-    from simulator.report.terminal import print_page
 
     with torch_needed("recording") as status:
         from simulator.evidence.live.machine import described
@@ -120,10 +109,7 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
         answered = page(data, described(), f"{datetime.now(UTC):%Y-%m-%d}", command)
         if out:
             write_files(out, page_files(answered, "live") | {ROUNDS: rounds_csv(data)})
-    if as_json:
-        click.echo(json.dumps(data, indent=2))
-    else:
-        print_page(answered, Console())
+    answer(as_json, lambda: data, lambda: answered)
     raise SystemExit(live.exit_code)
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from simulator.report.blocks import Page
 
 
 @contextmanager
@@ -30,6 +36,29 @@ def faults_as_lines() -> Iterator[None]:
         for fault in error.faults:
             click.echo(f"error: {fault}", err=True)
         sys.exit(error.exit_code)
+
+
+@contextmanager
+def working(on: str) -> Iterator[Status]:
+    """Show on stderr what the block is at, which may change, and end it as :func:`faults_as_lines` does."""
+    from rich.console import Console
+
+    with faults_as_lines(), Console(stderr=True).status(on) as status:
+        yield status
+
+
+def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page], *lines: str) -> None:
+    """Print plain data as one JSON object, or a page and further lines behind it."""
+    if as_json:
+        click.echo(json.dumps(data(), indent=2))
+        return
+    from rich.console import Console
+
+    from simulator.report.terminal import print_page
+
+    print_page(page(), Console())
+    for line in lines:
+        click.echo(line)
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli.options import answer, catalogue_option, json_option, overrides_option, seed_option, typed, working
 
 
 @click.command()
@@ -22,7 +21,7 @@ from simulator.cli.options import catalogue_option, faults_as_lines, overrides_o
     help="Resampled runs.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for a page (.md, .html) and the exports.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+@json_option
 @catalogue_option
 def plan(
     name: str,
@@ -37,24 +36,17 @@ def plan(
 
     Exit code 3 with the nearest miss where no fleet meets it.
     """
-    from rich.console import Console
-
     from simulator.names import Catalogue
     from simulator.report.pages.plan import page, write_plan
-    from simulator.report.terminal import print_page
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary
 
-    with faults_as_lines(), Console(stderr=True).status("reading") as status:
+    with working("reading") as status:
         read = load_plan(name, overrides, Catalogue(own), seed)
         words = ["--draws", str(draws)] if draws != 20 else []
         words += ["--out", str(out)] if out else []
         answered = study(read, typed("plan", [name], overrides, seed, words), draws, status.update)
         if out:
             write_plan(answered, out)
-    if as_json:
-        click.echo(json.dumps(summary(answered), indent=2))
-    else:
-        print_page(page(answered), Console())
-        if out:
-            click.echo(f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}")
+    files = [f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}"] if out else []
+    answer(as_json, lambda: summary(answered), lambda: page(answered), *files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines, json_option, overrides_option, seed_option, typed
+from simulator.cli.options import (
+    answer,
+    catalogue_option,
+    faults_as_lines,
+    json_option,
+    overrides_option,
+    seed_option,
+    typed,
+    working,
+)
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -56,42 +64,31 @@ def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
 @scenario_options
 def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Say in words what SCENARIO will simulate, and every default that applies; runs nothing."""
-    from rich.console import Console
-
     from simulator.names import Catalogue
     from simulator.report.pages.explain import page
-    from simulator.report.terminal import print_page
     from simulator.scenario import load
     from simulator.scenario.explain import explain as explanation_of
 
     with faults_as_lines():
         loaded = load(scenario, overrides, Catalogue(own), seed)
         explanation = explanation_of(loaded)
-    if as_json:
-        data = explanation._asdict() | {"defaults": [default._asdict() for default in explanation.defaults]}
-        click.echo(json.dumps({"scenario": loaded.scenario.name, **data}, indent=2))
-    else:
-        print_page(page(loaded.scenario.name, explanation), Console())
+    name, defaults = loaded.scenario.name, [default._asdict() for default in explanation.defaults]
+    data = {"scenario": name, **explanation._asdict(), "defaults": defaults}
+    answer(as_json, lambda: data, lambda: page(name, explanation))
 
 
 @click.command()
 @scenario_options
 def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
-    from rich.console import Console
-
     from simulator.names import Catalogue
     from simulator.report.pages.law import page
-    from simulator.report.terminal import print_page
     from simulator.scenario import load
     from simulator.scenario.run import law_details
 
     with faults_as_lines():
         details = law_details(load(scenario, overrides, Catalogue(own), seed))
-    if as_json:
-        click.echo(json.dumps(details, indent=2))
-    else:
-        print_page(page(details), Console())
+    answer(as_json, lambda: details, lambda: page(details))
 
 
 @click.command()
@@ -117,16 +114,13 @@ def run(
 
     With --json the report is written only where --out names a folder.
     """
-    from rich.console import Console
-
     from simulator.names import Catalogue
     from simulator.report import logs
-    from simulator.report.terminal import print_page
     from simulator.scenario import load
     from simulator.scenario.run import summary
     from simulator.scenario.uncertainty import run_with_interval
 
-    with faults_as_lines(), Console(stderr=True).status("reading") as status:
+    with working("reading") as status:
         catalogue = Catalogue(own)
         loaded = load(scenario, overrides, catalogue, seed)
         folder = out or (None if as_json else Path("reports") / loaded.scenario.name)
@@ -148,11 +142,8 @@ def run(
             result = replace(result, replications=means, seeds=replications)
         if folder:
             page = _reported(loaded, result, span, folder, status)
-    if as_json:
-        click.echo(json.dumps(summary(result) | {"speedup_interval": span._asdict()}, indent=2))
-    elif folder:
-        print_page(page, Console())
-        click.echo(f"report: {folder / 'report.html'}   {folder / 'report.md'}   (timeline.json opens in Perfetto)")
+    files = f"report: {folder}/report.html   {folder}/report.md   (timeline.json opens in Perfetto)"
+    answer(as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files)
 
 
 def _run_options(replications: int | None, explain_gap: bool) -> list[str]:

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from simulator.cli.options import Ending, Sizes, catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli.options import (
+    Ending,
+    Sizes,
+    answer,
+    catalogue_option,
+    json_option,
+    overrides_option,
+    seed_option,
+    typed,
+    working,
+)
 
 if TYPE_CHECKING:
     from simulator.scenario import Loaded
@@ -281,20 +291,18 @@ def commands() -> Iterator[click.Command]:
         command.params += study.options
         kind = click.Path(path_type=Path) if study.lettered else Ending(".svg", ".md", ".html")
         click.option("--out", type=kind, help=FOLDER_OUT if study.lettered else OUT)(command)
-        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")(command)
+        json_option(command)
         catalogue_option(command)
         yield command
 
 
 def run(study: StudyCommand, **options: Any) -> None:
     """Compute a study and show it: on the terminal, as JSON, and in a file where one is asked for."""
-    from rich.console import Console
-
     asked = Asked(*(options.pop(name) for name in Asked._fields))
     if isinstance(asked.scenarios, str):
         asked = asked._replace(scenarios=(asked.scenarios,))
     command = _typed(study, asked, options)
-    with faults_as_lines(), Console(stderr=True).status(study.status) as status, ExitStack() as stack:
+    with working(study.status) as status, ExitStack() as stack:
         inputs, arguments = study.prepare(asked, options)
         if study.progress:
             arguments["progress"] = status.update
@@ -308,14 +316,7 @@ def run(study: StudyCommand, **options: Any) -> None:
             page = replace(import_module(f"simulator.report.pages.{study.name}").page(result), command=command)
         if write:
             write(page)
-    if asked.as_json:
-        click.echo(json.dumps(result.as_data(), indent=2))
-        return
-    from simulator.report.terminal import print_page
-
-    print_page(page, Console())
-    if asked.out:
-        click.echo(_written(study, asked.out))
+    answer(asked.as_json, result.as_data, lambda: page, *([_written(study, asked.out)] if asked.out else []))
 
 
 def _written(study: StudyCommand, out: Path) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import catalogue_option, faults_as_lines, overrides_option, seed_option, typed
+from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option, overrides_option, seed_option, typed
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -46,7 +46,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--export", "exported", type=FILE, help="Table of all points, .csv or .parquet, once all are evaluated.")
 @click.option("--plots", type=FOLDER, help="Folder for the pictures that the sweep names.")
 @click.option("--report", type=FOLDER, help="Folder for a page, .md and .html, and its files.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there.")
+@json_option
 @overrides_option
 @seed_option
 @catalogue_option
@@ -213,21 +213,15 @@ def _print_status(store: Store, as_json: bool) -> None:
 
 def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, as_json: bool) -> None:
     """Print the answer of a sweep, and to stderr the first of the points that could not be evaluated."""
+    from simulator.report.pages.sweep import page
     from simulator.studies.sweep.table import best, cautions, faults
 
     faulty = faults(points)
+    summary = {"sweep": points.name, "points": len(points.design), "evaluated": len(points.frame), "best": best(points)}
+    summary |= {"cautions": list(cautions(points, base)), "faults": faulty, "store": str(path)}
+    answer(as_json, lambda: summary, lambda: page(points, base, command), f"store: {path}")
     if as_json:
-        summary = {"sweep": points.name, "points": len(points.design), "evaluated": len(points.frame), "best": best(points)}
-        summary |= {"cautions": list(cautions(points, base)), "faults": faulty, "store": str(path)}
-        click.echo(json.dumps(summary, indent=2))
         return
-    from rich.console import Console
-
-    from simulator.report.pages.sweep import page
-    from simulator.report.terminal import print_page
-
-    print_page(page(points, base, command), Console())
-    click.echo(f"store: {path}")
     for fault in list(faulty.values())[:NAMED_FAULTS]:
         click.echo(f"  faulty: {fault['at']}: {fault['fault']}", err=True)
     if len(faulty) > NAMED_FAULTS:

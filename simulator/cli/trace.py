@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import LazyGroup, catalogue_option, faults_as_lines, json_option
+from simulator.cli.options import LazyGroup, answer, catalogue_option, faults_as_lines, json_option
 
 if TYPE_CHECKING:
     from simulator.acceptance.trace import Trace
@@ -44,20 +44,15 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-
     from simulator.acceptance.statistics import statistics
     from simulator.report.pages.trace import page
-    from simulator.report.terminal import print_page
 
     with faults_as_lines():
         path, opened = _open(name, own)
         numbers = statistics(opened, flavours, seed)
-    if as_json:
-        data = {"trace": path.stem, "bytes": path.stat().st_size, **asdict(numbers), "header": dict(opened.header)}
-        click.echo(json.dumps(data, indent=2))
-    else:
-        print_page(page(name if ":" in name else path.stem, opened, numbers, path.stat().st_size), Console())
+    size, label = path.stat().st_size, name if ":" in name else path.stem
+    data = {"trace": path.stem, "bytes": size, **asdict(numbers), "header": dict(opened.header)}
+    answer(as_json, lambda: data, lambda: page(label, opened, numbers, size))
 
 
 @trace.command()
@@ -67,21 +62,16 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
     """Compare several traces."""
     from dataclasses import asdict
 
-    from rich.console import Console
-
     from simulator.acceptance.statistics import statistics
     from simulator.report.pages.trace import comparison_page
-    from simulator.report.terminal import print_page
 
     with faults_as_lines():
         traces = []
         for name in names:
             path, opened = _open(name, own)
             traces.append((name if ":" in name else path.stem, statistics(opened, flavours, seed)))
-    if as_json:
-        click.echo(json.dumps({"traces": [{"trace": name, **asdict(numbers)} for name, numbers in traces]}, indent=2))
-    else:
-        print_page(comparison_page(traces), Console())
+    data = {"traces": [{"trace": name, **asdict(numbers)} for name, numbers in traces]}
+    answer(as_json, lambda: data, lambda: comparison_page(traces))
 
 
 @trace.command()
@@ -120,12 +110,9 @@ def iid(
 
     All drafters of a trace, or one with NAME:DRAFTER; a trace with one drafter also by kind of text.
     """
-    from rich.console import Console
-
     from simulator.acceptance.iid import WINDOWS, every_drafter
     from simulator.report.page import page_files
     from simulator.report.pages.iid import NAME, page
-    from simulator.report.terminal import print_page
 
     with faults_as_lines():
         drafters = []
@@ -136,12 +123,8 @@ def iid(
         written, answered = [], page(drafters, _iid_command(names, flavours, windows, seed))
         if out:
             written = [_write(out / file, text) for file, text in page_files(answered, NAME).items()]
-    if as_json:
-        data = [{**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]} for drafter in drafters]
-        click.echo(json.dumps({"traces": data, "written": written}, indent=2))
-        return
-    print_page(answered, Console())
-    click.echo("".join(f"written: {path}\n" for path in written), nl=False)
+    data = [{**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]} for drafter in drafters]
+    answer(as_json, lambda: {"traces": data, "written": written}, lambda: answered, *(f"written: {path}" for path in written))
 
 
 def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tuple[int, ...], seed: int) -> str:
