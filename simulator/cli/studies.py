@@ -308,7 +308,7 @@ def run(study: StudyCommand, **options: Any) -> None:
             arguments["progress"] = status.update
         write = None
         if asked.out:
-            from simulator.report.page_file import page_file
+            from simulator.report.page import page_file
 
             write = stack.enter_context(page_file(asked.out, study.name))
         result = import_module(f"simulator.studies.{study.name}").study(inputs, **arguments)

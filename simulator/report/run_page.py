@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from simulator.report import figures, run_memory, run_serving
+from simulator.report import figures, run_serving
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -222,9 +222,9 @@ def _window(result: RunResult, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
 
 
 def _memory(result: RunResult) -> Iterator[Block]:
-    if stages := list(run_memory.stage_rows(result.scenario)):
-        yield Table(run_memory.HEAD, stages, "Memory of the stages")
-        yield Paragraph(run_memory.caption(result.scenario))
+    if stages := list(run_serving.stage_rows(result.scenario)):
+        yield Table(run_serving.STAGE_HEAD, stages, "Memory of the stages")
+        yield Paragraph(run_serving.stage_caption(result.scenario))
 
 
 def _accepted(result: RunResult) -> Iterator[Block]:

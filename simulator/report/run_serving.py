@@ -1,15 +1,20 @@
-"""Tables and sentences of a run's report about requests and batches: times with their spread, memory, wasted work."""
+"""Tables and sentences of a run's report about requests and batches, and about the memory of the stages of a pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
+from simulator.cost.partition import GIB
 from simulator.report.run_summary import number, share
-from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Outcome, ServingOutcome
+from simulator.scenario import Scenario
+from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Outcome, ServingOutcome, stage_memories
 from simulator.scenario.run import RunResult
 from simulator.serving.metrics import level_quantile
 from simulator.serving.slo import METRICS
 
+STAGE_HEAD = ("stages", "weights", "table", "KV", "tree", "runtime", "GiB", "printed")
 HEAD = ("ms", "mean", *(f"p{share}" for share in QUANTILES), "most")
 REPLICATION_HEAD = (f"over seeds, {CONFIDENCE:.0%}", *HEAD[1:-1])
 SLO_HEAD = ("SLO", "limit (ms)", "simulated (ms)", "within the limit", "")
@@ -136,3 +141,26 @@ def crossed(first: int | None, for_good: int | None, name: str) -> str:
     if for_good is None:
         return f"{name} is slower first at B = {first}, and ahead again at the largest"
     return f"{name} is slower first at B = {first}, and for good from B = {for_good} on"
+
+
+def stage_rows(scenario: Scenario) -> Iterator[tuple[str, ...]]:
+    """Yield rows under ``STAGE_HEAD`` in GiB, a row for each run of equal stages; none without a pipeline of a dense model.
+
+    ``printed`` is the total with ``4 d^2 + 3 d f`` weights a layer, as if there were no grouped heads.
+    """
+    numbered = enumerate(stage_memories(scenario), start=1)
+    for (layers, true, printed), run in groupby(numbered, key=itemgetter(1)):
+        places = [place for place, _ in run]
+        name = str(places[0]) if len(places) == 1 else f"{places[0]}-{places[-1]}"
+        parts = (number(size / GIB, 3) for size in true)
+        yield (f"{name} ({layers} layers)", *parts, number(true.gib), number(printed.gib))
+
+
+def stage_caption(scenario: Scenario) -> str:
+    """Return what the columns of the table mean."""
+    stated = scenario.serving.memory.kv_tokens is not None
+    room = f"{scenario.kv_tokens or 0:,} tokens ({'stated' if stated else 'what the weights leave on the fullest device'})"
+    return (
+        f"Memory of each stage in GiB. Table: embedding or LM head. KV: room for {room}. Printed: in total with 4 d² + 3 d f "
+        "weights a layer, as SpecPipe counts them (SP-10)."
+    )

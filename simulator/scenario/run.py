@@ -231,10 +231,10 @@ def plain(scenario: Scenario) -> Scenario:
     return scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
 
 
-def baseline(scenario: Scenario) -> Law:
-    """Return the law of autoregressive decoding on the scenario's target."""
+def baseline(scenario: Scenario, requests: int | None = None) -> Law:
+    """Return the law of autoregressive decoding on the scenario's target, of so many requests; None: one for every place."""
     unit = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
-    return Autoregressive().law(scenario.cost, lambda gamma: unit, scenario.batch, scenario.mean_context)
+    return Autoregressive().law(scenario.cost, lambda gamma: unit, requests or scenario.batch, scenario.mean_context)
 
 
 def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:

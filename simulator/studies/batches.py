@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
@@ -33,20 +33,12 @@ DERIVED = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla
 """Properties of a point that plain data has too."""
 
 
-class PointAtBatch(Protocol):
-    """Describes a batch size: the rows that verify it, and what it is worth."""
+class LawAtBatch(NamedTuple):
+    """Holds a batch size by law: the rows that verify it, and the speed-up over autoregressive decoding of the same batch."""
 
-    @property
-    def batch(self) -> int:
-        """Return the number of requests that decode together."""
-
-    @property
-    def verify_rows(self) -> int:
-        """Return the number of rows of the target's pass."""
-
-    @property
-    def speedup(self) -> float:
-        """Return the speed-up over autoregressive decoding of the same batch, by law."""
+    batch: int
+    verify_rows: int
+    speedup: float
 
 
 @dataclass(frozen=True)
@@ -166,7 +158,7 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     return points
 
 
-def crossover(points: Iterable[PointAtBatch]) -> tuple[int | None, int | None]:
+def crossover(points: Iterable[BatchPoint | LawAtBatch]) -> tuple[int | None, int | None]:
     """Return the first swept size at which autoregressive decoding is faster by law, and the size from which it always is.
 
     They differ where a tile that fills up brings the strategy back. None where it never happens.
@@ -177,7 +169,7 @@ def crossover(points: Iterable[PointAtBatch]) -> tuple[int | None, int | None]:
     return first, next((size for size, behind in slower if behind and size > ahead), None)
 
 
-def tile_edges(loaded: Loaded, points: Iterable[PointAtBatch]) -> list[int]:
+def tile_edges(loaded: Loaded, points: Iterable[BatchPoint | LawAtBatch]) -> list[int]:
     """Return the swept sizes at which the rows of a verification first need a further tile of the target's products."""
     target = loaded.scenario.target
     if target is None:

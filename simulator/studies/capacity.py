@@ -126,18 +126,18 @@ class CapacityStudy:
         return {"capacities": [capacity.as_data() for capacity in self.capacities]}
 
 
-def _quiet(text: str) -> None:
+def quiet(text: str) -> None:
     """Report nothing."""
 
 
 def study(
-    loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None, progress: Progress = _quiet
+    loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None, progress: Progress = quiet
 ) -> CapacityStudy:
     """Return the capacities of the scenarios, given with the names of their workloads; without ``workers`` on all cores."""
     return CapacityStudy(tuple(capacities(loaded, search, workers or CORES, progress)))
 
 
-def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progress: Progress = _quiet) -> Capacity:
+def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progress: Progress = quiet) -> Capacity:
     """Return verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
     if loaded.scenario.requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
@@ -242,7 +242,7 @@ def faster(loaded: Loaded, factor: float) -> Loaded:
 
 
 def capacities(
-    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, progress: Progress = _quiet
+    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, progress: Progress = quiet
 ) -> list[Capacity]:
     """Return the capacities of scenarios, given with the names of their workloads, in their order.
 

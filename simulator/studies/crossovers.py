@@ -8,27 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from simulator.acceptance.sources import Odds
 from simulator.scenario import Loaded, run
 from simulator.scenario.agreement import claim_of
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.studies.batches import crossover, tile_edges
+from simulator.studies.batches import LawAtBatch, crossover, tile_edges
 from simulator.studies.methods import ExcludedMethod, MethodCandidate, Origin, conditions_of, left_out, source_of
 from simulator.studies.window import main_kind
 
 SIZES = range(1, 129)
-
-
-class MethodAtBatch(NamedTuple):
-    """Holds a method at a batch size, by law with the replayed tokens of a step."""
-
-    batch: int
-    verify_rows: int
-    speedup: float
 
 
 @dataclass(frozen=True)
@@ -39,7 +28,7 @@ class Crossover:
     origin: Origin
     acceptance: str
     """Where the acceptance comes from, in words."""
-    points: tuple[MethodAtBatch, ...]
+    points: tuple[LawAtBatch, ...]
     first: int | None
     """The first batch at which autoregressive decoding is faster; None: none of those swept."""
     for_good: int | None
@@ -109,11 +98,10 @@ def crossovers(candidates: Iterable[MethodCandidate], sizes: Iterable[int]) -> l
     return sorted(methods, key=rank)
 
 
-def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[MethodAtBatch]:
+def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
     """Yield the law at the sizes whose caches fit the hardware."""
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     cost, context, longest = scenario.cost, scenario.mean_context, scenario.lengths[2]
-    plain = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
     alone = scenario.replace(requests=scenario.requests.model_copy(update={"concurrency": 1}))
     replayed = run.replay(alone, acceptance).tokens_per_step / run.law(alone, acceptance).tokens_per_step
 
@@ -125,6 +113,5 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[MethodAtBatch]
         if scenario.kv_tokens is not None and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens:
             return
         law = strategy.law(cost, odds, size, context, one_lane=scenario.one_lane)
-        baseline = Autoregressive().law(cost, lambda gamma: plain, size, context)
         rows = strategy.step(main_kind(law.kinds), context).rows.tokens
-        yield MethodAtBatch(size, rows, baseline.tpot_s / law.tpot_s * replayed)
+        yield LawAtBatch(size, rows, run.baseline(scenario, size).tpot_s / law.tpot_s * replayed)

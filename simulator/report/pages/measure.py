@@ -5,11 +5,11 @@ That of ``decoding`` is made from plain data, as ``specsim validate --live --jso
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
 from statistics import median
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from simulator.report.blocks import (
     Block,
@@ -152,14 +152,11 @@ def _name(point: Mapping[str, Any]) -> str:
 
 def rounds_csv(live: Mapping[str, Any]) -> str:
     """Return every round of every setting as CSV text under ``COLUMNS``."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows = []
     for point in live["points"]:
         rounds = zip(point["measured_ms"], point["predicted_ms"], strict=True)
-        for place, (measured, predicted) in enumerate(rounds, start=1):
-            writer.writerow((point["strategy"], point["gamma"], place, f"{measured:.5g}", f"{predicted:.5g}"))
-    return text.getvalue()
+        rows += [(point["strategy"], point["gamma"], place, *times) for place, times in enumerate(rounds, start=1)]
+    return str(pd.DataFrame(rows, columns=COLUMNS).to_csv(index=False, float_format="%.5g", lineterminator="\n"))
 
 
 def predicted_beside_measured(points: Sequence[Mapping[str, Any]]) -> str:

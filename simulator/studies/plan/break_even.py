@@ -13,30 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from scipy.optimize import brentq
 
-from simulator.acceptance.sources import Acceptance, Odds, Rates, odds_of
+from simulator.acceptance.sources import Acceptance, Rates, odds_of
 from simulator.files.schema import BadInput
 from simulator.scenario import Loaded
-from simulator.scenario.run import tuned
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.studies.batches import crossover
+from simulator.scenario.run import baseline, tuned
+from simulator.studies.batches import LawAtBatch, crossover
 from simulator.studies.plan.robustness import slower_links
 from simulator.studies.plan.search import Finding
 
 SLOWEST = 1_000.0
 """Multiple of the latency of the links beyond which a break-even is not looked for."""
-PLAIN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
-
-
-@dataclass(frozen=True)
-class BreakEvenPoint:
-    """Gives the speed-up of the answer at a batch size, by law."""
-
-    batch: int
-    verify_rows: int
-    speedup: float
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ def break_even(finding: Finding) -> BreakEven | None:
         return None
     batch = max(1, round(finding.outcome.serving.mean_batch))
     acceptance = loaded.acceptance()
-    sizes = [BreakEvenPoint(size, 0, speedup(loaded, acceptance, size)) for size in range(1, loaded.scenario.batch + 1)]
+    sizes = [LawAtBatch(size, 0, speedup(loaded, acceptance, size)) for size in range(1, loaded.scenario.batch + 1)]
     linked, ratio = True, None
     try:
         slower_links(loaded)
@@ -89,9 +77,9 @@ def break_even(finding: Finding) -> BreakEven | None:
 def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
     """Return the speed-up of the strategy over autoregressive decoding of the same batch on the same target, by law."""
     scenario = loaded.scenario
-    cost, context, strategy = scenario.cost, scenario.mean_context, scenario.schedule
-    law = strategy.law(cost, odds_of(acceptance, scenario.exit), batch, context, one_lane=scenario.one_lane)
-    return float(Autoregressive().law(cost, lambda gamma: PLAIN, batch, context).tpot_s / law.tpot_s)
+    odds, context = odds_of(acceptance, scenario.exit), scenario.mean_context
+    law = scenario.schedule.law(scenario.cost, odds, batch, context, one_lane=scenario.one_lane)
+    return float(baseline(scenario, batch).tpot_s / law.tpot_s)
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float | None:

@@ -25,7 +25,7 @@ from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import simulate, tuned
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import faster
+from simulator.studies.capacity import faster, quiet
 from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
 from simulator.studies.plan.file import Candidate, Plan
 
@@ -127,16 +127,12 @@ class Search:
         return None
 
 
-def ignored(_: str) -> None:
-    """Ignore what a search reports."""
-
-
 def _rank(finding: Finding) -> tuple[float, float]:
     """Return cost, then how much of the tightest limit is used: of equal costs, the most to spare comes first."""
     return round(finding.cost_usd_per_hour, 6), finding.tightest.strain
 
 
-def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, report: ReportProgress = ignored) -> Search:
+def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, report: ReportProgress = quiet) -> Search:
     """Look at fleets by cost until every family has its answer, or with ``first_only`` until any has; return all of them.
 
     ``exhaustive`` simulates every pair of the plan to its end and uses no bound.

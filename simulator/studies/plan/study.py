@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from simulator.scenario import Loaded
 from simulator.scenario.run import law, tuned
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import Trial, trial
+from simulator.studies.capacity import Trial, quiet, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Candidate, NoCandidate, Plan
@@ -19,7 +19,6 @@ from simulator.studies.plan.search import (
     ReportProgress,
     Search,
     examine,
-    ignored,
     most_traffic,
     nearest_miss,
     no_answer,
@@ -82,7 +81,7 @@ class PlanStudy:
         return cheapest
 
 
-def study(plan: Plan, command: str = "", draws: int = DRAWS, report: ReportProgress = ignored) -> PlanStudy:
+def study(plan: Plan, command: str = "", draws: int = DRAWS, report: ReportProgress = quiet) -> PlanStudy:
     """Return the answer of a plan, stress-tested; raises :class:`Infeasible` with the nearest miss where there is none."""
     searched = search(plan, report=report)
     chosen = searched.best
