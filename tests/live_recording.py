@@ -9,6 +9,7 @@ import torch
 from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.record.family import Family
 from simulator.acceptance.record.recorder import assemble, observe
+from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.record.writing import generate
 from simulator.acceptance.trace import Trace
 
@@ -24,5 +25,6 @@ def recorded(
     tokens: int = RECORDED_TOKENS,
 ) -> Trace:
     """One request for each prompt."""
-    written = generate(family.target, prompts, tokens, temperature, torch.Generator().manual_seed(seed))
-    return assemble(family, [observe(family, prompts, written, temperature, beams)], temperature, seed, beams, tokens)
+    sampling = Sampling(temperature)
+    written = generate(family.target, prompts, tokens, sampling, torch.Generator().manual_seed(seed))
+    return assemble(family, [observe(family, prompts, written, sampling, beams)], sampling, seed, beams, tokens)

@@ -162,7 +162,7 @@ def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Sta
         hits=tuple(_hits(trace, replay)),
         runs={kept: int(endless[kept]) for kept in np.flatnonzero(endless).tolist()},
         repetition=_repetition(trace, replay.order),
-        drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters) if trace.extra else (),
+        drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters) if len(trace.drafters) > 1 else (),
         pipelines=tuple(_pipeline(trace, beam, replay) for beam in recorded_beams(trace)),
     )
 

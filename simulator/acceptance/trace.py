@@ -20,7 +20,8 @@ Arrays of further drafters have names with a dot (``Trace.extra``):
 
 ====================  ==========================================================================================
 ``NAME.rank``         of a second draft, like ``draft_rank``; of a head (depths, positions): rank at depth d of
-                      token s + d for a window that starts at position s; 65,535 behind the end
+                      token s + d for a window that starts at position s; 65,535 behind the end. The header's
+                      ``chains`` says of which heads more depths were recorded than they were trained for
 ``NAME.q``            the probabilities that go with it; a head has them in sampled traces only
 ``NAME.run``          of a tree or of look-up: tokens kept of what is proposed for a window that starts here; where it
                       is (trees, positions), row 0 is what is drafted
@@ -32,6 +33,7 @@ Arrays of further drafters have names with a dot (``Trace.extra``):
 ``rollout.token``     (depths, positions): what the draft would write from here on, greedily
 ``rollout.q``         its probability given the tokens before
 ``rollout.sequences`` first tokens at that depth that are worth a sequence of their own (DUO-3)
+``NAME.rollout...``   the same of drafter ``NAME``, without ``q``
 ``beam.steps``        (trees, positions): pipeline steps from the token before to this one, for each of the dynamic
                       trees of the header's ``beams`` (:class:`~simulator.acceptance.draft_tree.PipelineTree`)
 ``beam.hit``          (trees, positions): whether the token was in the tree
@@ -113,7 +115,8 @@ class Trace:
             return self._by_run(header, run[0] if run.ndim == 2 else run)
         rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
         if rank.ndim == 1:
-            return replace(self, header=header, draft_rank=rank, q=self.q if q is None else q, extra={})
+            own = {key.removeprefix(f"{name}."): rows for key, rows in self.extra.items() if key.startswith(f"{name}.rollout.")}
+            return replace(self, header=header, draft_rank=rank, q=self.q if q is None else q, extra=own)
         kept = rank == 0 if self.temperature == 0 or q is None else self._coupled(q, rank, seed)
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
         return self._by_run({**header, "window": len(rank)}, run)

@@ -124,4 +124,4 @@ def ask(pair: Pair, tokens: Tensor, present: Tensor, written: Tensor) -> tuple[T
 
 
 def _score(pair: Pair, logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    return rank_of(logits, wanted), pair.sampling.distribution(logits).gather(-1, wanted[..., None])[..., 0]
+    return rank_of(logits, wanted), pair.sampling.probability(logits, wanted)

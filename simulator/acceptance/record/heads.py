@@ -72,14 +72,14 @@ class EagleLayer(StateAndToken):
     def __init__(self, target: Network, depths: int = 5) -> None:
         super().__init__(target, depths)
 
-    def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Return logits by depth, each depth fed the token and the predicted state before it."""
+    def forward(self, target: Network, states: list[Tensor], tokens: Tensor, depths: int | None = None) -> list[Tensor]:
+        """Return logits by depth, each fed the token and the predicted state before it; by default the trained depths."""
         state = self.fused(target, states[-1], following(tokens, 1, states[-1]))
         trunk = self.block.project(state, 0)[1:]
         own: list[Keys] = []
         predicted = self.block(state, 0, None)
         logits = [target.head(predicted)]
-        for depth in range(1, self.depths):
+        for depth in range(1, depths or self.depths):
             state = self.fused(target, predicted, following(tokens, depth + 1, predicted))
             predicted = self.block.branch(state, depth, trunk, own)
             logits.append(target.head(predicted))
@@ -101,14 +101,14 @@ class HiddenChain(StateAndToken):
         self.wide = nn.Linear(rank, target.shape.vocabulary, bias=False)
         self.scale = nn.Parameter(torch.zeros(()))
 
-    def chain(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Return raw logits of every depth; no sampled token enters."""
+    def chain(self, target: Network, states: list[Tensor], tokens: Tensor, depths: int | None = None) -> list[Tensor]:
+        """Return raw logits of every depth, by default of the trained ones; no sampled token enters."""
         x = self.fused(target, states[-1], following(tokens, 1, states[-1]))
         trunk = self.block.project(x, 0)[1:]
         own: list[Keys] = []
         x = self.block(x, 0, None)
         logits = [target.head(x)]
-        for depth in range(1, self.depths):
+        for depth in range(1, depths or self.depths):
             x = self.block.branch(x, depth, trunk, own)
             logits.append(target.head(x))
         return logits
@@ -118,10 +118,10 @@ class HiddenChain(StateAndToken):
         table = self.wide(self.narrow(target.embedding(parents)))
         return self.scale * F.rms_norm(table, table.shape[-1:])
 
-    def forward(self, target: Network, states: list[Tensor], tokens: Tensor) -> list[Tensor]:
-        """Return logits by depth, with the information of the true parent token."""
-        raw = self.chain(target, states, tokens)
-        parents = [following(tokens, depth + 1, states[-1]) for depth in range(1, self.depths)]
+    def forward(self, target: Network, states: list[Tensor], tokens: Tensor, depths: int | None = None) -> list[Tensor]:
+        """Return logits by depth, with the information of the true parent token; by default the trained depths."""
+        raw = self.chain(target, states, tokens, depths)
+        parents = [following(tokens, depth + 1, states[-1]) for depth in range(1, len(raw))]
         return raw[:1] + [rows + self.token_information(target, parent) for rows, parent in zip(raw[1:], parents, strict=True)]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, cast
@@ -17,19 +18,19 @@ from simulator.acceptance.draft_tree import Beam, PrunedTree, TravellingTree
 from simulator.acceptance.record import corpus, lookup, ngram
 from simulator.acceptance.record.family import EXIT_LAYERS, HEADS, VOCABULARY, Family, weights_hash
 from simulator.acceptance.record.network import ExitHead, Network
-from simulator.acceptance.record.scores import rank_of
+from simulator.acceptance.record.rollouts import roll_outs
+from simulator.acceptance.record.scores import Sampling, rank_of
 from simulator.acceptance.record.training import TokenStreams
 from simulator.acceptance.record.tree_drafter import TreeDrafter
-from simulator.acceptance.record.trees import Starts, eagle_tree, hidden_trees, pruned_streams, roll_outs
+from simulator.acceptance.record.trees import Starts, eagle_tree, hidden_trees, pruned_streams
 from simulator.acceptance.record.writing import generate
 from simulator.acceptance.trace import FORMAT, UNKNOWN, Trace
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 64, 192
 CANDIDATES = 3
 """Requests written for each one kept."""
-COMMAND = "python -m simulator.acceptance.record --work DIR --out scenarios"
-TRACES = {"six_flavours_greedy": 0.0, "six_flavours_warm": 0.6, "six_flavours_sampled": 1.0}
-"""Name and temperature of each shipped trace."""
+TRACES = {"six_flavours_greedy": Sampling(), "six_flavours_warm": Sampling(0.6, 80, 0.9), "six_flavours_sampled": Sampling(1.0)}
+"""Each shipped trace, and how its tokens are drawn; the warm one as SpecPipe's stochastic setting (sec. 4.3)."""
 
 TREES = {
     "eagle2": {"branching": 10, "passes": 5, "budget": 59},
@@ -42,9 +43,13 @@ PRUNED = (
     *(PrunedTree(4, branching, 31) for branching in (3, 4)),
     *(PrunedTree(3, branching, 31) for branching in (3, 4)),
     *(PrunedTree(4, 3, budget) for budget in (7, 15, 63)),
+    *(PrunedTree(levels, branching, 31) for levels in (4, 3) for branching in (5, 6, 7, 8)),
 )
 """Pruned trees of streams, recorded in the greedy trace; the first is the paper's (Speculative Streaming, App. M and N.1)."""
-ROLLOUT_TOKENS = 24
+CHAINS = {"eagle": 8, "lyanna": 8}
+"""Depths recorded of heads that can go on behind those they were trained for, which are 5 and 3."""
+ROLL_OUTS = {"draft": 24, "plain": 24, "eagle": 8, "lyanna": 8, "medusa": 3, "streams": 3}
+"""Tokens of the greedy roll-outs of each drafter, recorded in the greedy trace; heads without a chain end there."""
 MOST_STAGES = 16
 BEAMS = (
     *(Beam(width, 16, 8) for width in (1, 2, 4, 8, 16, 32, 64, 128)),
@@ -59,9 +64,9 @@ SAMPLED_BEAMS = tuple(Beam(width, 16, 8) for width in (4, 16, 64))
 """Dynamic trees recorded in sampled traces."""
 
 
-def beams(temperature: float) -> Sequence[Beam]:
+def beams(sampling: Sampling) -> Sequence[Beam]:
     """Return the dynamic trees of a trace."""
-    return SAMPLED_BEAMS if temperature else BEAMS
+    return SAMPLED_BEAMS if sampling.temperature else BEAMS
 
 
 Arrays = dict[str, np.ndarray]
@@ -85,13 +90,8 @@ def least_repetitive(written: Tensor, count: int) -> Tensor:
     return distinct.argsort(descending=True, stable=True)[:count].sort().values
 
 
-def probability_of(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
-    """Return each token's probability at ``temperature`` (1 stands in for greedy: the model's own confidence)."""
-    return (logits / (temperature or 1.0)).softmax(-1).gather(-1, tokens[..., None])[..., 0]
-
-
 @torch.no_grad()
-def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float, recorded: Sequence[Beam]) -> Arrays:
+def observe(family: Family, prompt: Tensor, written: Tensor, sampling: Sampling, recorded: Sequence[Beam]) -> Arrays:
     """Return ranks and probabilities of every written token, flat over (requests, tokens); ``recorded``: dynamic trees."""
     sequence = torch.cat((prompt, written), 1)
     context = sequence[:, :-1]
@@ -101,24 +101,24 @@ def observe(family: Family, prompt: Tensor, written: Tensor, temperature: float,
     exits = [head(here[layer - 1], family.target) for layer, head in zip(EXIT_LAYERS, family.exits, strict=True)]
     arrays = {
         "token": written.numpy().astype(np.uint16).ravel(),
-        "p": _flat(probability_of(target, written, temperature), np.float16),
+        "p": _flat(sampling.probability(target, written), np.float16),
         "exit_rank": np.stack([_flat(rank_of(logits, written), np.uint16) for logits in exits]),
     }
     for name, rank, chance in (("draft", "draft_rank", "q"), ("plain", "plain.rank", "plain.q")):
         logits = family.modules[name](context)[:, PROMPT_TOKENS - 1 :]
         arrays[rank] = _flat(rank_of(logits, written), np.uint16)
-        arrays[chance] = _flat(probability_of(logits, written, temperature), np.float16)
+        arrays[chance] = _flat(sampling.probability(logits, written), np.float16)
     for name in HEADS:
-        arrays |= _ahead(name, family.modules[name], family.target, states, sequence, temperature)
+        arrays |= _ahead(name, family, states, sequence, sampling)
     trees = [
-        competing(family, text, [state[row : row + 1] for state in states], temperature) | passages(family, text, recorded)
+        competing(family, text, [state[row : row + 1] for state in states], sampling) | passages(family, text, recorded)
         for row, text in enumerate(sequence)
     ]
     arrays |= {name: np.concatenate([tree[name] for tree in trees], axis=-1) for name in trees[0]}
     return arrays | _looked_up(prompt, written)
 
 
-def competing(family: Family, text: Tensor, states: list[Tensor], temperature: float) -> Arrays:
+def competing(family: Family, text: Tensor, states: list[Tensor], sampling: Sampling) -> Arrays:
     """Return what becomes of competing trees of one request; roll-outs and pruned streams in greedy traces only."""
     target, modules, starts = family.target, family.modules, Starts(text, PROMPT_TOKENS)
     eagle, lyanna, streams = (cast(Any, modules[name]) for name in ("eagle", "lyanna", "streams"))
@@ -126,17 +126,24 @@ def competing(family: Family, text: Tensor, states: list[Tensor], temperature: f
         "eagle2.run": _flat(eagle_tree(eagle, target, states, starts, **TREES["eagle2"]), np.uint8),
         "lyanna_tree.run": hidden_trees(lyanna, target, states, starts, **TREES["lyanna_tree"]).numpy().astype(np.uint8),
     }
-    if temperature == 0:
+    if sampling.temperature == 0:
         gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(target.shape.layers - streams.layers)])
         pruned = pruned_streams(streams, gate, target, states, starts, PRUNED)
-        ahead = roll_outs(cast(Network, modules["draft"]), starts, ROLLOUT_TOKENS)
-        arrays |= {
-            "streams_pruned.run": pruned.numpy().astype(np.uint8),
-            "rollout.token": ahead.token.numpy().astype(np.uint16),
-            "rollout.q": ahead.chance.numpy().astype(np.float16),
-            "rollout.sequences": ahead.sequences.numpy().astype(np.uint8),
-        }
+        arrays["streams_pruned.run"] = pruned.numpy().astype(np.uint8)
+        for name, depths in ROLL_OUTS.items():
+            arrays |= _rolled_out(name, modules[name], target, states, starts, depths)
     return arrays
+
+
+def _rolled_out(name: str, drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Arrays:
+    """``rollout.token`` and ``rollout.sequences``, behind the drafter's name; of the first drafter ``rollout.q`` too."""
+    ahead = roll_outs(drafter, target, states, starts, depths)
+    prefix = "" if name == "draft" else f"{name}."
+    arrays = {
+        f"{prefix}rollout.token": ahead.token.numpy().astype(np.uint16),
+        f"{prefix}rollout.sequences": ahead.sequences.numpy().astype(np.uint8),
+    }
+    return arrays if prefix else arrays | {"rollout.q": ahead.chance.numpy().astype(np.float16)}
 
 
 def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
@@ -166,21 +173,22 @@ def _flat(values: Tensor, dtype: type) -> np.ndarray:
     return values.numpy().astype(dtype).ravel()
 
 
-def _ahead(name: str, head: nn.Module, target: Network, states: list[Tensor], sequence: Tensor, temperature: float) -> Arrays:
+def _ahead(name: str, family: Family, states: list[Tensor], sequence: Tensor, sampling: Sampling) -> Arrays:
     """``NAME.rank`` and, where it is needed, ``NAME.q``: (depths, positions), for a window starting at each position.
 
     A window that starts at token s stands behind token s - 1, which the target has just yielded and not yet
     read: the newest state is that of token s - 2, and depth d is about token s + d.
     """
     ranks, chances = [], []
-    for depth, logits in enumerate(head(target, states, sequence)):
+    longer = {"depths": CHAINS[name]} if name in CHAINS else {}
+    for depth, logits in enumerate(family.modules[name](family.target, states, sequence, **longer)):
         known = sequence.shape[1] - PROMPT_TOKENS - depth
         rows, tokens = logits[:, PROMPT_TOKENS - 2 :][:, :known], sequence[:, PROMPT_TOKENS + depth :]
         behind = (0, depth)
         ranks.append(_flat(nn.functional.pad(rank_of(rows, tokens), behind, value=UNKNOWN), np.uint16))
-        chances.append(_flat(nn.functional.pad(probability_of(rows, tokens, temperature), behind), np.float16))
+        chances.append(_flat(nn.functional.pad(sampling.probability(rows, tokens), behind), np.float16))
     arrays = {f"{name}.rank": np.stack(ranks)}
-    return arrays | {f"{name}.q": np.stack(chances)} if temperature else arrays
+    return arrays | {f"{name}.q": np.stack(chances)} if sampling.temperature else arrays
 
 
 def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:
@@ -193,28 +201,28 @@ def _looked_up(prompt: Tensor, written: Tensor) -> Arrays:
     return arrays
 
 
-def record(shipped: Path, prompts_by_flavour: Sequence[Tensor], temperature: float, kept: int, seed: int) -> Trace:
+def record(shipped: Path, prompts_by_flavour: Sequence[Tensor], sampling: Sampling, kept: int, seed: int) -> Trace:
     """Return a trace of ``kept`` requests of every flavour, each flavour recorded in a process of its own."""
-    tasks = [(shipped, prompt, temperature, kept, (seed, index)) for index, prompt in enumerate(prompts_by_flavour)]
+    tasks = [(shipped, prompt, sampling, kept, (seed, index)) for index, prompt in enumerate(prompts_by_flavour)]
     with ProcessPoolExecutor(initializer=torch.set_num_threads, initargs=(1,), mp_context=get_context("spawn")) as pool:
         running = [pool.submit(record_flavour, *task) for task in tasks]
-        parts = [part.result() for part in track(running, f"recording at temperature {temperature:g}", transient=True)]
-    return assemble(Family.read(shipped), parts, temperature, seed, beams(temperature))
+        parts = [part.result() for part in track(running, f"recording at temperature {sampling.temperature:g}", transient=True)]
+    return assemble(Family.read(shipped), parts, sampling, seed, beams(sampling))
 
 
-def record_flavour(shipped: Path, prompt: Tensor, temperature: float, kept: int, seed: tuple[int, int]) -> Arrays:
+def record_flavour(shipped: Path, prompt: Tensor, sampling: Sampling, kept: int, seed: tuple[int, int]) -> Arrays:
     """Return what is observed of one flavour, with the weights of the file ``shipped``."""
     family = Family.read(shipped)
     generator = torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
-    written = generate(family.target, prompt, OUTPUT_TOKENS, temperature, generator)
+    written = generate(family.target, prompt, OUTPUT_TOKENS, sampling, generator)
     best = least_repetitive(written, kept)
-    return observe(family, prompt[best], written[best], temperature, beams(temperature))
+    return observe(family, prompt[best], written[best], sampling, beams(sampling))
 
 
 def assemble(
     family: Family,
     parts: Sequence[Arrays],
-    temperature: float,
+    sampling: Sampling,
     seed: int,
     recorded: Sequence[Beam],
     tokens: int = OUTPUT_TOKENS,
@@ -223,7 +231,7 @@ def assemble(
     arrays = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
     counts = [len(part["token"]) // tokens for part in parts]
     return Trace(
-        header=describe(family, temperature, seed) | {"beams": [beam._asdict() for beam in recorded]},
+        header=describe(family, sampling, seed) | {"beams": [beam._asdict() for beam in recorded]},
         offsets=np.arange(sum(counts) + 1, dtype=np.int64) * tokens,
         flavour=np.repeat(np.arange(len(parts), dtype=np.uint8), counts),
         extra={name: arrays.pop(name) for name in list(arrays) if "." in name},
@@ -231,14 +239,14 @@ def assemble(
     )
 
 
-def describe(family: Family, temperature: float, seed: int) -> dict[str, object]:
-    """Return the header: everything needed to know what was recorded and to record it again."""
+def describe(family: Family, sampling: Sampling, seed: int) -> dict[str, object]:
+    """Return the header without the command: everything needed to know what was recorded."""
     models = {name: {**about, "hash": weights_hash(family.modules[name])} for name, about in family.header["models"].items()}
     return {
         "format": FORMAT,
-        "temperature": temperature,
+        "temperature": sampling.temperature,
+        "sampling": {"top_k": sampling.top_k, "top_p": sampling.top_p},
         "seed": seed,
-        "command": COMMAND,
         "vocabulary": VOCABULARY,
         "tokenizer": "byte-level BPE trained on the corpus",
         "prompt_tokens": PROMPT_TOKENS,
@@ -247,7 +255,8 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
         "flavours": [flavour.name for flavour in corpus.FLAVOURS],
         "trees": {name: {**tree, "levels": levels} for (name, tree), levels in zip(TREES.items(), LEVELS, strict=True)}
         | {"streams_pruned": PRUNED[0]._asdict()},
-        **({} if temperature else {"pruned_trees": [tree._asdict() for tree in PRUNED]}),
+        **({} if sampling.temperature else {"pruned_trees": [tree._asdict() for tree in PRUNED]}),
+        "chains": {name: {"recorded": CHAINS[name], "trained": cast(Any, family.modules[name]).depths} for name in CHAINS},
         "lookup": {"longest_ngram": lookup.LONGEST, "proposed_tokens": lookup.PROPOSED},
         "ngram": {"longest_ngram": ngram.LONGEST, "proposed_tokens": ngram.PROPOSED},
         "text": family.header["text"],
@@ -255,10 +264,21 @@ def describe(family: Family, temperature: float, seed: int) -> dict[str, object]
     }
 
 
-def record_all(shipped: Path, text: TokenStreams, folder: Path, per_flavour: int) -> Iterator[Path]:
-    """Record the shipped traces, greedy and sampled, and yield their paths."""
+def command(name: str, sampling: Sampling, per_flavour: int) -> str:
+    """Return the command that makes a trace again from the shipped family."""
+    drawn = {"temperature": sampling.temperature, "top-k": sampling.top_k, "top-p": sampling.top_p}
+    options = "".join(f" --{option} {value:g}" for option, value in drawn.items())
+    family = f"--family scenarios/pairs/six_flavours.npz --trace {name}{options} --requests {per_flavour}"
+    return f"python -m simulator.acceptance.record --work DIR --out scenarios {family}"
+
+
+def record_all(
+    shipped: Path, text: TokenStreams, folder: Path, per_flavour: int, traces: Mapping[str, Sampling] = TRACES
+) -> Iterator[Path]:
+    """Record traces, by default the shipped ones, and yield their paths."""
     asked = [prompts(text, flavour.name, per_flavour * CANDIDATES) for flavour in corpus.FLAVOURS]
-    for name, temperature in TRACES.items():
+    for name, sampling in traces.items():
         path = folder / f"{name}.npz"
-        record(shipped, asked, temperature, per_flavour, seed=7).write(path)
+        trace = record(shipped, asked, sampling, per_flavour, seed=7)
+        replace(trace, header={**trace.header, "command": command(name, sampling, per_flavour)}).write(path)
         yield path

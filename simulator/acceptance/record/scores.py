@@ -32,6 +32,10 @@ class Sampling:
         odds = (logits / (self.temperature or 1.0)).softmax(-1)
         return self._cut(odds) if self.top_k or self.top_p < 1.0 else odds
 
+    def probability(self, logits: Tensor, tokens: Tensor) -> Tensor:
+        """Return the probability (...) of each of ``tokens`` (...) to be drawn from ``logits`` (..., V)."""
+        return self.distribution(logits).gather(-1, tokens[..., None])[..., 0]
+
     def _cut(self, odds: Tensor) -> Tensor:
         """The ``top_k`` likeliest tokens, then the fewest that together reach ``top_p``; what is left adds up to 1."""
         falling, order = odds.sort(dim=-1, descending=True, stable=True)  # stable: ties to the lower id

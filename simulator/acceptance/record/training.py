@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from simulator.acceptance.record import corpus, pair
 from simulator.acceptance.record.family import EXIT_LAYERS, SCHEDULES, VOCABULARY, Family, TrainingSchedule
 from simulator.acceptance.record.network import Network
+from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.record.writing import generate
 from simulator.files.writing import replacing
 
@@ -86,7 +87,8 @@ def own_text(target: Network, text: TokenStreams, work: Path) -> Tensor:
         prompts = text.batch(np.random.default_rng(21), OWN_ROWS, OWN_PROMPT_TOKENS).split(OWN_ROWS // 12)
         generator, rows = torch.Generator().manual_seed(21), []
         for turn, prompt in enumerate(track(prompts, "target writes", transient=True)):
-            written = generate(target, prompt, CONTEXT + 1 - OWN_PROMPT_TOKENS, (0.0, 0.6, 1.0)[turn % 3], generator)
+            sampling = Sampling((0.0, 0.6, 1.0)[turn % 3])
+            written = generate(target, prompt, CONTEXT + 1 - OWN_PROMPT_TOKENS, sampling, generator)
             rows.append(torch.cat((prompt, written), 1))
         np.save(path, torch.cat(rows).numpy().astype(np.uint16))
     return torch.from_numpy(np.load(path).astype(np.int64))

@@ -1,4 +1,4 @@
-"""What becomes of drafted trees whose branches compete: EAGLE-2, Lyanna, pruned streams, and greedy roll-outs.
+"""What becomes of drafted trees whose branches compete: EAGLE-2, Lyanna, pruned streams.
 
 Trees are drafted behind every token of a text at once; rows of a tensor are starts, its first dimension the
 branches of each. The answers are token counts: the longest path from the root that the text takes and that
@@ -7,10 +7,9 @@ was kept in the tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from torch.nn import functional as F
 
 from simulator.acceptance.draft_tree import PrunedTree
 from simulator.acceptance.record.heads import EagleLayer, HiddenChain, Streams
-from simulator.acceptance.record.network import Cache, ExitHead, Keys, Network
+from simulator.acceptance.record.network import ExitHead, Keys, Network
 
 NOWHERE = float("-inf")
 
@@ -49,19 +48,23 @@ class Starts:
 class Growth:
     """Trees that grow level by level behind many starts, and where the true path lies in each.
 
-    ``score`` is (branches, starts), the log-probability of every frontier node; ``path`` (starts,) the
-    frontier node on the true path, -1 once it has left; ``scores`` holds every node ever proposed by start.
+    ``score`` is (branches, starts), the log-probability of every frontier node, and ``rank`` the worst choice on
+    the way to it: it stands in every tree of more branches than that. ``path`` (starts,) is the frontier node on
+    the true path, -1 once it has left. ``scores``, ``ranks`` and ``true`` hold, level by level, every node ever proposed.
     """
 
     score: Tensor
+    rank: Tensor
     path: Tensor
     scores: list[Tensor] = field(default_factory=list)
-    followed: list[Tensor] = field(default_factory=list)
+    ranks: list[Tensor] = field(default_factory=list)
+    true: list[Tensor] = field(default_factory=list)
 
     @staticmethod
     def seed(starts: int) -> Growth:
         """Return trees that are only roots."""
-        return Growth(torch.zeros(1, starts), torch.zeros(starts, dtype=torch.long))
+        nothing = torch.zeros(1, starts, dtype=torch.long)
+        return Growth(torch.zeros(1, starts), nothing, nothing[0])
 
     def grow(self, chance: Tensor, truth: Tensor, branching: int, width: int) -> tuple[Tensor, Tensor]:
         """Give every frontier node its ``branching`` best children and keep ``width`` of them as the next frontier.
@@ -73,30 +76,46 @@ class Growth:
         score, token = (rows.permute(0, 2, 1).flatten(0, 1) for rows in best)
         parent = torch.arange(len(chance)).repeat_interleave(branching)[:, None].expand(-1, len(truth))
         self.add(score, token, truth)
-        kept = self.score.topk(min(width, len(score)), dim=0)
-        self.score, on_path = kept.values, kept.indices == self.path
+        kept = self.score.topk(min(width, len(score)), dim=0).indices
+        self.keep(kept)
+        return parent.gather(0, kept), token.gather(0, kept)
+
+    def keep(self, nodes: Tensor) -> None:
+        """Leave only ``nodes`` (width, starts) of the frontier."""
+        self.score, self.rank = self.score.gather(0, nodes), self.rank.gather(0, nodes)
+        on_path = nodes == self.path
         self.path = torch.where(on_path.any(0), on_path.long().argmax(0), -1)
-        return parent.gather(0, kept.indices), token.gather(0, kept.indices)
 
     def add(self, chance: Tensor, token: Tensor, truth: Tensor) -> None:
-        """Make children, the same number for every frontier node and in their order, the next frontier.
+        """Make children, the same number for every frontier node, by parent and then by choice, the next frontier.
 
         ``chance`` and ``token``: (children, starts), log-probabilities given the parent and what they propose.
         """
         each = len(chance) // len(self.score)
         self.score = self.score.repeat_interleave(each, 0) + chance
-        parent = torch.arange(len(chance))[:, None] // each
-        true = (parent == self.path) & (token == truth)
+        node = torch.arange(len(chance))[:, None]
+        self.rank = torch.maximum(self.rank.repeat_interleave(each, 0), node % each)
+        true = (node // each == self.path) & (token == truth)
         self.path = torch.where(true.any(0), true.long().argmax(0), -1)
         self.scores.append(self.score)
-        self.followed.append(torch.where(true, self.score, NOWHERE).amax(0))
+        self.ranks.append(self.rank)
+        self.true.append(true)
 
-    def accepted(self, budget: int) -> Tensor:
-        """Return (starts,) tokens of the true path among the ``budget`` best nodes of each tree."""
-        nodes = torch.cat(self.scores)
+    def kept(self, budget: int, branching: int | None = None, levels: int | None = None) -> list[Tensor]:
+        """Return, by level, (nodes, starts) whether a node is among the ``budget`` best of its tree.
+
+        The tree is the whole one, or the part of it that has so many ``levels`` and children of a node.
+        """
+        nodes = torch.cat(self.scores[:levels])
+        if branching:
+            nodes = nodes.masked_fill(torch.cat(self.ranks[:levels]) >= branching, NOWHERE)
         worst = nodes.topk(min(budget, len(nodes)), dim=0).values[-1]
-        kept = torch.stack([score >= worst for score in self.followed]) & (torch.stack(self.followed) > NOWHERE)
-        return kept.long().cumprod(0).sum(0)
+        return list(((nodes >= worst) & (nodes > NOWHERE)).split([len(level) for level in self.scores[:levels]]))
+
+    def accepted(self, budget: int, branching: int | None = None, levels: int | None = None) -> Tensor:
+        """Return (starts,) tokens of the true path that are kept of each tree."""
+        followed = [(kept & true).any(0) for kept, true in zip(self.kept(budget, branching, levels), self.true, strict=False)]
+        return torch.stack(followed).long().cumprod(0).sum(0)
 
 
 def pick(rows: Tensor, parent: Tensor) -> Tensor:
@@ -159,75 +178,42 @@ def pruned_streams(
     """Return (trees, starts) accepted tokens of the streams' tree, pruned where the streams begin (SS-2).
 
     Every node but the deepest passes the lower layers; the early exit there rates its children, and the
-    ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of a wider one.
+    ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of a wider one, and a
+    node outside the best of every tree so far has no descendant among them: its children are not rated.
     """
     widest, deepest = max(tree.branching for tree in trees), max(tree.levels for tree in trees)
+    budgets = {tree.branching: tree.budget for tree in sorted(trees, key=lambda tree: tree.budget)}
     ahead = streams(target, [s[:, :-1] for s in states], starts.text[None])
-    proposed = [rows[0, -starts.count :].topk(widest).indices.T for rows in ahead[:deepest]]
-    rated = _rated(proposed, exit, target, states, starts, target.shape.layers - streams.layers)
-    accepted = []
-    for tree in trees:
-        growth, nodes = Growth.seed(starts.count), torch.zeros(1, dtype=torch.long)
-        for depth, (chance, token) in enumerate(rated[: tree.levels]):
-            nodes = (nodes[:, None] * widest + torch.arange(tree.branching)).flatten()
-            growth.add(chance[nodes], token[nodes], starts.truth(depth))
-        accepted.append(growth.accepted(tree.budget))
-    return torch.stack(accepted)
+    rating = _rating(exit, target, states, starts, target.shape.layers - streams.layers)
+    growth, logits = Growth.seed(starts.count), next(rating)
+    for depth, rows in enumerate(ahead[:deepest]):
+        tokens = rows[0, -starts.count :].topk(widest).indices
+        chance = logits.gather(-1, tokens.expand(len(logits), -1, -1)) - logits.logsumexp(-1, keepdim=True)
+        token = tokens.T.repeat(len(logits), 1)
+        growth.add(chance.transpose(1, 2).flatten(0, 1), token, starts.truth(depth))
+        if depth + 1 < deepest:
+            best = torch.stack([growth.kept(budget, branching)[-1] for branching, budget in budgets.items()]).any(0)
+            width = int(best.sum(0).max())
+            nodes = growth.score.masked_fill(~best, NOWHERE).topk(width, dim=0).indices
+            growth.keep(nodes)
+            logits = rating.send((nodes // widest, token.gather(0, nodes)))
+    return torch.stack([growth.accepted(tree.budget, tree.branching, tree.levels) for tree in trees])
 
 
-def _rated(
-    proposed: list[Tensor], exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, below: int
-) -> list[tuple[Tensor, Tensor]]:
-    """By level, each (nodes, starts): log-probability given the parent under the exit behind ``below`` layers, and token.
+def _rating(
+    exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, below: int
+) -> Generator[Tensor, tuple[Tensor, Tensor]]:
+    """Yield (nodes, starts, V) logits of the exit behind ``below`` layers: of the starts, then of each frontier sent.
 
-    ``proposed``: (branching, starts) tokens by level, the same below every node of the level before.
+    A frontier is (parent, token), each (nodes, starts): its place in the frontier before, and the token read there.
     """
     inputs = [target.embedding(starts.text[None, :-1]), *states]
     trunks = [block.project(x, 0)[1:] for block, x in zip(target.blocks[:below], inputs, strict=False)]
     own = [list[Keys]() for _ in trunks]
     state = states[below - 1][:, -starts.count :]
-    levels = []
-    for depth, tokens in enumerate(proposed):
-        logits = exit(state, target)
-        children = tokens.T[None].expand(len(state), -1, -1)
-        chance = logits.gather(-1, children) - logits.logsumexp(-1, keepdim=True)
-        token = tokens.repeat(len(state), 1)
-        levels.append((chance.transpose(1, 2).flatten(0, 1), token))
-        if depth + 1 == len(proposed):
-            break
-        parent = torch.arange(len(token))[:, None].expand_as(token) // len(tokens)
+    for depth in count(1):
+        parent, token = yield exit(state, target)
         state = target.embedding(token)
         for layer, trunk in enumerate(trunks):
             own[layer] = reorder(own[layer], parent)
-            state = target.blocks[layer].branch(state, depth + 1, trunk, own[layer])
-    return levels
-
-
-class RollOuts(NamedTuple):
-    """What a draft would write behind each start, each (depths, starts)."""
-
-    token: Tensor
-    chance: Tensor
-    """Its probability, given the ones before."""
-    sequences: Tensor
-    """First tokens here that are likelier than the best two in a row (DUO-3), of the likeliest 8, at least 1."""
-
-
-@torch.no_grad()
-def roll_outs(draft: Network, starts: Starts, depths: int) -> RollOuts:
-    """Return greedy continuations of ``depths`` tokens behind every start."""
-    cache: Cache = []
-    state = draft.hidden(starts.text[None, :-1], 0, cache)[-1][:, -starts.count :]
-    own = [list[Keys]() for _ in cache]
-    tokens, best = list[Tensor](), list[Tensor]()
-    for depth in range(depths + 1):
-        if depth:
-            state = draft.embedding(tokens[-1][None])
-            for block, trunk, rows in zip(draft.blocks, cache, own, strict=True):
-                state = block.branch(state, depth, trunk, rows)
-        odds = draft.head(state)[0].softmax(-1).topk(8)
-        tokens.append(odds.indices[:, 0])
-        best.append(odds.values)
-    both = [here[:, :1] * after[:, :1] for here, after in pairwise(best)]
-    likelier = [(here > threshold).sum(-1).clamp(min=1) for here, threshold in zip(best, both, strict=False)]
-    return RollOuts(torch.stack(tokens[:-1]), torch.stack([here[:, 0] for here in best[:-1]]), torch.stack(likelier))
+            state = target.blocks[layer].branch(state, depth, trunk, own[layer])

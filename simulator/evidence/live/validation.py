@@ -27,6 +27,7 @@ from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.record.family import Family
 from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.recorder import PROMPT_TOKENS, assemble, observe
+from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.record.writing import generate
 from simulator.acceptance.sequences import Split
 from simulator.acceptance.sources import Replay
@@ -283,8 +284,8 @@ class LivePrediction:
 def recorded(family: Family, prompts: Sequence[Sequence[int]], tokens: int) -> Trace:
     """Record what the pair says of its own continuations of the prompts."""
     asked = torch.tensor(prompts)
-    written = generate(family.target, asked, tokens, 0.0, torch.Generator())
-    return assemble(family, [observe(family, asked, written, 0.0, [BEAM])], 0.0, 0, [BEAM], tokens)
+    written = generate(family.target, asked, tokens, Sampling(), torch.Generator())
+    return assemble(family, [observe(family, asked, written, Sampling(), [BEAM])], Sampling(), 0, [BEAM], tokens)
 
 
 def settings(gammas: Sequence[int]) -> Iterator[tuple[str, list[Setting]]]:
