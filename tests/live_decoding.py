@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from simulator.acceptance.record.heads import StateAndToken
 from simulator.acceptance.record.lookup import propose
 from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.ngram import Trie
@@ -17,9 +18,9 @@ def head_drafter(target: Network, head: nn.Module) -> Drafter:
     @torch.no_grad()
     def write(text: list[int], count: int) -> list[int]:
         states = target.hidden(torch.tensor([text[:-1]]))
-        known = list(text)
+        known, longer = list(text), {"depths": count} if isinstance(head, StateAndToken) else {}
         for depth in range(count):
-            known.append(int(head(target, states, torch.tensor([known]))[depth][0, -1].argmax()))
+            known.append(int(head(target, states, torch.tensor([known]), **longer)[depth][0, -1].argmax()))
         return known[len(text) :]
 
     return write

@@ -20,7 +20,7 @@ from tests.live_recording import RECORDED_TOKENS, recorded  # noqa: E402
 
 TOKENS = 72
 pytestmark = pytest.mark.full
-DEPTHS = {"eagle": 5, "lyanna": 3, "medusa": 4, "streams": 4}
+DEPTHS = {"eagle": 8, "lyanna": 8, "medusa": 4, "streams": 4}
 
 
 def replayed(trace: Trace, request: int, gamma: int, steps: int) -> list[int]:

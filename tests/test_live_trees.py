@@ -79,7 +79,7 @@ def test_eagle_2_replays_from_recorded_outcomes(family: Family, greedy: Trace, p
 def test_pruned_streams_replay_from_recorded_outcomes(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
     streams = cast(Any, family.modules["streams"])
     gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(family.target.shape.layers - streams.layers)])
-    for tree in (PrunedTree(4, 3, 31), PrunedTree(3, 4, 31), PrunedTree(4, 3, 7)):
+    for tree in (PrunedTree(4, 3, 31), PrunedTree(3, 4, 31), PrunedTree(4, 3, 7), PrunedTree(3, 8, 31)):
         drafter = live.pruned_streams_drafter(family.target, streams, gate, *tree)
         check_tree(family, greedy, prompts, drafter, greedy.extra["streams_pruned.run"][PRUNED.index(tree)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -227,3 +228,18 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "trace record: needs torch; install it with pip install 'specdecode-sim[record]'" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--top-p", "0.9"), "are of one trace; give its name as --trace"),
+        (("--trace", "mine", "--top-k", "80"), "cut a distribution to sample from; give a --temperature"),
+        (("--trace", "mine", "--temperature", "1", "--top-p", "0"), "'--top-p'"),
+    ],
+)
+def test_the_family_refuses_a_sampling_that_says_nothing(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    command = [sys.executable, "-m", "simulator.acceptance.record", "--work", tmp_path / "work", "--out", tmp_path]
+    said = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert message in " ".join(said.stderr.split())

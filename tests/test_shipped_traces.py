@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections import Counter
 
 import numpy as np
 import pytest
 
+from simulator.acceptance.sequences import Automaton, RecordedSequences, Split, unrecorded
+from simulator.acceptance.sources import Replay
 from simulator.acceptance.statistics import Statistics, statistics
 from simulator.acceptance.trace import Trace, read
-from simulator.acceptance.tree_replay import recorded_beams
+from simulator.acceptance.tree_replay import ranks_ahead, recorded_beams
 from simulator.names import Catalogue, shipped
 
 OURS = {name: path for name, path in Catalogue().names("trace").items() if name.startswith("six_flavours")}
@@ -31,6 +33,7 @@ def test_files_stay_small() -> None:
     sizes = [path.stat().st_size for path in OURS.values()]
     assert pair.stat().st_size <= 12 * MEGABYTE
     assert pair.stat().st_size + sum(sizes) <= 30 * MEGABYTE
+    assert sum(sizes) <= 9 * MEGABYTE
     assert sum(read(path).positions for path in OURS.values()) >= 60_000
 
 
@@ -117,10 +120,52 @@ def test_every_drafter_is_a_trace_of_its_own(trace: Trace) -> None:
         assert alone.tokens == trace.positions
 
 
-def test_roll_outs_begin_with_the_first_choice() -> None:
-    trace: Trace = read(OURS["six_flavours_greedy"])
-    right = trace.extra["rollout.token"][0] == trace.token
-    first = np.zeros(trace.positions, dtype=bool)
-    first[trace.offsets[:-1]] = True
-    assert (right == (trace.draft_rank == 0))[~first].mean() > 0.9999, "but for rounding in a tie"
-    assert Path(OURS["six_flavours_greedy"]).stat().st_size / trace.positions < 250
+def test_the_warm_trace_is_drawn_as_specpipe_draws() -> None:
+    """Temperature 0.6, top-k 80, top-p 0.9 (sec. 4.3), and so few tokens are outside a tree of 64 first choices."""
+    trace = read(OURS["six_flavours_warm"])
+    assert (trace.temperature, trace.header["sampling"]) == (0.6, {"top_k": 80, "top_p": 0.9})
+    assert trace.header["command"].endswith("--trace six_flavours_warm --temperature 0.6 --top-k 80 --top-p 0.9 --requests 20")
+    assert (trace.p > 0).all(), "every token was drawn from what the cut leaves"
+    assert (trace.q == 0).any(), "the draft is cut as well"
+    assert (trace.draft_rank >= 64).mean() < 0.01
+    assert (read(OURS["six_flavours_sampled"]).draft_rank >= 64).mean() > 0.02
+
+
+ROLLED_OUT = {"": 24, "plain": 24, "eagle": 8, "lyanna": 8, "medusa": 3, "streams": 3}
+
+
+@pytest.mark.parametrize("drafter", ROLLED_OUT)
+def test_a_roll_out_is_right_for_as_long_as_its_chain(drafter: str) -> None:
+    """Ranks were recorded behind the text's own tokens, roll-outs behind the drafter's: they part with the first wrong one."""
+    trace, prefix = read(OURS["six_flavours_greedy"]), f"{drafter}." if drafter else ""
+    written = trace.extra[f"{prefix}rollout.token"]
+    depths = len(written)
+    assert len(trace.extra[f"{prefix}rollout.sequences"]) == depths == ROLLED_OUT[drafter]
+    agree = ranks_ahead(trace, drafter or "draft", depths) == 0
+    right = np.zeros_like(agree)
+    for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True):
+        for depth in range(depths):
+            right[depth, start : end - depth] = written[depth, start : end - depth] == trace.token[start + depth : end]
+    first = np.isin(np.arange(trace.positions), trace.offsets[:-1])
+    kept, rolled = (np.cumprod(each, axis=0).sum(axis=0)[~first] for each in (agree, right))
+    assert (kept == rolled).mean() > 0.9999, "but for rounding in a tie"
+
+
+def test_longer_chains_keep_more() -> None:
+    trace = read(OURS["six_flavours_greedy"])
+    for name, chain in trace.header["chains"].items():
+        alone = trace.drafted_by(name)
+        assert alone.window == chain["recorded"] == 8 > chain["trained"]
+        assert alone.run is not None
+        assert alone.run.max() > chain["trained"]
+
+
+def test_several_sequences_replay_from_the_second_draft_too() -> None:
+    trace = read(OURS["six_flavours_greedy"]).drafted_by("plain")
+    assert unrecorded(trace, Split(24)) is None
+    steps = Counter[int]()
+    replay = Replay(trace)
+    for request in range(12):
+        automaton = Automaton(RecordedSequences(replay, Split(24)).cursor(request, None), Split(24))
+        steps.update(automaton.judge().sequences for _ in range(40))
+    assert set(steps) > {1, 2}
