@@ -149,7 +149,7 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
         for key, value in computed.items():
             text += f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n"
     if kind in PROFILES:
-        data["numbers"] = numbers = list(provenance(validate(_hardware_class(kind), document)))
+        data["numbers"] = numbers = list(provenance(validate(_class_of(kind), document)))
         text += "\nnumbers, and where they come from\n"
         for number in numbers:
             text += f"  {number['parameter']} = {number['value']:g}   {number['confidence']}: {number['source']}\n"
