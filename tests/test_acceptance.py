@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_tree_replay import trace_of
 
 from simulator.acceptance.sources import Chain, Cycle, Exit, Rates, Replay, Verdict, accepted_prefix
 from simulator.acceptance.trace import Trace, read
+from simulator.acceptance.tree_replay import tokens_per_pass
+from simulator.cost.rows import Rows
+from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.scenario import load
+from simulator.scenario.loading import variant
 from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, branch_rows, internal_steps
+from simulator.strategies.mirror_sd import MirrorSD
 from tests.formulas import overlap_mass, top
 
 
@@ -205,11 +212,59 @@ def test_internal_steps_are_the_first_that_suffice(emitted: list[float], gamma: 
 
 
 def test_rows_of_a_branch_complete_tree() -> None:
-    """B x kappa x (gamma + 1) branches; a stream adds a row to each; the cache of a request is read once."""
+    """B x kappa x (gamma + 1) branches; a stream adds a row to each in the top layers; a request's cache is read once."""
     branches = 2 * 8 * (7 + 1)
     plain = branch_rows(AutoregressiveDrafter(), branches, sequences=2, kv_tokens=1000)
     assert (plain.tokens, plain.sequences, plain.kv_tokens, plain.attention_pairs) == (128, 2, 1000, 128 * 500)
     assert branch_rows(StreamingDrafter(streams=2), branches, 2, 1000).tokens == 3 * 128
+    assert branch_rows(StreamingDrafter(streams=2, verifies="proposal"), branches, 2, 1000).tokens == 3 * 3 * 128
+
+
+@pytest.mark.parametrize(("verifies", "below"), [("main", 64), ("proposal", 3 * 64)])
+def test_streams_are_paid_for_in_the_top_layers_alone(verifies: Literal["main", "proposal"], below: int) -> None:
+    """Speculative Streaming Eq. 4: N - N_s of 16 layers carry a row a branch, the top 4 two more; the LM head reads those."""
+    cost = load("mirror_qwen3_32b_m2_ultra").scenario.cost
+    drafter = StreamingDrafter(streams=2, verifies=verifies)
+    lower, upper = Rows(below, 0, 1, 600, below * 600), Rows(3 * below, 3 * below, 1, 600, 3 * below * 600)
+    expected = cost.draft(lower, "window", 0, 12).wall_s + cost.draft(upper, "window", 12, 16).wall_s
+    assert drafter.step(cost, 64, 1, 600).wall_s == pytest.approx(expected, rel=1e-12)
+    whole = StreamingDrafter(streams=2, stream_layers=99, verifies=verifies)
+    assert whole.step(cost, 64, 1, 600).wall_s == pytest.approx(cost.draft(upper).wall_s, rel=1e-12)
+    assert expected < cost.draft(upper).wall_s
+
+
+def test_a_stated_internal_step_is_paid_for_once() -> None:
+    cost = StatedCost(StatedDurations(target_ms=30, draft_step_ms=3))
+    steps = (drafter.step(cost, 64, 1, 600).wall_s for drafter in (AutoregressiveDrafter(), StreamingDrafter(streams=2)))
+    assert list(steps) == [0.003, 0.003]
+
+
+def test_a_recording_says_what_a_pass_of_streams_emits() -> None:
+    """MSD-4: a window of 7 takes 5 passes of two recorded streams, 6 of one, and 4 where a scenario states 1.75 tokens."""
+    recorded = load("mirror_qwen3_32b_m2_ultra").scenario
+    assert isinstance(recorded.strategy, MirrorSD)
+    assert isinstance(recorded.strategy.drafter, StreamingDrafter)
+    emitted = recorded.strategy.drafter.per_pass
+    assert list(emitted) == sorted(emitted)
+    assert 1.0 < emitted[0] < emitted[1] < 2.0
+    assert [recorded.strategy.drafter.model_copy(update={"streams": n}).steps(7) for n in (1, 2, 9)] == [6, 5, 5]
+    stated = variant(load("mirror_qwen3_32b_m2_ultra"), {"strategy.drafter.emitted": [1.75]}).scenario.schedule
+    assert isinstance(stated, MirrorSD)
+    assert stated.drafter.steps(7) == 4
+
+
+def test_another_recording_says_it_anew() -> None:
+    greedy = load("mirror_qwen3_32b_m2_ultra")
+    sampled = variant(greedy, {"acceptance.trace": "six_flavours_sampled"}).scenario.schedule
+    assert sampled == load("mirror_qwen3_32b_m2_ultra", ["acceptance.trace=six_flavours_sampled"]).scenario.schedule
+    assert sampled != greedy.scenario.schedule
+
+
+def test_tokens_of_a_pass_are_counted_along_the_way() -> None:
+    """The first stream is right at every second position: passes of 2, 2 and 1 tokens cover five positions."""
+    ranks = [[9, 0, 1, 0, 1, 1], [9, 1, 1, 1, 1, 1]]
+    assert tokens_per_pass(trace_of([9] * 6, streams_rank=ranks)) == (5 / 3, 5 / 3)
+    assert tokens_per_pass(trace_of([9] * 6)) == ()
 
 
 # ---- worked out by hand

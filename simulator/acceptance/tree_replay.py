@@ -72,6 +72,29 @@ def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
     return kept
 
 
+def tokens_per_pass(trace: Trace) -> tuple[float, ...]:
+    """Return the tokens of a pass with 1, 2, ... recorded streams and the best path alone; empty without streams.
+
+    Every request is walked through once, from its second token on.
+    """
+    if "streams.rank" not in trace.extra:
+        return ()
+    ranks = ranks_ahead(trace, "streams", len(trace.extra["streams.rank"]))
+    kept = np.cumsum(np.cumprod(ranks == 0, axis=0), axis=0)
+    spans = [(start + 1, end) for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)]
+    tokens = sum(end - start for start, end in spans)
+    return tuple(float(tokens) / sum(_passes(chain[start:end].tolist()) for start, end in spans) for chain in kept)
+
+
+def _passes(kept: Sequence[int]) -> int:
+    """Return the passes through one request, each over what it keeps and a token more."""
+    passes = position = 0
+    while position < len(kept):
+        position += kept[position] + 1
+        passes += 1
+    return passes
+
+
 def pruned_trees(trace: Trace) -> list[PrunedTree]:
     """Return the recorded trees of streams that were pruned before verification, in the order of ``streams_pruned.run``."""
     if "streams_pruned.run" not in trace.extra:

@@ -185,11 +185,15 @@ class HardwareCost:
         transfers = ordered_sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
         return together(*passes, Phase(transfers, {"target links": transfers}))
 
-    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
-        """Return the phase of one pass of the draft, whatever the purpose; raises :class:`BadInput` without a draft."""
-        if self.draft_place is None:
+    def draft(self, rows: Rows, purpose: Purpose = "window", start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """Return the phase of one pass of the draft from ``start`` to ``stop``, whatever the purpose.
+
+        Raises :class:`BadInput` without a draft.
+        """
+        place = self.draft_place
+        if place is None:
             raise BadInput([Fault(("scenario", 0, 0), "draft", "this strategy needs a draft")])
-        return self._pass("draft", self.draft_place, rows, 0, self.draft_place.model.num_hidden_layers)
+        return self._pass("draft", place, rows, place.layer(start), place.layer(stop))
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of one pass of a draft head on the target's device."""

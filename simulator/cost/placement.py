@@ -122,5 +122,5 @@ class Placement(Frozen):
         """Return the number of layers up to ``depth``."""
         layers = self.model.num_hidden_layers
         if isinstance(depth, int):
-            return depth if depth >= 0 else layers + depth
+            return depth if depth >= 0 else max(0, layers + depth)
         return round(depth * layers)

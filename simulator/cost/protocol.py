@@ -27,8 +27,8 @@ class Cost(Protocol):
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of one pass of the target through the layers from ``start`` to ``stop``."""
 
-    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
-        """Return the phase of one internal step of the draft."""
+    def draft(self, rows: Rows, purpose: Purpose = "window", start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """Return the phase of one internal step of the draft, or of its layers from ``start`` to ``stop``."""
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of one pass of a draft head on the target's device."""

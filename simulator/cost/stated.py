@@ -106,9 +106,14 @@ class StatedCost:
         prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))
         return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
 
-    def draft(self, rows: Rows, purpose: Purpose = "window") -> Phase:
-        """Return the phase of one internal step of the draft; raises :class:`BadInput` where no draft is stated."""
+    def draft(self, rows: Rows, purpose: Purpose = "window", start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
+        """Return the phase of one internal step of the draft, all of it with its first layers.
+
+        Raises :class:`BadInput` where no draft is stated.
+        """
         given = self.durations
+        if start != 0.0:
+            return Phase(0.0, {})
         if purpose == "redraft" and given.redraft_ms is not None:
             return Phase(given.redraft_ms * 1e-3 / self.window_steps, {})
         if given.draft_step_ms is not None:

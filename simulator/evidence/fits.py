@@ -56,7 +56,8 @@ class Parameter(Frozen):
     ``start``, ``least`` and ``most`` are on its scale.
     """
 
-    key: str
+    key: str | tuple[str, ...]
+    """Key of the scenarios, or several that stand for one quantity and are set to the same value."""
     why: str
     scale: Literal["plain", "log", "logit"] = "plain"
     start: float
@@ -75,6 +76,11 @@ class Parameter(Frozen):
             raise ValueError(f"'{unknown[0]}' is no column of cells.csv")
         return self
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return every key that it sets."""
+        return (self.key,) if isinstance(self.key, str) else self.key
+
     def applies(self, cell: PublishedCell) -> bool:
         """Return whether this parameter sets its key in the scenario of ``cell``."""
         return _among(cell, self.where)
@@ -88,11 +94,24 @@ class Parameter(Frozen):
         return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
 
 
+class Choice(Frozen):
+    """One setting that the paper leaves open and that is chosen, not fitted: ``what``, its ``value``, what it ``rests_on``.
+
+    ``after_seeing``: published results were known when it was chosen.
+    """
+
+    what: str
+    value: str | float
+    rests_on: str
+    after_seeing: bool
+
+
 class Parameters(Frozen):
-    """Holds every free parameter of a paper, by name."""
+    """Holds every free parameter of a paper, by name, and what was chosen beside them."""
 
     about: str = ""
     parameters: Mapping[str, Parameter]
+    choices: tuple[Choice, ...] = ()
 
 
 class FittedPaper(Frozen):
@@ -120,15 +139,16 @@ class Paper:
     fitted: Values
     folder: Path
     notes: tuple[Note, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     @staticmethod
     def of(name: str, cells: tuple[PublishedCell, ...], root: Path | None = None) -> Paper:
         """Read a paper's parameters, fit and notes below ``root``; without their files nothing is free."""
         folder = (root or shipped()) / PAPERS / name
         declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
-        parameters = validate(Parameters, read(declared, shown(declared))).parameters if declared.exists() else {}
+        open_ = validate(Parameters, read(declared, shown(declared))) if declared.exists() else Parameters(parameters={})
         values = validate(FittedPaper, read(fitted, shown(fitted))).terms if fitted.exists() else {}
-        return Paper(name, cells, parameters, values, folder, notes(name, root))
+        return Paper(name, cells, open_.parameters, values, folder, notes(name, root), open_.choices)
 
     def with_role(self, *roles: str) -> list[PublishedCell]:
         """Return the mapped cells of these roles, in the paper's order."""
@@ -164,13 +184,14 @@ class Paper:
         for name, parameter in self.parameters.items():
             if not parameter.applies(cell):
                 continue
-            key, scale, group = parameter.key, parameter.scale, parameter.group(cell)
+            scale, group = parameter.scale, parameter.group(cell)
             if group not in values.get(name, {}):
                 message = f"has no value for '{group}'; run specsim calibrate paper {self.name}"
                 raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
-            if key not in sums:
-                sums[key] = scale, TERMS[scale](float(stated[key])) if key in stated else 0.0
-            sums[key] = scale, sums[key][1] + values[name][group]
+            for key in parameter.keys:
+                if key not in sums:
+                    sums[key] = scale, TERMS[scale](float(stated[key])) if key in stated else 0.0
+                sums[key] = scale, sums[key][1] + values[name][group]
         return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in sums.items()]
 
     def question(self, cell: PublishedCell, values: Values | None = None) -> Question:

@@ -16,6 +16,7 @@ from simulator.names import Catalogue
 from simulator.scenario.checks import check_memory, faults_of
 from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import drawn, fitting, read_trace
+from simulator.strategies.common.capabilities import DraftsChain
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
     What it shares with ``base``, down to the very objects, is taken over instead of being read again.
     """
     same = {name for name, value in document.data.items() if base and value is base.document.data.get(name)}
+    if "acceptance" not in same:
+        same -= {"strategy"}  # which may have read the recording
     if "requests" not in same:
         catalogue.find_traffic(document)
     kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
@@ -106,6 +109,8 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
         loaded = Loaded(scenario, trace, document, base.verdicts)
     else:
         loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
+    if loaded.trace is not None and isinstance(scenario.strategy, DraftsChain):
+        loaded = loaded.replace(strategy=scenario.strategy.recorded_in(loaded.trace))
     if scenario.acceptance.rescale:
         loaded.acceptance()  # now, while a fault still ends the reading
     return loaded

@@ -22,7 +22,6 @@ from simulator.strategies.common.adaptive import FixedWindow
 from simulator.strategies.common.capabilities import ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.drafters import branch_rows
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, intern_kind
 from simulator.strategies.common.traits import Traits
@@ -86,8 +85,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
         chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
         window = []
         if requests:
-            chain = branch_rows(self.drafter, requests, requests, step.rows.kv_tokens)
-            window = [together(cost.draft(chain), times=self.drafter.steps(gamma))]
+            inner = self.drafter.step(cost, requests, requests, step.rows.kv_tokens)
+            window = [together(inner, times=self.drafter.steps(gamma))]
         return {
             "draft": together(*chunks, *window),
             "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES) if requests else Phase(0.0, {}),

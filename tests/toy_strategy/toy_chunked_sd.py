@@ -20,7 +20,6 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import Phase, together
 from simulator.cost.stated import StatedDurations
 from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.drafters import branch_rows
 from simulator.strategies.common.step import Kind, Lanes, Step, Timeline
 from simulator.strategies.common.traits import Traits
 from simulator.strategies.vanilla_sd import TOKEN_BYTES, VanillaSD
@@ -56,10 +55,10 @@ class ChunkedSD(VanillaSD):
         requests, gamma = step.kind.verifying, self._window_of(step.kind)
         if not requests:
             return {"target": cost.target(step.rows + step.prompts), "half": Phase(0.0, {}), "rv": Phase(0.0, {})}
-        chain = branch_rows(self.drafter, requests, requests, step.rows.kv_tokens)
+        inner = self.drafter.step(cost, requests, requests, step.rows.kv_tokens)
         half = -(-self.drafter.steps(gamma) // 2)
         return {
-            "half": together(cost.draft(chain), times=half),
+            "half": together(inner, times=half),
             "rv": cost.rendezvous("fv", 0, requests * -(-gamma // 2) * TOKEN_BYTES),
             "target": cost.target(step.rows + step.prompts),
         }

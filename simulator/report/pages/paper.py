@@ -46,9 +46,12 @@ def _parameters(paper: Paper) -> Iterator[Block]:
     for (name, group), parameter in paper.terms().items():
         least, most = sorted(SCALES[parameter.scale](bound) for bound in (parameter.least, parameter.most))
         cells = sum(parameter.decides(cell) and parameter.group(cell) == group for cell in deciding)
-        rows.append((name, group, parameter.key, number(least), number(most), f"{cells} cells"))
+        rows.append((name, group, ", ".join(parameter.keys), number(least), number(most), f"{cells} cells"))
     yield Table(("parameter", "for", "key", "from", "to", "decided by"), rows, "Free parameters")
     yield Bullets([f"{name}: {parameter.why}" for name, parameter in paper.parameters.items()])
+    if paper.choices:
+        chosen = [(c.what, str(c.value), "yes" if c.after_seeing else "no", c.rests_on) for c in paper.choices]
+        yield Table(("chosen", "value", "after seeing results", "rests on"), chosen, "Choices")
 
 
 def _residuals(paper: Paper, calibration: Calibration) -> Iterator[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from simulator.acceptance.sources import Replay
+from simulator.acceptance.trace import Trace
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.strategies.common.adaptive import Adaptive
@@ -110,6 +111,10 @@ class DraftsChain(ABC):
     @abstractmethod
     def with_rule(self, rule: Adaptive) -> Self:
         """Return the same strategy whose window follows the batch by another rule."""
+
+    @abstractmethod
+    def recorded_in(self, trace: Trace) -> Self:
+        """Return the same strategy whose drafter writes as fast as ``trace`` says, where it does and nothing is stated."""
 
     @property
     def serial(self) -> bool:

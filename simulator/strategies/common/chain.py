@@ -11,6 +11,8 @@ from typing import Self
 
 from pydantic import Field
 
+from simulator.acceptance.trace import Trace
+from simulator.acceptance.tree_replay import tokens_per_pass
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Rows
 from simulator.strategies.common.adaptive import Adaptive, FixedWindow, GoodputWindow, WindowTable, stated_windows
@@ -69,6 +71,13 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
     def with_rule(self, rule: Adaptive) -> Self:
         """Return the same strategy whose window follows the batch by another rule."""
         return self.model_copy(update={"adaptive": rule})
+
+    def recorded_in(self, trace: Trace) -> Self:
+        """Return the strategy with the tokens that a pass of recorded streams writes (MSD-4), unless they are stated."""
+        drafter = self.drafter
+        if not isinstance(drafter, StreamingDrafter) or drafter.emitted or drafter.per_pass:
+            return self
+        return self.model_copy(update={"drafter": drafter.model_copy(update={"per_pass": tokens_per_pass(trace)})})
 
     def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
         """Return the strategy with the windows of most goodput by law filled in, for batches of up to ``requests``.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from simulator.cost.model import DraftHead
-from simulator.cost.rows import Rows
+from simulator.cost.protocol import Cost, Purpose
+from simulator.cost.rows import Phase, Rows, together
 from simulator.files.schema import Confidence, Frozen
 
 ROUNDING = 1e-9
@@ -42,40 +43,66 @@ class AutoregressiveDrafter(Frozen):
         """Return the internal steps for a window of ``gamma`` tokens."""
         return gamma
 
+    def step(self, cost: Cost, branches: int, sequences: int, kv_tokens: Any, purpose: Purpose = "window") -> Phase:
+        """Return the phase of one internal step that extends ``branches`` branches of ``sequences`` requests."""
+        return cost.draft(branch_rows(self, branches, sequences, kv_tokens), purpose)
+
 
 class StreamingDrafter(Frozen):
     """Speculative streaming runs a main stream and ``streams`` look-ahead streams in one pass.
 
-    A pass verifies the draft's own previous proposal and extends it, so the window is the one that the
-    plain draft would write, in fewer passes. ``emitted`` tokens per internal step (the last repeats) are
-    taken as the number of streams unless stated: the paper prints none.
+    A pass verifies the draft's own previous proposal and extends it, so the window is the one that the plain draft would
+    write, in fewer passes. Streams begin behind layer N - N_s (Speculative Streaming, Eq. 4): below, a branch is one row,
+    or the whole proposal where ``verifies`` says so.
     """
 
     name: Literal["streaming"] = "streaming"
     streams: int = Field(default=2, gt=0)
     """Number of look-ahead streams besides the main one."""
+    stream_layers: int = Field(default=4, ge=1)
+    """Layers at the top of the draft that carry streams (N_s); all of them where it has no more."""
+    verifies: Literal["main", "proposal"] = "main"
+    """Rows of a branch in every layer: the main stream (Mirror-SD sec. 3.2), or the proposal too (its source, sec. 2.2)."""
     emitted: tuple[Annotated[float, Field(ge=1)], ...] = ()
-    """Tokens of the internal steps, the last repeats; by default as many as streams."""
+    """Tokens of the internal steps, the last repeats; by default ``per_pass`` of so many streams, else as many as streams."""
+    per_pass: tuple[Annotated[float, Field(ge=1)], ...] = ()
+    """Tokens of an internal step with 1, 2, ... streams, the last repeats; by default as recorded."""
+
+    @property
+    def tokens_below(self) -> int:
+        """Return the rows that one branch adds to the layers without streams."""
+        return 1 if self.verifies == "main" else 1 + self.streams
 
     @property
     def tokens_per_branch(self) -> int:
-        """Return the rows that one branch adds to an internal step: the main stream and its look-ahead."""
-        return 1 + self.streams
+        """Return the rows that one branch adds to the layers with streams, where each row has its own (SS-1)."""
+        return self.tokens_below * (1 + self.streams)
 
     def steps(self, gamma: int) -> int:
         """Return the internal steps for a window of ``gamma`` tokens."""
-        return internal_steps(self.emitted or (float(self.streams),), gamma)
+        recorded = self.per_pass[: self.streams][-1:]
+        return internal_steps(self.emitted or recorded or (float(self.streams),), gamma)
+
+    def step(self, cost: Cost, branches: int, sequences: int, kv_tokens: Any, purpose: Purpose = "window") -> Phase:
+        """Return the phase of one internal step: below the top layers rows are fewer, and none reaches the LM head there."""
+        first, above = -self.stream_layers, branch_rows(self, branches, sequences, kv_tokens)
+        below = _rows(branches * self.tokens_below, sequences, kv_tokens)._replace(logit_rows=0)
+        return together(cost.draft(below, purpose, 0.0, first), cost.draft(above, purpose, first, 1.0))
 
 
 Drafter = Annotated[AutoregressiveDrafter | StreamingDrafter, Field(discriminator="name")]
 
 
-def branch_rows(drafter: AutoregressiveDrafter | StreamingDrafter, branches: int, sequences: int, kv_tokens: int) -> Rows:
+def branch_rows(drafter: AutoregressiveDrafter | StreamingDrafter, branches: int, sequences: int, kv_tokens: Any) -> Rows:
     """Return the rows of one internal step that extends ``branches`` branches of ``sequences`` requests.
 
-    Branches of a request share its cache: it is read once, and every row attends to all of it.
+    Branches of a request share its cache: it is read once, and every row attends to all of it. Of a streaming drafter these
+    are the rows of the layers with streams.
     """
-    tokens = branches * drafter.tokens_per_branch
+    return _rows(branches * drafter.tokens_per_branch, sequences, kv_tokens)
+
+
+def _rows(tokens: int, sequences: int, kv_tokens: Any) -> Rows:
     context = kv_tokens // sequences if sequences else 0
     return Rows(tokens, tokens, sequences, kv_tokens, tokens * context)
 

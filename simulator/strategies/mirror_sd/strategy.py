@@ -43,7 +43,7 @@ from simulator.strategies.common.base import LONGEST_WINDOW
 from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory, LosesWindows, ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.drafters import StreamingDrafter, branch_rows
+from simulator.strategies.common.drafters import StreamingDrafter
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import (
     ABSENT,
@@ -271,9 +271,11 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
             phases["redraft"] = self._chain(cost, kind.redrafts, step.redraft_kv_tokens // kind.redrafts, window)
         if requests or kind.prompts:
             passed = rows + step.prompts
-            grown = branch_rows(self.drafter, self.branches(kind), requests, rows.kv_tokens)
             chunks = [cost.prefill("draft", step.prompts)] if kind.prompts else []
-            growth = [together(cost.draft(grown), times=self.drafter.steps(drafting))] if requests and drafting else []
+            growth = []
+            if requests and drafting:
+                inner = self.drafter.step(cost, self.branches(kind), requests, rows.kv_tokens)
+                growth = [together(inner, times=self.drafter.steps(drafting))]
             phases |= {
                 "prefix": cost.target(passed, 0.0, self.exit_layer),
                 "rv_ee": cost.rendezvous("ee", self._candidates(kind), self.payload_bytes(kind)) if growth else NOTHING,
@@ -304,8 +306,8 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     def _chain(self, cost: Cost, requests: int, context: int, window: int) -> Phase:
         """Return the internal steps of a serial window with one branch per request, at ``context`` cached tokens each."""
-        rows = branch_rows(self.drafter, requests, requests, requests * context)
-        return together(cost.draft(rows, "redraft"), times=self.drafter.steps(window))
+        inner = self.drafter.step(cost, requests, requests, requests * context, "redraft")
+        return together(inner, times=self.drafter.steps(window))
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
         """Return prompts through both models, then the first window of those that end here; in seconds."""
