@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from papers import Committed
 
+from simulator.evidence.fits import SCALES
+from simulator.scenario import load
+
 
 def test_errors_stay_within_the_bound_and_below_the_guess() -> None:
     found = Committed("mirror_sd")
@@ -12,6 +15,21 @@ def test_errors_stay_within_the_bound_and_below_the_guess() -> None:
     assert found.errors().mape < 0.09
     assert found.guesses().count == 18
     assert found.errors().mape < found.guesses().mape
+
+
+def test_the_shipped_hardware_is_what_the_table_was_fitted_with() -> None:
+    """One home: a new fit that is not carried into the profiles, or a profile that leaves the fit, fails here."""
+    found = Committed("mirror_sd").paper
+    shipped = load("mirror_qwen3_14b_m2_ultra").scenario.model_dump()
+    for name in ("all_reduce", "npu_bandwidth"):
+        parameter = found.parameters[name]
+        fitted = SCALES[parameter.scale](found.fitted[name]["all"])
+        for key in parameter.keys:
+            number = shipped
+            for part in key.split(".")[:-1]:
+                number = number[part]
+            assert number["value"] == pytest.approx(fitted, rel=2e-3), key
+            assert number["confidence"] == "calibrated", key
 
 
 def test_both_methods_keep_the_same_tokens_of_a_window() -> None:
