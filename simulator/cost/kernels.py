@@ -60,7 +60,8 @@ def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) ->
             mlp += product(model.experts.shared * expert, hidden + 3 * model.experts.intermediate_size, full)
     else:
         mlp = product(model.up_weights, mlp_width, full) + product(model.down_weights, ff + hidden, full)
-    widths = n * (8 * hidden + 2 * (model.query_width + 2 * model.kv_width) / ranks) + full * 3 * ff / ranks
+    stream = hidden / ranks if place.collectives.per == "pass" else hidden  # tracks of an SPD draft have their own
+    widths = n * (8 * stream + 2 * (model.query_width + 2 * model.kv_width) / ranks) + full * 3 * ff / ranks
     small_bytes = ACTIVATION_BYTES * widths
     small = device.seconds(device.small_operations, small_bytes, 0.0, n) * place.engine.small_operations_ratio.value
     return LayerTime(
