@@ -122,6 +122,7 @@ UNITS = (
     "_gb_s",
     "_tflops",
     "_us",
+    "_us_per_logit_row",
     "_ms",
     "_s",
     "_bytes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from simulator.cost.rows import Rows
 from simulator.files.schema import Frozen, NonNegative, Positive
 from simulator.numeric import elementwise_max
 
@@ -39,6 +40,15 @@ class Engine(Frozen):
     """Whether keys and values are written out for every query head."""
     sampling_us: NonNegative
     """Time to choose tokens from the logits of an LM head, in us."""
+
+    host_us_per_logit_row: NonNegative = NonNegative(value=0.0, source="assumed: all rows of a pass at once")
+    """Host time to turn one row of logits into chances, in us, where that is done row after row."""
+    all_logits: bool = False
+    """Whether a pass that needs logits computes them for all of its rows, those of a prompt too."""
+
+    def logit_rows(self, rows: Rows) -> int:
+        """Return the rows of a pass that get logits."""
+        return rows.tokens if self.all_logits and rows.logit_rows else rows.logit_rows
 
     def host_seconds(self, layers: int, many_rows: bool) -> float:
         """Return the host's seconds for ``layers``; ``many_rows``: over several rows of a sequence."""

@@ -65,7 +65,8 @@ class PassTimes:
         """Return the phase of the layers from ``first`` to before ``last``; the LM head belongs to the model's last layer."""
         if first >= last:
             return Phase(0.0, {})
-        key = rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last
+        logit_rows = self.place.engine.logit_rows(rows)
+        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last
         parts = self._parts.get(key)
         if parts is None:
             parts = self._parts[key] = self.parts(*key)
@@ -84,6 +85,8 @@ class PassTimes:
         host = place.engine.host_seconds(layers, many_rows)
         if first == 0:
             host += place.engine.host_us_per_pass.value * 1e-6
+        if ends:
+            host += place.engine.host_us_per_logit_row.value * logit_rows * 1e-6
         return PassParts(products, head_time(place, logit_rows) if ends else 0.0, collectives, host)
 
     def drafting(self, head: DraftHead, rows: Rows) -> Phase:

@@ -39,6 +39,9 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if strategy.traits.separate_prompts and policy not in ("fixed_batch", "prefill_first"):
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
         yield document.fault(("serving", "policy"), message)
+    if scenario.schedule.needs.first_window and policy != "fixed_batch":
+        message = f"{strategy.name} with drafts_first verifies a window in a prompt's pass; choose fixed_batch"
+        yield document.fault(("serving", "policy"), message)
     if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
         message = (
             f"{policy} needs max_requests where requests arrive: there are no clients to count as places; "

@@ -5,9 +5,9 @@ scheduler lets it happen and keeps the books. On the event engine an iteration t
 in a replay it takes what the law says of its kind. With ``in_flight`` = m, m iterations are under way
 at a time, over disjoint requests.
 
-An iteration of prompts alone is a pass through target and draft side by side; its first tokens are shown
-when both are done, so the draft's prefill is part of TTFT. Then the first windows are drafted, where a
-strategy has them drafted outside its steps. Prompts beside decoding requests travel in the step itself.
+An iteration of prompts alone is a pass through target and draft side by side; its first tokens are shown when both are
+done, so the draft's prefill is part of TTFT. First windows are drafted behind it where a strategy drafts outside its
+steps, or before the target's pass, which then verifies them. Prompts beside decoding requests travel in the step itself.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Scheduler:
         self._shrinks = strategy.window > 0 and not policy.reserves
         self._repeats = policy.reserves and strategy.needs.in_flight == 1
         """Whether an iteration can be followed by one of the same requests without asking the policy."""
+        self._first_window = strategy.needs.first_window
         self._same: Batch | None = None
         """The last batch, where the next one has the same requests: nobody came, left or waits."""
         self._wakeup: Event | None = None
@@ -94,8 +95,10 @@ class Scheduler:
                 continue
             if batch.step is None:
                 admission = self._admission(batch)
+                if self._first_window:
+                    yield lanes.draft.start(admission.draft, "draft prefill, first window")
                 target = lanes.target.start(admission.target, "prefill")
-                if admission.draft:
+                if admission.draft and not self._first_window:
                     yield lanes.draft.start(admission.draft, "draft prefill")
                 yield target
                 self._settle_prompts(batch, environment.now)
@@ -122,8 +125,8 @@ class Scheduler:
                 continue
             if batch.step is None:
                 admission = self._admission(batch)
-                sides = admission.target, admission.draft
-                now += sum(sides) if one_lane else max(sides) + (self.cost.contention - 1.0) * min(sides)
+                sides, in_turn = (admission.target, admission.draft), one_lane or self._first_window
+                now += sum(sides) if in_turn else max(sides) + (self.cost.contention - 1.0) * min(sides)
                 self._settle_prompts(batch, now)
                 now += admission.window
             else:
@@ -225,10 +228,8 @@ class Scheduler:
 
     def _prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
         """Return the rows of so many tokens of each of these prompts, in one pass."""
-        rows = NO_ROWS
-        for request, tokens in prompts:
-            rows += Rows.prefill(tokens, request.cached, tokens == request.left)
-        return rows
+        each = (Rows.prefill(tokens, request.cached, tokens == request.left) for request, tokens in prompts)
+        return sum(each, NO_ROWS)
 
     def _admission(self, batch: Batch) -> Admission:
         """Return the durations, in seconds, of an iteration of prompts alone."""
@@ -330,35 +331,43 @@ class Scheduler:
         tally.shown += shown_now
 
     def _settle_prompts(self, batch: Batch, now: float) -> None:
-        """Move prompts on; those that are complete show one token and decode from now on."""
-        tally = self.tally
-        for request, tokens in batch.prompts:
-            ends = tokens == request.left
-            tally.prompt_rows += tokens
-            if request.preemptions:
-                tally.recomputed_rows += tokens
-            batch.tokens.append(int(ends))
+        """Move prompts on; those that are complete show a token, or what is kept of a first window, and decode from now on."""
+        shown = [int(tokens == request.left) for request, tokens in batch.prompts]
+        for (request, tokens), ends in zip(batch.prompts, shown, strict=True):
+            self.tally.prompt_rows += tokens
+            self.tally.recomputed_rows += tokens if request.preemptions else 0
             request.cached += tokens
-            if ends and not request.gone:
-                self._open(request, batch.step is None, now)
+            if ends:
+                self._open(request, batch.step is None)
+        if self._first_window:
+            states: list[State] = [request.state for request, _ in batch.prompts]  # type: ignore[misc]  # whole prompts
+            self.strategy.compose(states)
+            shown = [progress.shown for progress in self.strategy.settle(states)]
+        batch.tokens += shown
+        for (request, _), tokens in zip(batch.prompts, shown, strict=True):
+            if tokens and not request.gone:
+                self._show_first(request, tokens, now)
 
-    def _open(self, request: Request, drafted: bool, now: float) -> None:
-        """Show the token of the pass that ends a prefill: the first of the output, or the next one after a preemption."""
-        cursor = request.cursor
-        if cursor is None:
+    def _open(self, request: Request, drafted: bool) -> None:
+        """Let a request decode whose prompt is complete; the prompt's last token is the root of a first window."""
+        if request.cursor is None:
             raise BrokenRunError(f"request {request.index} was never admitted")
+        if request.tokens and not self._first_window:
+            request.cursor.judge(BARE)
+        request.state = self.strategy.open(request.cursor, request.cached - self._first_window, drafted)
+
+    def _show_first(self, request: Request, tokens: int, now: float) -> None:
+        """Show ``tokens`` of the pass that ends a prefill: the first of the output, or the next ones after a preemption."""
+        tokens = min(tokens, request.output_tokens - request.tokens) if request.cut else tokens
         if request.tokens:
-            cursor.judge(BARE)
-            gap = now - request.last_token_s
-            self.gaps.add(gap)
+            self.gaps.add(gap := now - request.last_token_s)
             request.late = request.late or gap > self.longest_gap_s
         else:
             request.first_token_s = now
             self.tally.ttft.add(now - request.arrival_s)
-        self.tally.first_tokens += 1
-        request.tokens += 1
+        self.tally.first_tokens += tokens
+        request.tokens += tokens
         request.last_token_s = now
-        request.state = self.strategy.open(cursor, request.cached, drafted)
         if request.tokens >= request.output_tokens:
             self._finish(request, now)
 

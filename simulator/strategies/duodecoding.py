@@ -17,7 +17,7 @@ in a row (DUO-3), cut to a divisor. The program writes them one after another, g
 copies the draft's cache s + 1 times; ``batched`` lets them share passes (K75).
 
 The first step of a request drafts with a budget of one while both models read the prompt, so the first token is shown
-after the longer of the two, two passes of the draft and an exchange.
+after the longer of the two and an exchange; two passes of the draft and ``start_us`` count with its side.
 
 PEARL is the same schedule with one sequence, its draft on a second GPU, and probabilities in the messages.
 """
@@ -122,6 +122,8 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
     """Bytes of the verdict."""
     verify_us: NonNegative = NonNegative(value=0.0, source="DuoDecoding sec. 4.4.2: negligible", confidence="published")
     """Microseconds of comparing drafts with the target's choice."""
+    start_us: NonNegative = NonNegative(value=0.0, source="assumed: nothing is made anew for a request")
+    """Microseconds in which the draft gets ready for a request before it reads the prompt."""
     bonus_on_full_accept: Literal[True] = True
 
     @model_validator(mode="after")
@@ -300,7 +302,7 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         }
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """Return the seconds in which both read the prompt and the draft writes two tokens.
+        """Return the seconds in which both read the prompt, and the draft gets ready before and writes two tokens behind.
 
         One is checked at once, the other shows the draft's odds.
         """
@@ -310,7 +312,7 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         seen = 1 if self.fixed else 2
         first = together(self._pass(cost, 1, context), times=seen).wall_s
         exchange = ordered_sum(phase.wall_s for phase in self._exchange(cost, 1)) + self.verify_us.value * 1e-6
-        return Admission(target + exchange, draft + first + exchange, 0.0)
+        return Admission(target + exchange, self.start_us.value * 1e-6 + draft + first + exchange, 0.0)
 
     def timeline(self, lanes: Lanes, durations: DuoDecodingDurations, kind: Kind) -> Timeline:
         """Book the two sides, and their messages behind both."""

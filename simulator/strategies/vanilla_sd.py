@@ -8,6 +8,9 @@
 
 On two devices the window crosses a channel (``rv``); the paper's law has no such term, so without a
 channel it is zero. On one device both roles book the same lane; nothing overlaps anyway.
+
+With ``drafts_first`` a request begins with a window too: the draft reads the prompt and goes on to gamma tokens, then
+the target reads the prompt and verifies them in one pass. The first token is shown by that verification.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from simulator.strategies.common.capabilities import ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import Kind, Lanes, State, Step, Timeline, intern_kind
-from simulator.strategies.common.traits import Traits
+from simulator.strategies.common.step import Admission, Kind, Lanes, State, Step, Timeline, intern_kind
+from simulator.strategies.common.traits import Needs, Traits
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -43,6 +46,13 @@ class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
     traits: ClassVar[Traits] = Traits(VanillaDurations, "T_SD = T_draft + T_target (Mirror-SD Eq. 5)")
+    drafts_first: bool = False
+    """Whether the draft writes a window before the target reads the prompt, as programs without a prefill do."""
+
+    @property
+    def needs(self) -> Needs:
+        """Return the needs of a chain, and whether a prompt's pass verifies a window."""
+        return super().needs._replace(first_window=self.drafts_first)
 
     @property
     def serial(self) -> bool:
@@ -92,6 +102,21 @@ class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
             "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES) if requests else Phase(0.0, {}),
             "target": cost.target(step.rows + step.prompts),
         }
+
+    def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
+        """Return the seconds of the prompts, or with ``drafts_first`` of drafting, its transfer, and what verifies it.
+
+        The draft's pass over a prompt yields the first token of a window, so that J - 1 internal steps follow it.
+        """
+        gamma = self.window_for(ending)
+        if not (self.drafts_first and ending and gamma):
+            return super().admission(cost, prompts, ending, context)
+        chain = branch_rows(self.drafter, ending, ending, context + ending)
+        window = together(cost.draft(chain), times=self.drafter.steps(gamma) - 1)
+        sent = cost.rendezvous("fv", 0, ending * gamma * TOKEN_BYTES)
+        behind = Rows.decode(gamma, context, ending)._replace(sequences=0, kv_tokens=ending * gamma)
+        drafted = together(cost.prefill("draft", prompts), window, sent)
+        return Admission(cost.prefill("target", prompts + behind).wall_s, drafted.wall_s, 0.0)
 
     def timeline(self, lanes: Lanes, durations: VanillaDurations, kind: Kind) -> Timeline:
         """Book the draft, the transfer behind it, and the verification behind both."""

@@ -272,7 +272,7 @@ class FleetBounds:
         proposal, steps_of_requests = Chain(strategy.window, strategy.bonus_on_full_accept), []
         for request in self._requests:
             cursor = acceptance.cursor(request.index if request.number is None else request.number, scenario.exit)
-            steps, tokens = 0, 1
+            steps, tokens = 0, cursor.judge(proposal).committed if strategy.needs.first_window else 1
             while tokens < request.output_tokens:
                 tokens += cursor.judge(proposal).committed
                 steps += 1
@@ -303,7 +303,8 @@ def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
     """Return seconds of the prompt of one request through target and draft, and of a first window behind it."""
     admission = scenario.schedule.admission(scenario.cost, Rows.prefill(tokens), 1, tokens)
     sides = admission.target, admission.draft
-    return sum(sides) if scenario.one_lane else max(sides), admission.window
+    in_turn = scenario.one_lane or scenario.schedule.needs.first_window
+    return sum(sides) if in_turn else max(sides), admission.window
 
 
 def _step(scenario: Scenario, requests: int, context: int) -> float:
