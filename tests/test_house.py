@@ -141,6 +141,7 @@ COUNTS_AND_RATIOS = {
         "small_operations_ratio",
         "many_rows_host_ratio",
         "kv_traffic_ratio",
+        "resampled_ratio",
         "rate",
         "overlap",
         "always",

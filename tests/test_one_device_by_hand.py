@@ -23,7 +23,7 @@ from simulator.cost.model import ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import NonNegative
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import Admission, Kind, Progress, State, Step
+from simulator.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
 from simulator.strategies.duodecoding import DuoDecoding, SequenceDetail, UnverifiedPrefix
 from simulator.strategies.lyanna import FUSING, HEAD, LAYER, Drafted, Lyanna, ResampledDetail, table_bytes
 from simulator.strategies.lyanna.resampling import RatedTrees
@@ -214,37 +214,31 @@ CHAIN = Lyanna(
 )
 
 
-@pytest.mark.parametrize("fusion", [True, False])
-def test_a_batch_that_verifies_new_trees_and_one_sampled_again(fusion: bool) -> None:
-    """Trees of 6 rows at 10 and 20; the second has two nodes more, or three rows in a pass of their own."""
-    lyanna, ledger = CHAIN.model_copy(update={"fusion": fusion}), Ledger()
+def test_a_batch_that_verifies_new_trees_and_one_sampled_again() -> None:
+    """Trees of 6 rows at 10 and 20; the second has two nodes more."""
+    lyanna, ledger = CHAIN, Ledger()
     batch = states(lyanna, (10, 9), (20, 0))
     assert batch == [Drafted(state.cursor, state.context) for state in batch]
     batch[1].left = 2  # type: ignore[attr-defined]
     step = lyanna.compose(batch)
-    together = (Rows.decode(6, 10) + Rows.decode(8, 20),)
-    apart = (Rows.decode(6, 30, 2), Rows.decode(3, 20))
-    loads = together if fusion else apart
-    assert step == Step(Kind("resampled", 2, detail=ResampledDetail(1)), sum(loads, start=NO_ROWS), loads=loads)
+    together = Rows.decode(6, 10) + Rows.decode(8, 20)
+    assert step == Step(Kind("resampled", 2, detail=ResampledDetail(1)), together)
     t = lyanna.durations(ledger, step)
     first, later = Rows.decode(4, 30, 2)._replace(logit_rows=0), Rows(2, 0, 2, 32, 32)
     assert ledger.asked == [
         *(("head", FUSING, first), ("head", LAYER, later), ("head", HEAD, Rows(6, 6))),
-        ("target", loads[0], 0.0, 1.0),
-        *([] if fusion else [("target", apart[1], 0.0, 1.0)]),
+        ("target", together, 0.0, 1.0),
     ]
-    verify, again = (14, 0) if fusion else (12, 3)
-    assert t == (near(0.08 + 2 * 0.02), near(0.06), 3, verify, 2, again, 0.5)
+    assert t == (near(0.08 + 2 * 0.02), near(0.06), 3, 14, 2, 0.5)
     spans = [
         ("target", 0, near(0.12), "draft layers"),
         ("target", near(0.12), near(0.18), "LM head"),
         ("target", near(0.18), near(5.18), "sample trees"),
         ("rendezvous", near(5.18), near(5.68), "host"),
-        ("target", near(5.68), near(5.68 + verify), "verify"),
-        ("target", near(17.68), near(20.68), "verify re-sampled trees"),
+        ("target", near(5.68), near(19.68), "verify"),
     ]
-    assert booked(lyanna, t, step.kind) == (spans[: 5 + (not fusion)], near(5.68 + verify + again))
-    assert lyanna.step_seconds(t, step.kind) == near(5.68 + verify + again)
+    assert booked(lyanna, t, step.kind) == (spans, near(19.68))
+    assert lyanna.step_seconds(t, step.kind) == near(19.68)
     phases = lyanna.phases(ledger, step)
     assert (phases["host"], phases["sample"]) == (Phase(0.5, {"target host": 0.5}), Phase(3, {"draft head compute": 3}))
     assert lyanna.settle(batch) == [
@@ -254,14 +248,38 @@ def test_a_batch_that_verifies_new_trees_and_one_sampled_again(fusion: bool) -> 
     assert [(state.context, state.left) for state in batch] == [(14, 0), (21, 2)]  # type: ignore[attr-defined]
 
 
+def test_what_a_rejection_left_goes_first_in_a_pass_of_its_own() -> None:
+    """Three rows behind 20 tokens, while the other request waits; then both draft, and nothing is left of the chain before."""
+    lyanna, ledger = CHAIN.model_copy(update={"fusion": False}), Ledger()
+    batch = states(lyanna, (10, 9), (20, 0))
+    batch[1].left = 2  # type: ignore[attr-defined]
+    step = lyanna.compose(batch)
+    assert step == Step(Kind("resampled", 1, waiting=1, detail=ResampledDetail(1)), Rows.decode(3, 20))
+    assert step == lyanna.step(step.kind, 20)
+    t = lyanna.durations(ledger, step)
+    assert ledger.asked == [("target", Rows.decode(3, 20), 0.0, 1.0)]
+    assert t == (0, 0, 0, 3, 2, 0)
+    spans = [("target", 0, 2, "sample trees"), ("target", 2, 5, "verify re-sampled trees")]
+    assert booked(lyanna, t, step.kind) == (spans, 5)
+    assert lyanna.step_seconds(t, step.kind) == 5
+    assert lyanna.settle(batch) == [ABSENT, Progress(1, 1, 0, 2, "a drafted tree alone")]
+    assert [(state.context, state.left) for state in batch] == [(10, 0), (21, 0)]  # type: ignore[attr-defined]
+    assert lyanna.compose(batch) == Step(Kind("step", 2), Rows.decode(6, 31, 2))
+    assert [one.choice for one in lyanna.settle(batch)] == ["a drafted tree alone", "one re-sampled from 2 levels before it"]
+    assert [state.left for state in batch] == [0, 2]  # type: ignore[attr-defined]
+    with_prompt = lyanna.compose(batch, PROMPT)
+    assert with_prompt.kind.prompts == 1
+    assert lyanna.phases(Ledger(), with_prompt)["layers"].wall_s > 0
+
+
 def test_a_lyanna_step_without_anything_left() -> None:
     ledger = Ledger()
     step = CHAIN.compose(states(CHAIN, (10, 1)), PROMPT)
-    assert step == Step(Kind("step", 1, prompts=1), Rows.decode(6, 10), 0, PROMPT, (Rows.decode(6, 10),))
+    assert step == Step(Kind("step", 1, prompts=1), Rows.decode(6, 10), 0, PROMPT)
     t = CHAIN.durations(ledger, step)
-    assert ledger.asked[:1] == [("head", FUSING, Rows.decode(4, 10)._replace(logit_rows=0))]
+    assert ("head", FUSING, Rows.decode(4, 10)._replace(logit_rows=0)) in ledger.asked
     assert ("head", FUSING, PROMPT._replace(logit_rows=0)) in ledger.asked
-    assert t == (near(0.06 + 0.04 + 2 * 0.01), near(0.03), 3, 12, 0, 0, 0.5)
+    assert t == (near(0.06 + 0.04 + 2 * 0.01), near(0.03), 3, 12, 0, 0.5)
     quiet = CHAIN.model_copy(update={"host_ms": NonNegative(value=0.0)})
     assert [span[3] for span in booked(quiet, quiet.durations(ledger, step), step.kind)[0]] == [
         *("draft layers", "LM head", "sample trees", "verify"),
@@ -331,6 +349,13 @@ def test_how_many_of_a_batch_sample_again() -> None:
         Kind("resampled", 2, detail=ResampledDetail(1)): near(6 / 16),
         Kind("resampled", 2, detail=ResampledDetail(2)): near(9 / 16),
     }
+    apart = CHAIN.model_copy(update={"fusion": False})
+    assert apart.kinds(odds_of(Rates((0.5,))), 2) == {
+        Kind("step", 2): near(16 / 31),
+        Kind("resampled", 1, waiting=1, detail=ResampledDetail(1)): near(6 / 31),
+        Kind("resampled", 2, detail=ResampledDetail(2)): near(9 / 31),
+    }
+    assert apart.kinds(odds_of(Rates((1.0,))), 2) == {Kind("step", 2): 1.0}
     assert CHAIN.kinds(odds_of(Rates((1.0,))), 2) == {Kind("step", 2): 1.0}
     assert CHAIN.kinds(odds_of(Rates((0.0,))), 1) == {Kind("resampled", 1, detail=ResampledDetail(1)): 1.0}
 
@@ -351,7 +376,7 @@ def test_what_a_recording_of_trees_can_answer() -> None:
     assert first_finding(CHAIN.model_copy(update={"chain": "tokens"}), trace=trace_of([0])) is None
     cycle, rated = Cycle((1,)), CHAIN.model_copy(update={"threshold": 1}).reads(Rates((0.5,)))
     assert CHAIN.reads(cycle) is cycle
-    assert rated == RatedTrees(Rates((0.5,)), 3, 2)
+    assert rated == RatedTrees(Rates((0.5,)), 3, 2, 0.93)
     replay = Replay(trace_of([0, 0]))
     assert CHAIN.model_copy(update={"chain": "tokens"}).reads(replay) is replay
 

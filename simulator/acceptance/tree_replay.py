@@ -229,12 +229,26 @@ class ResampledReplay:
 
     def judge(self) -> ResampledVerification:
         """Verify both trees, move behind the committed tokens, and return the outcome."""
-        position, left = self.recording.position, self.left
-        accepted = max(int(self.runs[0, position]), left or 0)
-        enough = len(self.runs) - accepted - 1 >= self.least
-        self.left = int(self.runs[1 + accepted, position]) if enough else None
-        self.recording.move(accepted + 1)
+        left = self.left
+        accepted = self._keep(max(int(self.runs[0, self.recording.position]), left or 0))
         return ResampledVerification(accepted, left is not None)
+
+    def drafted_alone(self) -> int:
+        """Verify the drafted tree, move behind the committed tokens, and return the draft tokens kept."""
+        return self._keep(int(self.runs[0, self.recording.position]))
+
+    def left_alone(self) -> int:
+        """Verify what the last drafted tree has left in a pass of its own, and return the draft tokens kept of it."""
+        kept, self.left = self.left or 0, None
+        self.recording.move(kept + 1)
+        return kept
+
+    def _keep(self, accepted: int) -> int:
+        """Note what is left behind ``accepted`` tokens of the window that starts here, and move on."""
+        enough = len(self.runs) - accepted - 1 >= self.least
+        self.left = int(self.runs[1 + accepted, self.recording.position]) if enough else None
+        self.recording.move(accepted + 1)
+        return accepted
 
 
 class PipelineReplay:

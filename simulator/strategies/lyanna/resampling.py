@@ -1,7 +1,8 @@
 """Lyanna verifies a drafted tree together with what a rejection has left to sample again (LYA-6, LYA-8).
 
-The tokens that a step keeps depend on the step before through one thing, the levels that it left. Both
-sources answer a law with the Markov chain over accepted tokens that follows from it.
+Fused, the tokens that a step keeps depend on the step before through one thing, the levels that it left. Both
+sources answer a law with the Markov chain over accepted tokens that follows from it. In a pass of its own a tree
+is a proposal of as many levels as were left, fewer than a drafted tree has; a window of so many tokens asks for its odds.
 """
 
 from __future__ import annotations
@@ -39,15 +40,31 @@ class RecordedTrees:
 
     replay: Replay
     least: int
+    fused: bool = True
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
-        return _RecordedCursor(ResampledReplay(self.replay.trace, order[request % len(order)], least=self.least))
+        return _RecordedCursor(ResampledReplay(self.replay.trace, order[request % len(order)], least=self.least), self.fused)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Return the odds of the chain whose transitions are counted over all recorded starts."""
-        return self._odds
+        """Return the odds over all recorded starts: of the chain whose transitions they count, or of trees that stand alone."""
+        return self._odds if self.fused else self._alone(gamma)
+
+    def _alone(self, gamma: int) -> Odds:
+        """Return the odds of drafted trees, or of those sampled again where ``gamma`` levels, fewer than all, were left."""
+        depth = len(self.replay.trace.extra["lyanna_tree.run"])
+        counts = np.zeros(depth + 1)
+        for runs in self._runs():
+            row = (depth - gamma) % depth
+            counts += np.bincount(runs[row][runs[0] == row - 1] if row else runs[0], minlength=depth + 1)
+        kept = counts[: gamma + 1] if counts.any() else np.eye(gamma + 1)[0]
+        return Odds(kept / kept.sum(), np.zeros(gamma + 1), 0.0, "trees of every recorded start")
+
+    def _runs(self) -> Iterator[NDArray[np.int64]]:
+        """Yield (depth, starts) the tokens kept of the trees of each recording."""
+        for recording in self.replay.order:
+            yield Recording(self.replay.trace, recording).array("lyanna_tree.run").astype(np.int64)
 
     @cached_property
     def _odds(self) -> Odds:
@@ -61,16 +78,15 @@ class RecordedTrees:
 
     def _pairs(self, depth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the tokens kept of the tree of every start, and by the step behind it."""
-        for recording in self.replay.order:
-            runs = Recording(self.replay.trace, recording).array("lyanna_tree.run").astype(np.int64)
+        for runs in self._runs():
             kept, here = runs[0], np.arange(runs.shape[1])
             left = np.where(depth - 1 - kept >= self.least, runs[(kept + 1) % depth, here], 0)
             yield kept, np.maximum(kept[(here + kept + 1) % len(here)], left)
 
 
 class _RecordedCursor:
-    def __init__(self, replay: ResampledReplay) -> None:
-        self.replay = replay
+    def __init__(self, replay: ResampledReplay, fused: bool) -> None:
+        self.replay, self.fused = replay, fused
 
     def judge(self, proposal: Chain) -> Verdict:
         """Judge the trees of this step; a proposal of nothing moves one token on and leaves nothing."""
@@ -78,7 +94,11 @@ class _RecordedCursor:
             self.replay.left = None
             self.replay.recording.move(1)
             return Verdict(0, 1, False, False)
-        accepted = self.replay.judge().accepted
+        replay = self.replay
+        if self.fused:
+            accepted = replay.judge().accepted
+        else:
+            accepted = replay.left_alone() if proposal.tokens < len(replay.runs) else replay.drafted_alone()
         return Verdict(accepted, accepted + 1, False, False)
 
 
@@ -86,25 +106,31 @@ class _RecordedCursor:
 class RatedTrees:
     """Trees are drawn from stated rates by level, each given the level above it (LYA-8).
 
-    A level that is sampled again keeps its rate, now behind the corrected token, and the two trees of a step
-    are independent. Both are assumptions: the paper prints no rates of its re-sampled trees.
+    A level that is sampled again keeps the ``share`` of its rate, now behind the corrected token, and the two trees of
+    a step are independent. Both are assumptions: the paper prints no rates of its re-sampled trees.
     """
 
     rates: Rates
     depth: int
     least: int
+    share: float = 1.0
+    fused: bool = True
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor with separate random numbers for each level at which a tree may begin."""
         trees = [self._from(level) for level in range(self.depth)]
-        return _RatedCursor([tree.cursor(request, None) for tree in trees], self.least)
+        cursors = [tree.cursor(request, None) for tree in trees]
+        return _RatedCursor(cursors, self.least) if self.fused else _AloneCursor(cursors)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Return the exact long-run odds of this source."""
+        """Return the exact long-run odds of this source; of trees that stand alone, of one with ``gamma`` levels."""
+        if not self.fused:
+            kept = self._kept(self.depth - gamma)[: gamma + 1]
+            return Odds(kept, np.zeros(gamma + 1), 0.0, "stated rates by level, re-sampled levels keeping a share (assumed)")
         drafted = self._kept(0)
         again = [self._kept(level) if self.depth - level >= self.least else self._kept(self.depth) for level in self._begins]
         shares = stationary(np.array([better_of(drafted, left) for left in again]))
-        return Odds(shares, np.zeros(self.depth + 1), 0.0, "stated rates by level, re-sampled levels keeping theirs (assumed)")
+        return Odds(shares, np.zeros(self.depth + 1), 0.0, "stated rates by level, re-sampled levels keeping a share (assumed)")
 
     @property
     def _begins(self) -> range:
@@ -113,7 +139,8 @@ class RatedTrees:
 
     def _from(self, level: int) -> Rates:
         """Return the rates of the levels from ``level`` on."""
-        rates = tuple(self.rates.rate(position) for position in range(level, self.depth))
+        share = self.share if level else 1.0
+        rates = tuple(share * self.rates.rate(position) for position in range(level, self.depth))
         return Rates(rates, seed=self.rates.seed * self.depth + level)
 
     def _kept(self, level: int) -> Floats:
@@ -142,3 +169,13 @@ class _RatedCursor:
         if depth - accepted - 1 >= self.least:
             self.begins = accepted + 1
         return Verdict(accepted, accepted + 1, False, False)
+
+
+class _AloneCursor:
+    """Judges one tree at a time, by its levels: the drafted tree has all of them."""
+
+    def __init__(self, trees: list[Cursor]) -> None:
+        self.trees = trees
+
+    def judge(self, proposal: Chain) -> Verdict:
+        return self.trees[-proposal.tokens % len(self.trees)].judge(proposal)

@@ -14,9 +14,14 @@ more than ``threshold``, a tree is sampled from them behind the corrected token,
 verified beside the next drafted tree, whose root it shares, and the better of the two counts. R of a batch's B
 requests have one; in the long run that number is binomial.
 
-``fusion: false`` verifies the re-sampled trees in a pass of their own, root included (LYA-7). What is kept is the
-same; a program that drafted only after such a pass would lose less. ``chain: tokens`` is the drafter that Lyanna is
-compared with: every level reads the tokens of the one before, with an LM head of its own, k (t_layer + t_head + t_sample).
+``fusion: false`` verifies the re-sampled trees in a pass of their own, root included, before the next draft (LYA-7):
+
+    draft     |re-sample|                      |==k x layer==|head|sample k levels|
+    target    |         |==re-sampled trees==|                                    |==verify trees==|
+
+A request commits what it keeps of such a tree and the token behind it, and leaves nothing again; the others wait.
+``chain: tokens`` is the drafter that Lyanna is compared with: every level reads the tokens of the one before, with an
+LM head of its own, k (t_layer + t_head + t_sample).
 
 Assumed: the first layer fuses state and embedding as EAGLE does (2h to h), and reads all tokens that a step may
 have committed, as a captured graph is padded; the re-sampled levels are sampled after the drafted ones.
@@ -36,12 +41,12 @@ from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
-from simulator.files.schema import NonNegative
+from simulator.files.schema import Fraction, NonNegative
 from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.capabilities import AddsMemory, ExtraMemory
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.step import ABSENT, Admission, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.studied import ResampledTrees
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
 from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees
@@ -55,16 +60,14 @@ DENSE_UP_TO, HOT_TOKENS = 40_000, 32_000
 class LyannaDurations(NamedTuple):
     """These are the seconds of the parts of a step, for all its requests."""
 
-    layers: float
-    """Seconds of the chain, k t_layer."""
-    head: float
+    layers: float = 0.0
+    """Seconds of the chain, k t_layer; 0, as those of head, sampling and host, in a pass of re-sampled trees alone."""
+    head: float = 0.0
     """Seconds of the LM head on all levels, t_head(k)."""
-    sample: float
+    sample: float = 0.0
     """Seconds of sampling all levels, k t_sample."""
-    verify: float
+    verify: float = 0.0
     resample: float = 0.0
-    verify_resampled: float = 0.0
-    """Seconds of a separate pass for re-sampled trees; 0 where they are fused into ``verify``."""
     host: float = 0.0
 
 
@@ -73,7 +76,7 @@ class Drafted(State):
     """A request remembers what its last rejection has left."""
 
     left: int = 0
-    """Levels of its chain that are sampled again in this step."""
+    """Levels of its chain that are sampled again in the next step."""
 
 
 class ResampledDetail(NamedTuple):
@@ -127,6 +130,13 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     """Whether left levels are sampled again after a rejection."""
     fusion: bool = True
     """Whether re-sampled trees are verified in the same pass as the next tree."""
+    resampled_ratio: Fraction = Fraction(
+        value=0.93,
+        source="assumed: with this share of its drafted rates a re-sampled tree of six_flavours_greedy keeps as many tokens as "
+        "recorded; by level it is 0.83, 0.50 and, where one is left, 1.40. Lyanna sec. 6.2: decays more rapidly",
+        confidence="assumed",
+    )
+    """Share of its stated rate that a level keeps when it is sampled again; a recording knows better."""
     level_us: NonNegative = NonNegative(
         value=50.0, source="assumed: ten small kernels of a captured graph; Figure 13a prints no value", confidence="assumed"
     )
@@ -170,12 +180,12 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     def needs(self) -> Needs:
         """Return the needs of a chain of ``depth`` passes of the layer.
 
-        The root and all nodes of both trees have their keys and values in the cache while they are verified.
+        The root and all nodes of the trees of a pass have their keys and values in the cache while they are verified.
         """
         return Needs(
             draft_model=False,
             draft_steps=self.depth,
-            cache_tokens=1 + self.budget + self.resampled_budget * self.resample,
+            cache_tokens=1 + self.budget + self.resampled_budget * (self.resample and self.fusion),
             dynamic_draft=True,
             single_rates=True,
         )
@@ -197,9 +207,9 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """Return a source of drafted and re-sampled trees, recorded or from stated rates; else ``verdicts`` as they are."""
         if isinstance(verdicts, Rates):
-            return RatedTrees(verdicts, self.depth, self.least)
+            return RatedTrees(verdicts, self.depth, self.least, self.resampled_ratio.value, self.fusion)
         if isinstance(verdicts, Replay) and self.chain == "hidden_states":
-            return RecordedTrees(verdicts, self.least)
+            return RecordedTrees(verdicts, self.least, self.fusion)
         return verdicts
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
@@ -234,70 +244,70 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         return Drafted(cursor, context)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Return a step in which all requests verify a tree, and those that had a rejection also what it left."""
-        whole = again = count = 0
+        """Return a step in which all requests verify a tree, and those that had a rejection also what it left.
+
+        Without fusion what was left goes before: only requests that have left levels take part in the step.
+        """
+        left = [state for state in states if state.left]  # type: ignore[attr-defined]  # opened here
+        apart = bool(left) and not self.fusion
         for state in states:
-            state.proposed = self.depth
-            whole += state.context
-            if state.left:  # type: ignore[attr-defined]  # opened here
-                again += state.context
-                count += 1
-        kind = self.kind_of(len(states), count)._replace(prompts=prompts.sequences)
+            state.proposed = (state.left or None) if apart else self.depth  # type: ignore[attr-defined]
+        whole, again = (sum(state.context for state in some) for some in (states, left))
+        kind = self.kind_of(len(states), len(left))._replace(prompts=prompts.sequences)
         return self._step(kind, whole, again)._replace(prompts=prompts)
 
     def kind_of(self, requests: int, resampled: int) -> Kind:
-        """Return the kind of a batch in which ``resampled`` requests verify a re-sampled tree."""
-        return Kind("resampled", requests, detail=ResampledDetail(resampled)) if resampled else Kind("step", requests)
+        """Return the kind of a batch in which ``resampled`` requests verify a re-sampled tree; unfused, the others wait."""
+        if not resampled:
+            return Kind("step", requests)
+        waiting = 0 if self.fusion else requests - resampled
+        return Kind("resampled", requests - waiting, waiting=waiting, detail=ResampledDetail(resampled))
 
     def step(self, kind: Kind, context: int) -> Step:
         """Return a step of this kind with all requests at ``context`` tokens."""
         return self._step(kind, kind.verifying * context, kind.extra_work * context)
 
     def _step(self, kind: Kind, context: int, resampled_context: int) -> Step:
-        """Return the rows of the one or two passes; contexts are cached tokens of all requests and of re-sampling ones."""
+        """Return the rows of the pass; contexts are cached tokens of all requests and of re-sampling ones."""
         count, tree, left = kind.extra_work, 1 + self.budget, self.resampled_budget
-        passes: tuple[Rows, ...]
-        if self.fusion:
-            alone = Rows.decode(tree, context - resampled_context, kind.verifying - count)
-            passes = (alone + Rows.decode(tree + left, resampled_context, count),)
-        else:
-            passes = Rows.decode(tree, context, kind.verifying), Rows.decode(1 + left, resampled_context, count)
-        return Step(kind, sum(passes, start=NO_ROWS), loads=passes)
+        if self._apart(kind):
+            return Step(kind, Rows.decode(1 + left, resampled_context, count))
+        alone = Rows.decode(tree, context - resampled_context, kind.verifying - count)
+        return Step(kind, alone + Rows.decode(tree + left, resampled_context, count))
+
+    def _apart(self, kind: Kind) -> bool:
+        """Return whether a step of this kind verifies re-sampled trees alone."""
+        return kind.detail is not None and not self.fusion
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify, note what is left of each chain, and return the progress of each request."""
-        return [self._settle(state) for state in states]
+        return [self._settle(state, state.proposed) if state.proposed else ABSENT for state in states]
 
-    def _settle(self, state: State) -> Progress:
-        """Verify the trees of one request."""
-        verdict = state.cursor.judge(Chain(self.depth))
+    def _settle(self, state: State, levels: int) -> Progress:
+        """Verify a tree of so many levels, and what is fused with it, of one request."""
+        verdict = state.cursor.judge(Chain(levels))
         state.context += verdict.committed
-        left = self.left(verdict.accepted)
+        left = self.left(verdict.accepted) if levels == self.depth else 0
         state.left = left  # type: ignore[attr-defined]  # opened here
-        choice = f"one re-sampled from {left} level{'s' * (left > 1)} beside it" if left else "a drafted tree alone"
-        return Progress(verdict.committed, verdict.committed, verdict.accepted, self.depth, choice)
+        where = "beside it" if self.fusion else "before it"
+        choice = f"one re-sampled from {left} level{'s' * (left > 1)} {where}" if left else "a drafted tree alone"
+        return Progress(verdict.committed, verdict.committed, verdict.accepted, levels, choice)
 
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return drafting, sampling and verification; prompts travel through the target and the layer."""
-        kind, drafted = step.kind, step.loads[0]
-        level = self.level_us.value * 1e-6
-        layers, head = self._chain(cost, kind.verifying, drafted.kv_tokens - drafted.tokens)
+        kind, rows = step.kind, step.rows
+        level, host = self.level_us.value * 1e-6, self.host_ms.value * 1e-3
         chunks = [cost.head(FUSING, step.prompts._replace(logit_rows=0))] if kind.prompts else []
-        host = self.host_ms.value * 1e-3
-        phases = {
-            "layers": together(*chunks, layers),
-            "head": head,
-            "sample": _sampling(level * self.depth),
-            "host": Phase(host, {"target host": host}),
-            "verify": cost.target(drafted + step.prompts),
-        }
-        if kind.detail:
-            phases["resample"] = _sampling(level * (self.depth - 1))
-            if not self.fusion:
-                phases["verify_resampled"] = cost.target(step.loads[1])
-        return phases
+        parts = {"resample": _sampling(level * (self.depth - 1))} if kind.detail else {}
+        if self._apart(kind):
+            parts["layers"] = together(*chunks)
+        else:
+            layers, head = self._chain(cost, kind.verifying, rows.kv_tokens - rows.tokens)
+            parts |= {"layers": together(*chunks, layers), "head": head, "sample": _sampling(level * self.depth)}
+            parts["host"] = Phase(host, {"target host": host})
+        return parts | {"verify": cost.target(rows + step.prompts)}
 
     def _chain(self, cost: Cost, requests: int, context: int) -> tuple[Phase, Phase]:
         """Return the passes of the layer and of the LM head behind ``context`` cached tokens of all requests."""
@@ -318,26 +328,25 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     def timeline(self, lanes: Lanes, durations: LyannaDurations, kind: Kind) -> Timeline:
         """Book the parts in series on one device; the levels of a token chain are booked together."""
         t, device = durations, lanes.target
-        device.occupy(t.layers, "draft layers")
-        device.occupy(t.head, "LM head")
-        device.occupy(t.sample + t.resample, "sample trees")
+        for seconds, label in ((t.layers, "draft layers"), (t.head, "LM head"), (t.sample + t.resample, "sample trees")):
+            if seconds or not self._apart(kind):
+                device.occupy(seconds, label)
         if t.host:
             lanes.rendezvous.occupy(t.host, "host", device)
-        if not t.verify_resampled:
-            return (device.start(t.verify, "verify", lanes.rendezvous),)
-        device.occupy(t.verify, "verify", lanes.rendezvous)
-        return (device.start(t.verify_resampled, "verify re-sampled trees"),)
+        label = "verify re-sampled trees" if self._apart(kind) else "verify"
+        return (device.start(t.verify, label, lanes.rendezvous),)
 
     def tree_passes_s(self, cost: Cost, requests: int, context: int) -> dict[str, float]:
         """Return the seconds of verifying drafted trees, and of re-sampled trees fused with them or apart."""
         if not self.resample:
             return {}
-        passes = {}
-        for name, fusion, resampled in (("drafted", True, 0), ("fused", True, requests), ("apart", False, requests)):
+
+        def verify(resampled: int, fusion: bool = True) -> float:
             strategy = self.model_copy(update={"fusion": fusion})
-            t = strategy.durations(cost, strategy.step(strategy.kind_of(requests, resampled), context))
-            passes[name] = t.verify + t.verify_resampled
-        return passes
+            return strategy.durations(cost, strategy.step(strategy.kind_of(requests, resampled), context)).verify
+
+        drafted = verify(0)
+        return {"drafted": drafted, "fused": verify(requests), "apart": drafted + verify(requests, fusion=False)}
 
     # ---- the law
 
@@ -348,13 +357,33 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     def step_seconds(self, durations: LyannaDurations, kind: Kind) -> Any:
         """Return the seconds of all parts in series."""
         t = durations
-        return t.layers + t.head + t.sample + t.resample + t.host + t.verify + t.verify_resampled
+        return t.layers + t.head + t.sample + t.resample + t.host + t.verify
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """Return the share of each kind of step: binomial, as requests are rejected independently of each other."""
+        """Return the share of each kind of step: binomial, as requests are rejected independently of each other.
+
+        Without fusion all requests draft and verify together, and every n > 0 that left levels is a step of its own (LYA-7).
+        """
+        share = min(1.0, ordered_sum(self._leaving(odds).values()))
+        again = {self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()}
+        if self.fusion:
+            return again
+        again.pop(whole := self.kind_of(requests, 0), None)
+        steps = 1.0 + ordered_sum(again.values())
+        return {whole: 1.0 / steps} | {kind: chance / steps for kind, chance in again.items()}
+
+    def _leaving(self, odds: OddsOf) -> dict[int, float]:
+        """Return the chance that a drafted tree leaves so many levels, by levels."""
         accepted = odds(self.depth).accepted
-        share = min(1.0, ordered_sum(float(accepted[kept]) for kept in range(self.depth) if self.left(kept)))
-        return {self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()}
+        return {left: float(accepted[kept]) for kept in range(self.depth) if (left := self.left(kept))}
+
+    def _committed(self, kind: Kind, odds: OddsOf) -> Any:
+        """Return the tokens of a step; those of a tree sampled again are a mean over the levels that drafted trees leave."""
+        if not self._apart(kind):
+            return super()._committed(kind, odds)
+        leaving = self._leaving(odds)
+        mean = ordered_sum(chance * odds(left).committed() for left, chance in leaving.items())
+        return kind.verifying * mean / ordered_sum(leaving.values())
 
 
 def table_bytes(vocabulary: int) -> int:
