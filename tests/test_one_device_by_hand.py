@@ -285,6 +285,7 @@ def test_a_lyanna_step_without_anything_left() -> None:
         *("draft layers", "LM head", "sample trees", "verify"),
     ]
     one = states(CHAIN, (10, 1))
+    CHAIN.compose(one)
     assert CHAIN.settle(one) == [Progress(2, 2, 1, 3, "one re-sampled from 1 level beside it")]
     apart = CHAIN.model_copy(update={"fusion": False})
     alone = apart.step(Kind("step", 1), 10)
