@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Chain, Replay
-from simulator.acceptance.statistics import FlavourNumbers, Hits, Statistics, WindowMean, independent, statistics
+from simulator.acceptance.statistics import FlavourNumbers, Hits, Statistics, VocabularyShare, WindowMean, independent, statistics
 from simulator.files.schema import BadInput
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
@@ -41,7 +43,18 @@ def test_all_numbers_of_a_tiny_trace() -> None:
         repetition=0.0,
         drafters=(),
         pipelines=(),
+        vocabulary=tuple(VocabularyShare(share, 1.0) for share in (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)),
     )
+
+
+def test_the_most_frequent_entries_of_a_vocabulary() -> None:
+    """Behind the prefill's token 9: six times 0, three times 1, once 2, of a vocabulary of 20."""
+    trace = make_trace([[0] * 11])
+    tokens = np.array([9, 0, 1, 0, 1, 0, 1, 0, 2, 0, 0], dtype=trace.token.dtype)
+    shares = statistics(replace(trace, token=tokens, header={**trace.header, "vocabulary": 20})).vocabulary
+    assert [(one.entries, one.tokens) for one in shares] == [
+        *((0.05, 0.6), (0.1, 0.9), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (1.0, 1.0)),
+    ]
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=30), min_size=1, max_size=4), st.integers(1, 9))

@@ -46,6 +46,12 @@ SEVEN_B = ModelSpec(
 )
 
 
+def test_the_program_of_a_step_takes_as_long_for_any_batch() -> None:
+    """Half a millisecond for each of four requests, and 3 ms of the program."""
+    busy = HEADS.model_copy(update={"step_host_ms": NonNegative(value=3.0)})
+    assert busy.phases(COST, busy.step(Kind("step", 4), 10))["host"].wall_s == pytest.approx(5e-3)
+
+
 def test_the_timeline_of_one_step() -> None:
     """Three passes of 2 ms, half a millisecond of host, a pass of 10 ms; two of three levels are kept."""
     loop, world = play(HEADS, Cycle((2,)), COST, Requests(count=1, output_tokens=7))

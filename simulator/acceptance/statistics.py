@@ -25,6 +25,8 @@ LONGEST = 16
 """Largest window replayed, in draft tokens."""
 WIDTHS = (1, 2, 4, 8, 32)
 """Widths at which hits are counted: whether the emitted token is among that many first choices."""
+VOCABULARY_SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the vocabulary, its most frequent entries, whose tokens are counted."""
 FEWEST = 50
 """Windows that must have reached a position for its rate to be shown."""
 
@@ -116,6 +118,16 @@ class PipelineNumbers:
 
 
 @dataclass(frozen=True)
+class VocabularyShare:
+    """The most frequent entries of a vocabulary make up a share of the recorded tokens (Lyanna, Figure 7)."""
+
+    entries: float
+    """Share of the vocabulary, its most frequent entries."""
+    tokens: float
+    """Share of the recorded tokens that they are."""
+
+
+@dataclass(frozen=True)
 class Statistics:
     """The numbers of a trace are those that :func:`statistics` returns."""
 
@@ -139,6 +151,8 @@ class Statistics:
     """Numbers of every recorded drafter; empty where there is only one."""
     pipelines: tuple[PipelineNumbers, ...]
     """Numbers of every recorded pipeline tree."""
+    vocabulary: tuple[VocabularyShare, ...] = ()
+    """Shares of tokens by shares of the vocabulary; empty where the tokens are not known."""
 
 
 def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Statistics:
@@ -164,6 +178,7 @@ def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Sta
         repetition=_repetition(trace, replay.order),
         drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters) if len(trace.drafters) > 1 else (),
         pipelines=tuple(_pipeline(trace, beam, replay) for beam in recorded_beams(trace)),
+        vocabulary=tuple(_vocabulary(trace, replay)),
     )
 
 
@@ -234,6 +249,16 @@ def _hits(trace: Trace, replay: Replay) -> Iterable[Hits]:
         yield from (share(None, width, trace.draft_rank[positions] < width) for width in WIDTHS)
     for fraction in trace.exit_fractions:
         yield from (share(fraction, width, trace.on_exit(fraction, width)[positions]) for width in WIDTHS)
+
+
+def _vocabulary(trace: Trace, replay: Replay) -> Iterable[VocabularyShare]:
+    """Yield what share of the tokens the most frequent twentieth, tenth, ... of the vocabulary are."""
+    if not len(trace.token):
+        return
+    size = int(trace.header["vocabulary"])
+    counts = np.sort(np.bincount(trace.token[replay.positions()], minlength=size))[::-1].cumsum()
+    for share in VOCABULARY_SHARES:
+        yield VocabularyShare(share, float(counts[max(1, round(share * size)) - 1] / counts[-1]))
 
 
 def _repetition(trace: Trace, requests: Sequence[int]) -> float | None:

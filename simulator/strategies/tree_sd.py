@@ -77,7 +77,9 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
     ids_per_entry: int = Field(default=0, ge=0)
     """Token ids kept for each entry of the vocabulary (a table on the device)."""
     host_ms: NonNegative = NonNegative(value=0.0)
-    """Milliseconds of the host in a step, for look-up and for building the tree."""
+    """Milliseconds of the host in a step for every request, for look-up and for building its tree."""
+    step_host_ms: NonNegative = NonNegative(value=0.0)
+    """Milliseconds of the host in a step whatever the batch: the program that schedules it."""
     matched: Fraction | None = None
     """Share of steps that find something to propose, where acceptance is stated."""
     drafter: str | None = None
@@ -87,10 +89,12 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
 
     @classmethod
     def example(cls) -> Example:
-        """Return a tree of two levels, drafted in two passes, with 1.5 ms of the host for each request."""
+        """Return a tree of two levels, drafted in two passes, with 1.5 ms of the host for each request and 0.5 for all."""
         tree, passes = TokenTree(branching=(2, 2)), (DraftPass(rows=(1, 2)),)
         durations = StatedDurations(target_ms=20.0, draft_step_ms=2.0)
-        return Example(cls(tree=tree, passes=passes, host_ms=NonNegative(value=1.5)), durations)
+        return Example(
+            cls(tree=tree, passes=passes, host_ms=NonNegative(value=1.5), step_host_ms=NonNegative(value=0.5)), durations
+        )
 
     # ---- what it is
 
@@ -208,7 +212,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
         drafted = [phase for entry in self.passes for phase in drafting(cost, entry, kind.verifying, cached)]
         return {
             "draft": together(*chunks, *drafted),
-            "host": Phase(self.host_ms.value * 1e-3 * (kind.verifying + kind.bare), {}),
+            "host": Phase((self.host_ms.value * (kind.verifying + kind.bare) + self.step_host_ms.value) * 1e-3, {}),
             "target": cost.target(step.rows + step.prompts),
         }
 
