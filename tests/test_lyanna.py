@@ -69,12 +69,13 @@ def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
     if not fusion:  # sampled from the one level that was left, kept whole: two tokens; then the drafted tree
         expected[6:] = [
             ("target", 27.5, 28.5, "sample trees"),
-            ("target", 28.5, 38.5, "verify re-sampled trees"),
-            ("target", 38.5, 41.5, "draft layers"),
-            ("target", 41.5, 43.5, "LM head"),
-            ("target", 43.5, 45, "sample trees"),
-            ("rendezvous", 45, 48, "host"),
-            ("target", 48, 58, "verify"),
+            ("rendezvous", 28.5, 31.5, "host"),
+            ("target", 31.5, 41.5, "verify re-sampled trees"),
+            ("target", 41.5, 44.5, "draft layers"),
+            ("target", 44.5, 46.5, "LM head"),
+            ("target", 46.5, 48, "sample trees"),
+            ("rendezvous", 48, 51, "host"),
+            ("target", 51, 61, "verify"),
         ]
     found = [(span.lane, span.start_s * 1e3, span.end_s * 1e3, span.label) for span in world.spans]
     assert [one[::3] for one in found] == [one[::3] for one in expected]
@@ -151,16 +152,34 @@ def test_expected_tokens_are_those_of_a_replay(steps: int, resample: bool) -> No
     assert recorded.odds(3, None).mean_accepted == pytest.approx(expected, abs=4 * standard_error(kept))
 
 
+def most_gains(rates: tuple[float, ...]) -> dict[str, float]:
+    """Return by how many per cent re-sampling can lengthen a step at most, its levels always right, in four readings.
+
+    ``chain``: of two trees with one root the better, each step behind the one before (what is simulated); ``alone``: the same,
+    as if no step had followed a better one; ``on_top``: its levels are added; ``bonus``: and a token of the target behind them.
+    """
+    depth, drafted = len(rates), Rates(rates).odds(len(rates), None).accepted
+    whole, kept = np.eye(depth + 1), np.arange(depth + 1)
+    best = [better_of(drafted, whole[max(0, depth - 1 - count)]) for count in range(depth + 1)]
+    tokens = 1 + drafted @ kept
+    left = sum(drafted[count] * (depth - 1 - count) for count in range(depth - 1))
+    means = {
+        "chain": 1 + stationary(np.array(best)) @ kept,
+        "alone": 1 + sum(chance * (one @ kept) for chance, one in zip(drafted, best, strict=True)),
+        "on_top": tokens + left,
+        "bonus": tokens + left + drafted[: depth - 1].sum(),
+    }
+    return {name: 100 * (float(mean) / tokens - 1) for name, mean in means.items()}
+
+
 def test_what_resampling_can_bring_at_most() -> None:
-    """With the rates of Table 1: always right, the shorter trees would still add no more than 2 % to the tokens of a step."""
-    levels = range(1, 4)
-    drafted = Rates(TABLE_1).odds(3, None).accepted
-    best = [better_of(drafted, np.eye(4)[3 - level]) for level in levels]
-    shares = stationary(np.array([*best, drafted]))
-    tokens = [1 + float(np.arange(4) @ one) for one in (shares, drafted)]
-    assert tokens[1] == pytest.approx(3.1476)
-    assert 1.01 < tokens[0] / tokens[1] < 1.02
-    assert RatedTrees(Rates(TABLE_1), 3, 1).odds(3, None).committed() < tokens[0]
+    """With Table 1, 27.2 % of the steps leave levels: 1.3 % more tokens, 20.1 with every favour; 23.1 need 3.87 of 4."""
+    gains, rated = most_gains(TABLE_1), RatedTrees(Rates(TABLE_1), 3, 1).odds(3, None)
+    assert {name: round(gain, 1) for name, gain in gains.items()} == {"chain": 1.3, "alone": 1.6, "on_top": 11.5, "bonus": 20.1}
+    drafted = Rates(TABLE_1).odds(3, None)
+    assert drafted.accepted[:2].sum() == pytest.approx(0.272)
+    assert drafted.committed() * 1.231 == pytest.approx(3.87, abs=0.01)
+    assert 3.1476 < rated.committed() < 3.1476 * (1 + gains["chain"] / 100)
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6), st.integers(0, 4))
@@ -392,14 +411,14 @@ def test_a_recorded_run_without_fusion_stays_close_to_its_law() -> None:
 
 
 def test_an_unfused_pass_costs_less_than_it_did_when_its_tokens_were_dropped() -> None:
-    """Sec. 7.3 prints -16.1 and -20.6 %; with a share of 0 to 1 of the rates ours is between -21 and -13 %."""
+    """Sec. 7.3 prints -16.1 and -20.6 %; with a share of 1 to 0 of the rates ours is between -17 and -24 %."""
     without = run.law(*scenario_of("no_resampling")).tpot_s
     drops = [
         without / run.law(*scenario_of("no_fusion", f"strategy.resampled_ratio.value={share}")).tpot_s - 1
         for share in (0.0001, 0.5, 0.93, 1.0)
     ]
     assert drops == sorted(drops)
-    assert -0.21 < drops[0] < -0.161 < drops[2] < drops[3] < -0.13
+    assert -0.24 < drops[0] < -0.206 < drops[1] < drops[2] < drops[3] < -0.161
 
 
 def scenario_of(variant: str, *overrides: str) -> Any:

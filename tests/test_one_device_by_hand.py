@@ -258,10 +258,10 @@ def test_what_a_rejection_left_goes_first_in_a_pass_of_its_own() -> None:
     assert step == lyanna.step(step.kind, 20)
     t = lyanna.durations(ledger, step)
     assert ledger.asked == [("target", Rows.decode(3, 20), 0.0, 1.0)]
-    assert t == (0, 0, 0, 3, 2, 0)
-    spans = [("target", 0, 2, "sample trees"), ("target", 2, 5, "verify re-sampled trees")]
-    assert booked(lyanna, t, step.kind) == (spans, 5)
-    assert lyanna.step_seconds(t, step.kind) == 5
+    assert t == (0, 0, 0, 3, 2, 0.5)
+    spans = [("target", 0, 2, "sample trees"), ("rendezvous", 2, 2.5, "host"), ("target", 2.5, 5.5, "verify re-sampled trees")]
+    assert booked(lyanna, t, step.kind) == (spans, 5.5)
+    assert lyanna.step_seconds(t, step.kind) == 5.5
     assert lyanna.settle(batch) == [ABSENT, Progress(1, 1, 0, 2, "a drafted tree alone")]
     assert [(state.context, state.left) for state in batch] == [(10, 0), (21, 0)]  # type: ignore[attr-defined]
     assert lyanna.compose(batch) == Step(Kind("step", 2), Rows.decode(6, 31, 2))

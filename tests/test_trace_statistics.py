@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.acceptance.sources import Chain, Replay
-from simulator.acceptance.statistics import FlavourNumbers, Hits, Statistics, VocabularyShare, WindowMean, independent, statistics
+from simulator.acceptance.statistics import (
+    FlavourNumbers,
+    Hits,
+    Statistics,
+    VocabularyShare,
+    WindowMean,
+    independent,
+    statistics,
+)
 from simulator.files.schema import BadInput
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace

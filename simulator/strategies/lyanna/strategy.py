@@ -19,7 +19,8 @@ requests have one; in the long run that number is binomial.
     draft     |re-sample|                      |==k x layer==|head|sample k levels|
     target    |         |==re-sampled trees==|                                    |==verify trees==|
 
-A request commits what it keeps of such a tree and the token behind it, and leaves nothing again; the others wait.
+A request commits what it keeps of such a tree and the token behind it, and leaves nothing again; the others wait. The
+program takes its T_host in either pass.
 ``chain: tokens`` is the drafter that Lyanna is compared with: every level reads the tokens of the one before, with an
 LM head of its own, k (t_layer + t_head + t_sample).
 
@@ -61,7 +62,7 @@ class LyannaDurations(NamedTuple):
     """These are the seconds of the parts of a step, for all its requests."""
 
     layers: float = 0.0
-    """Seconds of the chain, k t_layer; 0, as those of head, sampling and host, in a pass of re-sampled trees alone."""
+    """Seconds of the chain, k t_layer; 0, as those of head and sampling, in a pass of re-sampled trees alone."""
     head: float = 0.0
     """Seconds of the LM head on all levels, t_head(k)."""
     sample: float = 0.0
@@ -300,13 +301,14 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         kind, rows = step.kind, step.rows
         level, host = self.level_us.value * 1e-6, self.host_ms.value * 1e-3
         chunks = [cost.head(FUSING, step.prompts._replace(logit_rows=0))] if kind.prompts else []
-        parts = {"resample": _sampling(level * (self.depth - 1))} if kind.detail else {}
+        parts = {"host": Phase(host, {"target host": host})}
+        if kind.detail:
+            parts["resample"] = _sampling(level * (self.depth - 1))
         if self._apart(kind):
             parts["layers"] = together(*chunks)
         else:
             layers, head = self._chain(cost, kind.verifying, rows.kv_tokens - rows.tokens)
             parts |= {"layers": together(*chunks, layers), "head": head, "sample": _sampling(level * self.depth)}
-            parts["host"] = Phase(host, {"target host": host})
         return parts | {"verify": cost.target(rows + step.prompts)}
 
     def _chain(self, cost: Cost, requests: int, context: int) -> tuple[Phase, Phase]:
