@@ -83,6 +83,7 @@ def test_values_of_commands() -> None:
     assert combined([2, 4], [4], "over") == [0.5, 1]
     assert combined([2, 4], [4, 2], "under") == [2, 0.5]
     assert combined([3], [2], "change_percent") == [50]
+    assert combined([3], [4], "reduction_percent") == [25]
     with pytest.raises(ValueError, match="as many values"):
         combined([1], [1, 2], "over")
     answers = {"specsim a": data, "specsim b": {"points": [{"y": 1.0}], "z": 2}}
