@@ -111,8 +111,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
         gamma = self.window_for(ending)
         if not (self.drafts_first and ending and gamma):
             return super().admission(cost, prompts, ending, context)
-        chain = branch_rows(self.drafter, ending, ending, context + ending)
-        window = together(cost.draft(chain), times=self.drafter.steps(gamma) - 1)
+        inner = self.drafter.step(cost, ending, ending, context + ending)
+        window = together(inner, times=self.drafter.steps(gamma) - 1)
         sent = cost.rendezvous("fv", 0, ending * gamma * TOKEN_BYTES)
         behind = Rows.decode(gamma, context, ending)._replace(sequences=0, kv_tokens=ending * gamma)
         drafted = together(cost.prefill("draft", prompts), window, sent)
