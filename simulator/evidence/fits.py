@@ -94,7 +94,7 @@ class Parameter(Frozen):
         return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
 
 
-class Choice(Frozen):
+class OpenChoice(Frozen):
     """One setting that the paper leaves open and that is chosen, not fitted: ``what``, its ``value``, what it ``rests_on``.
 
     ``after_seeing``: published results were known when it was chosen.
@@ -111,7 +111,7 @@ class Parameters(Frozen):
 
     about: str = ""
     parameters: Mapping[str, Parameter]
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[OpenChoice, ...] = ()
 
 
 class FittedPaper(Frozen):
@@ -139,7 +139,7 @@ class Paper:
     fitted: Values
     folder: Path
     notes: tuple[Note, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[OpenChoice, ...] = ()
 
     @staticmethod
     def of(name: str, cells: tuple[PublishedCell, ...], root: Path | None = None) -> Paper:
