@@ -233,8 +233,8 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--top-p", "0.9"), "are of one trace; give its name as --trace"),
-        (("--trace", "mine", "--top-k", "80"), "cut a distribution to sample from; give a --temperature"),
+        (("--top-p", "0.9"), "and all three the name of a --trace"),
+        (("--trace", "mine", "--top-k", "80"), "--top-k and --top-p need a --temperature"),
         (("--trace", "mine", "--temperature", "1", "--top-p", "0"), "'--top-p'"),
     ],
 )

@@ -36,10 +36,8 @@ def main(
 ) -> None:
     """Train or resume the family, then record traces with the weights as they are shipped."""
     sampling = Sampling(temperature, top_k, top_p)
-    if trace is None and sampling != Sampling():
-        raise click.UsageError("--temperature, --top-k and --top-p are of one trace; give its name as --trace")
-    if not temperature and sampling != Sampling():
-        raise click.UsageError("--top-k and --top-p cut a distribution to sample from; give a --temperature")
+    if sampling != Sampling() and not (trace and temperature):
+        raise click.UsageError("--top-k and --top-p need a --temperature, and all three the name of a --trace")
     for folder in ("pairs", "traces"):
         (out / folder).mkdir(exist_ok=True)
     if family is None:

@@ -131,19 +131,12 @@ def competing(family: Family, text: Tensor, states: list[Tensor], sampling: Samp
         pruned = pruned_streams(streams, gate, target, states, starts, PRUNED)
         arrays["streams_pruned.run"] = pruned.numpy().astype(np.uint8)
         for name, depths in ROLL_OUTS.items():
-            arrays |= _rolled_out(name, modules[name], target, states, starts, depths)
+            token, chance, sequences = roll_outs(modules[name], target, states, starts, depths)
+            prefix = "" if name == "draft" else f"{name}."
+            arrays[f"{prefix}rollout.token"] = token.numpy().astype(np.uint16)
+            arrays[f"{prefix}rollout.sequences"] = sequences.numpy().astype(np.uint8)
+            arrays |= {} if prefix else {"rollout.q": chance.numpy().astype(np.float16)}
     return arrays
-
-
-def _rolled_out(name: str, drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Arrays:
-    """``rollout.token`` and ``rollout.sequences``, behind the drafter's name; of the first drafter ``rollout.q`` too."""
-    ahead = roll_outs(drafter, target, states, starts, depths)
-    prefix = "" if name == "draft" else f"{name}."
-    arrays = {
-        f"{prefix}rollout.token": ahead.token.numpy().astype(np.uint16),
-        f"{prefix}rollout.sequences": ahead.sequences.numpy().astype(np.uint8),
-    }
-    return arrays if prefix else arrays | {"rollout.q": ahead.chance.numpy().astype(np.float16)}
 
 
 def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
@@ -266,10 +259,9 @@ def describe(family: Family, sampling: Sampling, seed: int) -> dict[str, object]
 
 def command(name: str, sampling: Sampling, per_flavour: int) -> str:
     """Return the command that makes a trace again from the shipped family."""
-    drawn = {"temperature": sampling.temperature, "top-k": sampling.top_k, "top-p": sampling.top_p}
-    options = "".join(f" --{option} {value:g}" for option, value in drawn.items())
-    family = f"--family scenarios/pairs/six_flavours.npz --trace {name}{options} --requests {per_flavour}"
-    return f"python -m simulator.acceptance.record --work DIR --out scenarios {family}"
+    drawn = f"--temperature {sampling.temperature:g} --top-k {sampling.top_k} --top-p {sampling.top_p:g}"
+    which = f"--family scenarios/pairs/six_flavours.npz --trace {name} {drawn} --requests {per_flavour}"
+    return f"python -m simulator.acceptance.record --work DIR --out scenarios {which}"
 
 
 def record_all(

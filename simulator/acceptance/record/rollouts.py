@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from itertools import count, pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,28 +16,25 @@ Speech = Generator[Tensor, Tensor]
 """Logits (starts, V) behind every start, then behind the tokens (starts,) that are sent."""
 
 
-class RollOuts(NamedTuple):
-    """What is written behind each start, each (depths, starts)."""
-
-    token: Tensor
-    chance: Tensor
-    """Its probability, given the ones before."""
-    sequences: Tensor
-    """First tokens here that are likelier than the best two in a row (DUO-3), of the likeliest 8, at least 1."""
-
-
 @torch.no_grad()
-def roll_outs(drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> RollOuts:
-    """Return greedy continuations of ``depths`` tokens behind every start; a head has to answer for one depth more."""
+def roll_outs(
+    drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what is written greedily behind every start, its probability, and sequences worth while, each (depths, starts).
+
+    A sequence is worth while where its first token is likelier than the best two in a row (DUO-3); they are counted among
+    the likeliest 8, at least 1. A head has to answer for one depth more.
+    """
     speech = _speech(drafter, target, [rows[:, :-1] for rows in states], starts, depths + 1)
     best = [next(speech).softmax(-1).topk(8)]
     for _ in range(depths):
         best.append(speech.send(best[-1].indices[:, 0]).softmax(-1).topk(8))
     both = [here.values[:, :1] * after.values[:, :1] for here, after in pairwise(best)]
     likelier = [(here.values > threshold).sum(-1).clamp(min=1) for here, threshold in zip(best, both, strict=False)]
-    first = [(here.indices[:, 0], here.values[:, 0]) for here in best[:-1]]
-    token, chance = (torch.stack(column) for column in zip(*first, strict=True))
-    return RollOuts(token, chance, torch.stack(likelier))
+    token, chance = (
+        torch.stack(rows) for rows in zip(*((here.indices[:, 0], here.values[:, 0]) for here in best[:-1]), strict=True)
+    )
+    return token, chance, torch.stack(likelier)
 
 
 def _speech(drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Speech:
@@ -47,9 +43,7 @@ def _speech(drafter: nn.Module, target: Network, states: list[Tensor], starts: S
         return _model(drafter, starts)
     if isinstance(drafter, EagleLayer):
         return _eagle(drafter, target, states, starts)
-    if isinstance(drafter, HiddenChain):
-        return _hidden(drafter, target, states, starts, depths)
-    return _apart(drafter(target, states, starts.text[None]), starts)
+    return _prepared(drafter, target, states, starts, depths)
 
 
 def _model(draft: Network, starts: Starts) -> Speech:
@@ -72,14 +66,11 @@ def _eagle(head: EagleLayer, target: Network, states: list[Tensor], starts: Star
         state = head.block.branch(head.fused(target, state, token[None]), depth, trunk, own)
 
 
-def _hidden(head: HiddenChain, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Speech:
-    first, *later = (rows[0, -starts.count :] for rows in head.chain(target, states, starts.text[None], depths))
-    token = yield first
+def _prepared(head: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Speech:
+    """Heads that say everything in one pass; only Lyanna's chain adds the information of what it wrote."""
+    chain = head if isinstance(head, HiddenChain) else None
+    text = starts.text[None]
+    first, *later = chain.chain(target, states, text, depths) if chain else head(target, states, text)
+    token = yield first[0, -starts.count :]
     for rows in later:
-        token = yield rows + head.token_information(target, token)
-
-
-def _apart(logits: list[Tensor], starts: Starts) -> Speech:
-    """Heads that do not read what they wrote."""
-    for rows in logits:
-        yield rows[0, -starts.count :]
+        token = yield rows[0, -starts.count :] + (chain.token_information(target, token) if chain else 0.0)
