@@ -57,7 +57,7 @@ class Block(nn.Module):
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width)))
 
-    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each (batch, heads, tokens, head width)."""
         batch, tokens, _ = x.shape
         q, k, v = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -68,18 +68,19 @@ class Block(nn.Module):
         gate, value = self.up(self.norm_mlp(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * value)
 
-    def branch(self, x: Tensor, shift: int, trunk: Keys, own: list[Keys]) -> Tensor:
+    def branch(self, x: Tensor, shift: int, trunk: Keys, own: list[Keys], at: Tensor | None = None) -> Tensor:
         """Run one more row for every start: behind trunk row ``t`` it stands at position ``t + shift``.
 
-        ``x`` is (branches, starts, width), the starts being the last rows of the trunk. A row attends to the
-        trunk's keys up to its start and to ``own``, the branch's rows so far, which it joins.
+        ``x`` is (branches, starts, width), the starts being the trunk rows ``at``, by default the last ones. A row
+        attends to the trunk's keys up to its start and to ``own``, the branch's rows so far, which it joins.
         """
         branches, starts, width = x.shape
         length = trunk[0].shape[2]
-        q, k, v = self.project(x, length - starts + shift)
+        at = torch.arange(length - starts, length) if at is None else at
+        q, k, v = self.project(x, at + shift)
         own.append((k, v))
         q = q * q.shape[-1] ** -0.5
-        later = torch.ones(starts, length, dtype=torch.bool).triu(1 + length - starts)
+        later = torch.arange(length) > at[:, None]
         scores = [(q @ trunk[0].transpose(-1, -2)).masked_fill(later, float("-inf"))]
         scores += [(q * key).sum(-1, keepdim=True) for key, _ in own]
         weights = torch.cat(scores, -1).float().softmax(-1).to(v.dtype)
@@ -89,11 +90,12 @@ class Block(nn.Module):
         return self.finish(x + self.out(mixed.transpose(1, 2).reshape(branches, starts, width)))
 
 
-def rotate(x: Tensor, start: int) -> Tensor:
-    """Return ``x`` (batch, heads, tokens, head width) with rotary positions applied."""
+def rotate(x: Tensor, start: int | Tensor) -> Tensor:
+    """Return ``x`` (batch, heads, tokens, head width) with rotary positions: (tokens,), or those from ``start`` on."""
     half = x.shape[-1] // 2
     frequency = 10_000.0 ** (-torch.arange(half, dtype=torch.float32, device=x.device) / half)
-    angle = torch.arange(start, start + x.shape[2], dtype=torch.float32, device=x.device)[:, None] * frequency
+    place = torch.arange(start, start + x.shape[2], device=x.device) if isinstance(start, int) else start
+    angle = place.float()[:, None] * frequency
     left, right = x[..., :half], x[..., half:]
     sine, cosine = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
     return torch.cat((left * cosine - right * sine, left * sine + right * cosine), -1)

@@ -178,42 +178,66 @@ def pruned_streams(
     """Return (trees, starts) accepted tokens of the streams' tree, pruned where the streams begin (SS-2).
 
     Every node but the deepest passes the lower layers; the early exit there rates its children, and the
-    ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of a wider one, and a
-    node outside the best of every tree so far has no descendant among them: its children are not rated.
+    ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of a wider one. Only
+    children that may matter are rated: below a node that is among the best so far of some tree, and no less likely
+    than the text itself as far as the streams know it, which every descendant of a less likely node is too.
     """
     widest, deepest = max(tree.branching for tree in trees), max(tree.levels for tree in trees)
     budgets = {tree.branching: tree.budget for tree in sorted(trees, key=lambda tree: tree.budget)}
-    ahead = streams(target, [s[:, :-1] for s in states], starts.text[None])
-    rating = _rating(exit, target, states, starts, target.shape.layers - streams.layers)
-    growth, logits = Growth.seed(starts.count), next(rating)
-    for depth, rows in enumerate(ahead[:deepest]):
-        tokens = rows[0, -starts.count :].topk(widest).indices
-        chance = logits.gather(-1, tokens.expand(len(logits), -1, -1)) - logits.logsumexp(-1, keepdim=True)
-        token = tokens.T.repeat(len(logits), 1)
+    below = target.shape.layers - streams.layers
+    ahead = streams(target, [s[:, :-1] for s in states], starts.text[None])[:deepest]
+    proposed = [rows[0, -starts.count :].topk(widest).indices for rows in ahead]
+    rating, floor = (
+        _rating(exit, target, states, starts, below),
+        _text_score(exit(states[below - 1], target)[0], starts, proposed),
+    )
+    growth, every = Growth.seed(starts.count), torch.arange(starts.count)
+    row, start, logits = torch.zeros_like(every), every, next(rating)
+    for depth, tokens in enumerate(proposed):
+        chance = torch.full((len(growth.score), starts.count, widest), NOWHERE)
+        chance[row, start] = logits.gather(-1, tokens[start]) - logits.logsumexp(-1, keepdim=True)
+        token = tokens.T.repeat(len(chance), 1)
         growth.add(chance.transpose(1, 2).flatten(0, 1), token, starts.truth(depth))
-        if depth + 1 < deepest:
-            best = torch.stack([growth.kept(budget, branching)[-1] for branching, budget in budgets.items()]).any(0)
-            width = int(best.sum(0).max())
-            nodes = growth.score.masked_fill(~best, NOWHERE).topk(width, dim=0).indices
-            growth.keep(nodes)
-            logits = rating.send((nodes // widest, token.gather(0, nodes)))
+        if depth + 1 == deepest:
+            break
+        best = torch.stack([growth.kept(budget, branching)[-1] for branching, budget in budgets.items()]).any(0)
+        best &= growth.score >= floor
+        nodes = growth.score.masked_fill(~best, NOWHERE).topk(max(1, int(best.sum(0).max())), dim=0).indices
+        parents = torch.full(chance.shape[:2], -1).index_put((row, start), torch.arange(len(row)))
+        growth.keep(nodes)
+        row, start = best.gather(0, nodes).nonzero().T
+        node = nodes[row, start]
+        logits = rating.send((parents[node // widest, start], token[node, start], start))
     return torch.stack([growth.accepted(tree.budget, tree.branching, tree.levels) for tree in trees])
+
+
+def _text_score(logits: Tensor, starts: Starts, proposed: list[Tensor]) -> Tensor:
+    """(starts,) log-probability of the text behind each start, as far as every token of it is proposed, a little less.
+
+    ``logits``: (tokens, V) of the exit that rates, behind every token of the text but the last.
+    """
+    first = len(logits) - starts.count
+    chance = logits.log_softmax(-1).gather(-1, starts.text[1:, None])[first:, 0]
+    known = torch.stack([(tokens == starts.truth(depth)[:, None]).any(-1) for depth, tokens in enumerate(proposed)])
+    scores = torch.stack([F.pad(chance[depth:], (0, depth)) for depth in range(len(proposed))])
+    return (scores * known.long().cumprod(0)).sum(0) - 1e-3
 
 
 def _rating(
     exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, below: int
-) -> Generator[Tensor, tuple[Tensor, Tensor]]:
-    """Yield (nodes, starts, V) logits of the exit behind ``below`` layers: of the starts, then of each frontier sent.
+) -> Generator[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Yield (nodes, V) logits of the exit behind ``below`` layers: of the starts, then of the nodes sent.
 
-    A frontier is (parent, token), each (nodes, starts): its place in the frontier before, and the token read there.
+    They are sent as (parent, token, start), each (nodes,): place among the nodes before, token read there, and start.
     """
     inputs = [target.embedding(starts.text[None, :-1]), *states]
     trunks = [block.project(x, 0)[1:] for block, x in zip(target.blocks[:below], inputs, strict=False)]
     own = [list[Keys]() for _ in trunks]
     state = states[below - 1][:, -starts.count :]
+    first = states[0].shape[1] - starts.count
     for depth in count(1):
-        parent, token = yield exit(state, target)
-        state = target.embedding(token)
+        parent, token, start = yield exit(state, target)[0]
+        state = target.embedding(token)[None]
         for layer, trunk in enumerate(trunks):
-            own[layer] = reorder(own[layer], parent)
-            state = target.blocks[layer].branch(state, depth, trunk, own[layer])
+            own[layer] = [(key[:, :, parent], value[:, :, parent]) for key, value in own[layer]]
+            state = target.blocks[layer].branch(state, depth, trunk, own[layer], first + start)
