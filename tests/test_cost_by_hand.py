@@ -185,6 +185,16 @@ def test_the_host_pays_for_layers_and_once_for_the_pass() -> None:
     assert cost.head(DraftHead(layers=2), Rows.decode(2, 10)).wall_s == pytest.approx(13)
 
 
+def test_the_host_pays_for_every_row_of_logits_where_it_takes_them_one_by_one() -> None:
+    """A prompt of 4 rows needs one row of logits, or with ``all_logits`` four; a chunk that does not end needs none."""
+    rows = Rows.prefill(4), Rows.prefill(4, ends=False), Rows.decode(3, 10)
+    for all_logits, expected in ((False, [5, 4, 7]), (True, [8, 4, 7])):
+        engine = ENGINE | {"host_us_per_layer": 1e6, "host_us_per_logit_row": 1e6, "all_logits": all_logits}
+        cost = HardwareCost(place(engine=engine))
+        assert [cost.target(each).wall_s for each in rows] == pytest.approx(expected)
+        assert cost.target(rows[0], 0, 2).wall_s == pytest.approx(2)
+
+
 def test_a_pass_is_its_layers_and_at_the_end_the_head() -> None:
     cost = HardwareCost(place(device=READS))
     attention, head = 100 * 200, 200_000 + 2_200

@@ -448,3 +448,45 @@ def test_rounds_of_the_same_requests_are_what_planning_them_anew_gives(
         return finished
 
     assert ends(False) == ends(True)
+
+
+def served(strategy: VanillaSD, kept: int, outputs: Sequence[int], places: int, replayed: bool) -> list[tuple[float, float]]:
+    """Return the times to the first and the last token, in ms, of requests that come together."""
+    world, finished = World(), []
+    requests = [Request(index, 0.0, 4, output) for index, output in enumerate(outputs)]
+    durations = StatedDurations(target_ms=6.0, draft_step_ms=1.0, prefill_ms=10.0, draft_prefill_ms=4.0)
+    cost, policy = StatedCost(durations, 4), FixedBatch(max_requests=places)
+    scheduler = Scheduler(
+        strategy, Cycle((kept,)), None, Arrivals(requests), cost, policy, Blocks(4, 40), finished=finished.append
+    )
+    if replayed:
+        scheduler.replay()
+    else:
+        lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
+        world.environment.process(scheduler.run(world, lanes))
+        world.environment.run()
+    scheduler.check()
+    assert scheduler.tally.tokens == sum(outputs)
+    return [(request.first_token_s * 1e3, request.finished_s * 1e3) for request in finished]
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_the_first_token_comes_with_the_first_verification(replayed: bool) -> None:
+    """Windows of 4, 2 kept: the draft reads (4 ms) and writes 3 more, then the target reads (10 ms); steps take 10 ms.
+
+    Three tokens are shown at 17 ms, three at 27 and the last at 37; by a prefill of its own one at 10 ms and 3 in a step.
+    """
+    first = VanillaSD(gamma=4, drafts_first=True)
+    assert served(first, 2, [7], 1, replayed) == [pytest.approx((17.0, 37.0), rel=1e-9)]
+    assert served(VanillaSD(gamma=4), 2, [7], 1, replayed) == [pytest.approx((10.0, 30.0), rel=1e-9)]
+    assert served(first, 4, [2], 1, replayed) == [pytest.approx((17.0, 17.0), rel=1e-9)]
+    two = [pytest.approx((17.0, 17.0), rel=1e-9), pytest.approx((17.0, 27.0), rel=1e-9)]
+    assert served(first, 2, [3, 6], 2, replayed) == two
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 5), st.integers(1, 3))
+def test_first_windows_take_as_long_in_events_as_by_the_law(outputs: list[int], kept: int, places: int) -> None:
+    strategy = VanillaSD(gamma=4, drafts_first=True)
+    by_law = served(strategy, kept, outputs, places, True)
+    for ours, theirs in zip(served(strategy, kept, outputs, places, False), by_law, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-9)

@@ -193,6 +193,18 @@ def test_law_of_vanilla_by_hand() -> None:
     assert vanilla.admission(ledger, PROMPT) == Admission(3.0, 1.5, 0.0)
 
 
+def test_vanilla_drafts_before_the_target_reads_a_prompt_where_it_is_set() -> None:
+    """Two prompts, windows of 2: 1.5 s of reading, one pass of 2 rows behind it, 24 bytes; the target reads 6 + 4 rows."""
+    vanilla, ledger = VanillaSD(gamma=2, drafts_first=True), Ledger()
+    assert (vanilla.needs.first_window, VanillaSD().needs.first_window) == (True, False)
+    assert vanilla.admission(ledger, PROMPT, 2, 50) == Admission(near(5.0), near(1.5 + 0.2 + 0.024), 0.0)
+    assert ("draft", Rows(2, 2, 2, 52, 2 * 26), "window") in ledger.asked
+    assert ("prefill", "target", PROMPT + Rows(4, 4, 0, 4, 2 * 50 + 2 * 3)) in ledger.asked
+    assert vanilla.admission(ledger, PROMPT) == Admission(3.0, 1.5, 0.0)
+    off = VanillaSD(gamma=2, drafts_first=True, adaptive=WindowTable(name="table", windows={2: 0}))
+    assert off.admission(ledger, PROMPT, 2, 50) == Admission(3.0, 1.5, 0.0)
+
+
 # ---- mirror
 
 

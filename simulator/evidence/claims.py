@@ -5,8 +5,8 @@
 `` ; `` and their values stand behind each other. ``metric`` is a dotted path into what they print with ``--json``: ``*``
 goes through a list, ``a.0.b`` takes an entry. ``mean``, ``least``, ``most``, ``first`` or ``last`` before the path makes
 one number of a list. ``against`` is a second command, value by value (one value serves all): ``combine`` says ``over``
-(command / against), ``under`` (against / command), ``change_percent`` (100 (command / against - 1)) or
-``reduction_percent`` (100 (1 - command / against)). A ``|`` in the metric parts the path for ``command`` from the one for
+(command / against), ``under`` (against / command), ``percent`` (100 command / against), ``change_percent`` (``percent`` less
+100) or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric parts the path for ``command`` from the one for
 ``against``. The word before the path counts after combining.
 
 ``shape`` holds one condition or several, joined by `` and ``, on our values in their order:
@@ -52,9 +52,11 @@ from simulator.names import Catalogue, shown
 Verdict = Literal["reproduced", "refuted", "in shape", "inputs not printed", ""]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "in shape", "inputs not printed", "refuted")
 """From the best to the worst; a claim without any of them is to be mended."""
-Combine = Literal["", "over", "under", "change_percent", "reduction_percent"]
+Combine = Literal["", "over", "under", "percent", "change_percent", "reduction_percent"]
 Answers = Mapping[str, Any]
 """What commands print with ``--json``, by command; :class:`BadInput` for one that fails."""
+SCALES = {"over": (1, 0), "percent": (100, 0), "change_percent": (100, 100), "reduction_percent": (-100, -100)}
+"""What command / against is multiplied by, and what is then taken off."""
 NEAR, WIDENED = 0.10, 0.05
 REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": mean,
@@ -259,10 +261,8 @@ def combined(values: Sequence[float], others: Sequence[float], combine: Combine)
     pairs = zip(values, others, strict=True)
     if combine == "under":
         return [other / value for value, other in pairs]
-    if combine == "over":
-        return [value / other for value, other in pairs]
-    sign = -1 if combine == "reduction_percent" else 1
-    return [sign * 100 * (value / other - 1) for value, other in pairs]
+    scale, less = SCALES[combine]
+    return [scale * value / other - less for value, other in pairs]
 
 
 def entries(data: Any, path: str) -> list[Any]:
