@@ -311,7 +311,7 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
 
 
 def test_times_to_the_first_token_against_those_of_the_paper() -> None:
-    """Sec. 4.3 prints 1.5 to 1.7 for SpS; the row by row loop makes it grow with the prompt, and drafting first starts it at 1.4."""
+    """Sec. 4.3 prints 1.5 to 1.7 for SpS; rows of logits make it grow with the prompt, drafting first starts it at 1.4."""
     alone = ["requests.count=1"]
     for prompt, least, most in ((95, 1.40, 1.50), (190, 1.48, 1.58), (880, 1.72, 1.82)):
         sets = [*alone, f"requests.prompt_tokens={prompt}"]
