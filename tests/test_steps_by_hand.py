@@ -16,7 +16,7 @@ from simulator.files.schema import Fraction, NonNegative
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable
 from simulator.strategies.common.base import Strategy, early_exit
-from simulator.strategies.common.capabilities import ExtraMemory, extra_memory
+from simulator.strategies.common.capabilities import ExtraMemory, drafts_first, extra_memory
 from simulator.strategies.common.chain import _sizes, cut_to_grants
 from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
 from simulator.strategies.common.law import Part, means
@@ -196,7 +196,7 @@ def test_law_of_vanilla_by_hand() -> None:
 def test_vanilla_drafts_before_the_target_reads_a_prompt_where_it_is_set() -> None:
     """Two prompts, windows of 2: 1.5 s of reading, one pass of 2 rows behind it, 24 bytes; the target reads 6 + 4 rows."""
     vanilla, ledger = VanillaSD(gamma=2, drafts_first=True), Ledger()
-    assert (vanilla.needs.first_window, VanillaSD().needs.first_window) == (True, False)
+    assert (drafts_first(vanilla), drafts_first(VanillaSD()), drafts_first(MirrorSD())) == (True, False, False)
     assert vanilla.admission(ledger, PROMPT, 2, 50) == Admission(near(5.0), near(1.5 + 0.2 + 0.024), 0.0)
     assert ("draft", Rows(2, 2, 2, 52, 2 * 26), "window") in ledger.asked
     assert ("prefill", "target", PROMPT + Rows(4, 4, 0, 4, 2 * 50 + 2 * 3)) in ledger.asked

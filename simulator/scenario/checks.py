@@ -8,6 +8,7 @@ from simulator.cost.placement import Placement
 from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_
 from simulator.scenario.fields import Scenario
 from simulator.serving.policies import FixedBatch
+from simulator.strategies.common.capabilities import drafts_first
 from simulator.strategies.common.traits import Facts
 
 
@@ -39,7 +40,7 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if strategy.traits.separate_prompts and policy not in ("fixed_batch", "prefill_first"):
         message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
         yield document.fault(("serving", "policy"), message)
-    if scenario.schedule.needs.first_window and policy != "fixed_batch":
+    if drafts_first(scenario.schedule) and policy != "fixed_batch":
         message = f"{strategy.name} with drafts_first verifies a window in a prompt's pass; choose fixed_batch"
         yield document.fault(("serving", "policy"), message)
     if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:

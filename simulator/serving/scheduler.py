@@ -27,6 +27,7 @@ from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import drafts_first
 from simulator.strategies.common.step import BARE, Admission, Lanes, State
 from simulator.world import World, at
 
@@ -67,7 +68,7 @@ class Scheduler:
         self._shrinks = strategy.window > 0 and not policy.reserves
         self._repeats = policy.reserves and strategy.needs.in_flight == 1
         """Whether an iteration can be followed by one of the same requests without asking the policy."""
-        self._first_window = strategy.needs.first_window
+        self._first_window = drafts_first(strategy)
         self._same: Batch | None = None
         """The last batch, where the next one has the same requests: nobody came, left or waits."""
         self._wakeup: Event | None = None

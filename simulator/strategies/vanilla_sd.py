@@ -22,12 +22,12 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
 from simulator.strategies.common.adaptive import FixedWindow
-from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.capabilities import DraftsFirst, ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Lanes, State, Step, Timeline, intern_kind
-from simulator.strategies.common.traits import Needs, Traits
+from simulator.strategies.common.traits import Traits
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -41,18 +41,13 @@ class VanillaDurations(NamedTuple):
     target: float
 
 
-class VanillaSD(ChainStrategy[VanillaDurations], ProvenSteps):
+class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
     """A window of ``gamma`` is drafted and then verified."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
     traits: ClassVar[Traits] = Traits(VanillaDurations, "T_SD = T_draft + T_target (Mirror-SD Eq. 5)")
     drafts_first: bool = False
     """Whether the draft writes a window before the target reads the prompt, as programs without a prefill do."""
-
-    @property
-    def needs(self) -> Needs:
-        """Return the needs of a chain, and whether a prompt's pass verifies a window."""
-        return super().needs._replace(first_window=self.drafts_first)
 
     @property
     def serial(self) -> bool:

@@ -73,6 +73,17 @@ def line_of(strategy: Strategy, cost: Cost, lanes: Lanes) -> StagePipeline | Non
     return strategy.line(cost, lanes) if isinstance(strategy, BlocksByStage) else None
 
 
+class DraftsFirst:
+    """A strategy with this capability may draft a window before the target reads a prompt, whose pass verifies it."""
+
+    drafts_first: bool
+
+
+def drafts_first(strategy: Strategy) -> bool:
+    """Return whether the pass over a prompt verifies a first window, which has been drafted before."""
+    return isinstance(strategy, DraftsFirst) and strategy.drafts_first
+
+
 class NamesRecording(ABC):
     """A strategy with this capability says which drafter of a recording it asks for."""
 

@@ -66,8 +66,6 @@ class Needs(NamedTuple):
     """Whether the law solves equations for each acceptance rate, so that it takes no arrays of them."""
     exit: EarlyExit | None = None
     """Early exit of the target that acceptance must know about."""
-    first_window: bool = False
-    """Whether a window is drafted before the target reads a prompt, and verified in that pass: it yields the first tokens."""
 
 
 class Facts(NamedTuple):

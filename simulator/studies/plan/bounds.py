@@ -48,7 +48,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.capabilities import ProvenSteps, drafts_first
 
 MARGIN = 1.0 + 1e-6
 """Limits are taken this much longer, so that the last bits of a sum decide nothing."""
@@ -272,7 +272,7 @@ class FleetBounds:
         proposal, steps_of_requests = Chain(strategy.window, strategy.bonus_on_full_accept), []
         for request in self._requests:
             cursor = acceptance.cursor(request.index if request.number is None else request.number, scenario.exit)
-            steps, tokens = 0, cursor.judge(proposal).committed if strategy.needs.first_window else 1
+            steps, tokens = 0, cursor.judge(proposal).committed if drafts_first(strategy) else 1
             while tokens < request.output_tokens:
                 tokens += cursor.judge(proposal).committed
                 steps += 1
@@ -303,7 +303,7 @@ def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
     """Return seconds of the prompt of one request through target and draft, and of a first window behind it."""
     admission = scenario.schedule.admission(scenario.cost, Rows.prefill(tokens), 1, tokens)
     sides = admission.target, admission.draft
-    in_turn = scenario.one_lane or scenario.schedule.needs.first_window
+    in_turn = scenario.one_lane or drafts_first(scenario.schedule)
     return sum(sides) if in_turn else max(sides), admission.window
 
 
