@@ -24,7 +24,7 @@ from simulator.strategies.common.traits import Facts
 from simulator.strategies.speculative_streaming.laws import relative_step_cost, speedup_over_two_models, tree_nodes
 from simulator.strategies.vanilla_sd import VanillaSD
 
-BRANCHINGS = range(1, 7)
+BRANCHINGS = range(1, 9)
 KEPT = 32
 """Nodes of the pruned trees where the scenario prunes none (app. N.1)."""
 
