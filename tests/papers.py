@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from simulator.evidence.baseline import arithmetic
 from simulator.evidence.fits import Paper
 from simulator.evidence.published import PublishedCell, cells
-from simulator.evidence.validation import Errors, likeness
+from simulator.evidence.validation import Errors
 from simulator.scenario import load
 
 MAPPED = ("calibrate", "predict", "check", "report")
@@ -44,10 +45,10 @@ class Committed:
         """Of all predicted cells."""
         return Errors.of([self.error(cell.cell) for cell in self.predicted])
 
-    def guesses(self) -> Errors:
-        """Of the guess that needs no simulator, where there is one."""
-        found = [(likeness(cell, self.paper.cells), float(cell.published)) for cell in self.predicted]
-        return Errors.of([guess / published - 1.0 for guess, published in found if guess])
+    def baseline(self) -> Errors:
+        """Of the baseline that needs no simulator, where there is one."""
+        found = [(arithmetic(self.paper, cell), float(cell.published)) for cell in self.predicted]
+        return Errors.of([value / published - 1.0 for value, published in found if value])
 
     @property
     def predicted(self) -> list[PublishedCell]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from simulator.evidence.baseline import arithmetic
 from simulator.evidence.fits import Paper, Question
 from simulator.evidence.fitting import calibrate
 from simulator.evidence.published import PublishedCell, cells
-from simulator.evidence.validation import Errors, likeness, predictions
+from simulator.evidence.validation import Errors, predictions
 from simulator.files.schema import BadInput
 from tests.toy_paper import TERMS, written
 
@@ -44,12 +46,13 @@ def test_calibrated_cells_decide_and_predicted_ones_do_not(paper: Paper) -> None
     assert steps["large"] - steps["small"] == pytest.approx(1.0, rel=1e-2)
 
 
-def test_predictions_stand_beside_a_guess(paper: Paper) -> None:
+def test_predictions_stand_beside_the_baseline(paper: Paper) -> None:
     fitted = Paper(paper.name, paper.cells, paper.parameters, TERMS, paper.folder)
     found = predictions(fitted, answer, ("predict",))
     assert [(one.cell.cell, one.run) for one in found] == [("d", pytest.approx(20)), ("e", pytest.approx(12))]
     assert [one.error for one in found] == [pytest.approx(-0.2), pytest.approx(0.2)]
-    assert found[0].likeness == pytest.approx((12 * 16) ** 0.5)
+    assert [one.baseline for one in found] == [12, 12]  # b is of the same model, and differs in the task
+    assert [one.interpolated for one in found] == [True, False]  # e differs in gamma, too
     errors = Errors.of([one.error for one in found])
     assert (errors.count, errors.mape, errors.bias, errors.within_10) == (2, pytest.approx(0.2), pytest.approx(0), 0)
 
@@ -65,9 +68,9 @@ def test_a_parameter_that_nothing_decides_is_refused(paper: Paper) -> None:
         calibrate(lonely, answer)
 
 
-def test_a_guess_needs_something_calibrated() -> None:
+def test_a_baseline_needs_something_calibrated(paper: Paper) -> None:
     alone = PublishedCell(cell="x", source="T1", quantity="tpot", published="3", role="predict")
-    assert likeness(alone, [alone]) is None
+    assert arithmetic(replace(paper, cells=(alone,)), alone) is None
 
 
 def test_a_number_of_the_row_is_one_more_term(paper: Paper) -> None:

@@ -9,12 +9,12 @@ from simulator.evidence.fits import SCALES
 from simulator.scenario import load
 
 
-def test_errors_stay_within_the_bound_and_below_the_guess() -> None:
+def test_errors_stay_within_the_bound_and_below_the_baseline() -> None:
     found = Committed("mirror_sd")
     assert found.paper.free == 9
     assert found.errors().mape < 0.09
-    assert found.guesses().count == 18
-    assert found.errors().mape < found.guesses().mape
+    assert found.baseline().count == 18
+    assert found.errors().mape < found.baseline().mape
 
 
 def test_the_shipped_hardware_is_what_the_table_was_fitted_with() -> None:

@@ -16,6 +16,7 @@ most, end of a range, ...) is empty where the value is meant exactly. Roles, by 
 No row changes its role; a dispute is written beside the result. ``scenario``, ``overrides`` (as for ``--set``, blanks
 between them) and ``metric`` (a dotted path into what ``run --json`` prints) say how a row of the first four roles is
 reproduced. A row without a scenario is not mapped yet; ``notes.csv`` beside it says why, and why a result is far off.
+``same_as`` names the cell of which a row is the same measurement, printed again; statistics count it once.
 ``figures.csv`` says of every figure of the papers with which command of ours its shape comes out, or why it cannot.
 """
 
@@ -61,6 +62,7 @@ class PublishedCell(Frozen):
     overrides: str = ""
     metric: str = ""
     against: str = ""
+    same_as: str = ""
 
     @model_validator(mode="after")
     def _reproducible(self) -> PublishedCell:

@@ -1,19 +1,20 @@
 """Validation: what runs say of published values, and how far off that is, beside a baseline that needs no simulator.
 
-The baseline (``likeness``) is the geometric mean of the calibrated values of a quantity that are most like the cell: same
-method first, then as many of task, model, hardware and temperature as any has. A simulator must beat it to be of use.
+Beside each stands the baseline (:mod:`~simulator.evidence.baseline`), which a simulator must beat to be of use. A value that
+a paper prints twice is one measurement: the column ``same_as`` names the first, and statistics count it once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import log, sqrt
-from statistics import geometric_mean, mean, median
+from statistics import mean, median
 from types import MappingProxyType
 from typing import NamedTuple
 
+from simulator.evidence.baseline import arithmetic, interpolated
 from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Answer, Paper, Question
 from simulator.evidence.published import PublishedCell
@@ -22,7 +23,6 @@ from simulator.parallel import Spread
 from simulator.scenario import load
 from simulator.scenario.uncertainty import Doubt, Interval, Times, interval, slowed
 
-COLUMNS = ("task", "model", "hardware", "temperature", "batch_size")
 NOISE_FLOOR = {"one lab, one GPU, again": (0.014, 0.04), "another lab": (0.106, 0.106)}
 """Median change of the same methods measured again on the same GPU (Spec-Bench leaderboard against later papers)."""
 
@@ -34,11 +34,13 @@ class Prediction:
     paper: str
     cell: PublishedCell
     run: float
-    likeness: float | None
-    """The baseline without a simulator; None where nothing comparable was calibrated."""
+    baseline: float | None
+    """The baseline without a simulator; None where the cell has no calibrated sibling."""
     interval: Interval | None = None
     """The interval of the run; only predicted cells have one."""
     note: str = ""
+    interpolated: bool = False
+    """Whether a calibrated cell of the same method, model and hardware differs in the task or in one setting only."""
 
     @property
     def published(self) -> float:
@@ -51,9 +53,9 @@ class Prediction:
         return self.run / self.published - 1.0
 
     @property
-    def guess_error(self) -> float | None:
+    def baseline_error(self) -> float | None:
         """Return the signed error of the baseline, as a share of the published value; None without one."""
-        return None if self.likeness is None else self.likeness / self.published - 1.0
+        return None if self.baseline is None else self.baseline / self.published - 1.0
 
     @property
     def covered(self) -> bool:
@@ -128,10 +130,13 @@ def validated(paper: Paper, spread: Spread, claimed: Mapping[str, Judged] = Mapp
 
 
 def _beside(paper: Paper, chosen: Sequence[PublishedCell], values: Sequence[float]) -> list[Prediction]:
-    return [
-        Prediction(paper.name, cell, run, likeness(cell, paper.cells), note=paper.note(cell))
-        for cell, run in zip(chosen, values, strict=True)
-    ]
+    predictions = []
+    for cell, run in zip(chosen, values, strict=True):
+        between = interpolated(paper, cell)
+        predictions.append(
+            Prediction(paper.name, cell, run, arithmetic(paper, cell), note=paper.note(cell), interpolated=between)
+        )
+    return predictions
 
 
 def single_cells(papers: Iterable[Paper], patterns: Sequence[str]) -> list[tuple[str, PublishedCell, Question]]:
@@ -160,19 +165,6 @@ def estimate(question: Question) -> tuple[float, Doubt]:
     return value, Doubt(tuple(times.requests), {name: log(question.answer(change) / value) for name, change in devices})
 
 
-def likeness(cell: PublishedCell, cells: Iterable[PublishedCell]) -> float | None:
-    """Return the estimate of somebody who has the calibrated cells and no simulator; None where nothing compares."""
-    known = [other for other in cells if other.role == "calibrate" and other.quantity == cell.quantity and other is not cell]
-    if not known:
-        return None
-
-    def alike(other: PublishedCell) -> tuple[bool, int]:
-        return other.method == cell.method, sum(getattr(other, column) == getattr(cell, column) for column in COLUMNS)
-
-    most = max(map(alike, known))
-    return geometric_mean(float(other.published) for other in known if alike(other) == most)
-
-
 POOLED = "all papers"
 FEW = 10
 """Predicted cells of a paper below which it is not held to a bound of its own."""
@@ -184,30 +176,51 @@ class Summary:
 
     name: str
     asked: int
+    again: int
+    """Predicted cells that print the value of another one; they are not in the errors."""
     free: int
+    choices: int
     errors: Errors | None
     """None where no predicted cell has a run."""
-    guess: Errors | None
+    comparable: Errors | None
+    """Errors of the cells that have a baseline."""
+    baseline: Errors | None
+    """Errors of the baseline, of the same cells."""
     covered: float
     """Share of published values within the interval of their run."""
 
 
+def _summary(name: str, papers: Sequence[Validated], chosen: Callable[[Prediction], bool] = lambda _: True) -> Summary:
+    """Return the summary of papers, of those predictions that are ``chosen``."""
+    every = [prediction for paper in papers for prediction in paper.predicted if chosen(prediction)]
+    once = [prediction for prediction in every if not prediction.cell.same_as]
+    pairs = [(one.error, one.baseline_error) for one in once if one.baseline_error is not None]
+    return Summary(
+        name,
+        sum(paper.asked for paper in papers),
+        len(every) - len(once),
+        sum(paper.paper.free for paper in papers),
+        sum(len(paper.paper.choices) for paper in papers),
+        Errors.of([prediction.error for prediction in once]) if once else None,
+        Errors.of([error for error, _ in pairs]) if pairs else None,
+        Errors.of([baseline for _, baseline in pairs]) if pairs else None,
+        mean(prediction.covered for prediction in once) if once else 0.0,
+    )
+
+
 def summaries(papers: Sequence[Validated]) -> list[Summary]:
     """Return a summary of each paper, then one of all papers together."""
+    return [*(_summary(paper.paper.name, [paper]) for paper in papers), _summary(POOLED, papers)]
 
-    def summary(name: str, members: Sequence[Validated]) -> Summary:
-        predictions = [prediction for paper in members for prediction in paper.predicted]
-        guesses = [prediction.guess_error for prediction in predictions if prediction.guess_error is not None]
-        return Summary(
-            name,
-            sum(paper.asked for paper in members),
-            sum(paper.paper.free for paper in members),
-            Errors.of([prediction.error for prediction in predictions]) if predictions else None,
-            Errors.of(guesses) if guesses else None,
-            mean(prediction.covered for prediction in predictions) if predictions else 0.0,
-        )
 
-    return [*(summary(paper.paper.name, [paper]) for paper in papers), summary(POOLED, papers)]
+def apart(papers: Sequence[Validated]) -> list[Summary]:
+    """Return summaries of what is predicted and of what is interpolated, for each paper and for all, without empty ones."""
+    groups = [*((paper.paper.name, [paper]) for paper in papers), (POOLED, papers)]
+    parted = []
+    for name, members in groups:
+        parted.append(_summary(f"{name}: predictions", members, lambda one: not one.interpolated))
+        parted.append(_summary(f"{name}: interpolations", members, lambda one: one.interpolated))
+    return [summary for summary in parted if summary.baseline]
 
 
 class ErrorBounds(NamedTuple):

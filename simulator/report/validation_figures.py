@@ -83,9 +83,10 @@ def residuals(papers: Sequence[Validated]) -> str:
         for band, shade in BANDS:
             axes.axhspan(-100 * band, 100 * band, color=shade, lw=0)
         axes.axhline(0.0, color=GREY, lw=0.8)
-        baseline = [(place, 100 * cell.guess_error) for place, cell in enumerate(cells) if cell.guess_error is not None]
+        errors = ((place, cell.baseline_error) for place, cell in enumerate(cells))
+        baseline = [(place, 100 * error) for place, error in errors if error is not None]
         if baseline:
-            label = "baseline from similar cells (beyond 30 % at the edge)"
+            label = "baseline by arithmetic (beyond 30 % at the edge)"
             axes.plot(*zip(*_clipped(baseline), strict=True), "x", color=GREY, ms=3, mew=0.7, label=label)
         first = 0
         for paper, (mark, colour) in zip(shown, MARKS, strict=False):

@@ -15,7 +15,7 @@ from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Question
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure, PublishedCell
-from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, summaries
+from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, apart, summaries
 from simulator.report import validation_figures
 from simulator.report.blocks import (
     Block,
@@ -36,12 +36,21 @@ from simulator.report.run_summary import number, share, signed_share
 from simulator.scenario.uncertainty import SHARE
 
 CELLS, PARITY, RESIDUALS = "cells.csv", "parity.svg", "residuals.svg"
-HEAD = ("paper", "cells", "free", "MAPE", "median", "most", "bias", "≤ 5 %", "≤ 10 %", "baseline", "covered")
+HEAD = ("paper", "cells", "free", "MAPE", "median", "most", "bias", "≤ 5 %", "≤ 10 %", "baseline", "covered", "choices")
 LEGEND = (
-    "cells: predicted ones with a run, of those there are; free: parameters fitted to other cells of the paper; MAPE, median "
-    "and most of the absolute error, bias of the signed error; baseline: MAPE of the geometric mean of the most similar "
-    f"calibrated cells, which needs no simulator; covered: published values within the {SHARE:.0%} interval of the run"
+    "cells: predicted ones with a run, of those there are, each measurement once; free: parameters fitted to other cells of "
+    "the paper; MAPE, median and most of the absolute error, bias of the signed error; baseline: MAPE of arithmetic on the "
+    f"calibrated cells, which needs no simulator; covered: published values within the {SHARE:.0%} interval of the run; "
+    "choices: discrete ones, listed below"
 )
+BASELINE_RULE = (
+    "Arithmetic has the same inputs: of the calibrated cells of the same method those that differ least (model and hardware "
+    "first, then task and settings); printed tokens times the sibling's ratio of speed-up to tokens, else its value times the "
+    "ratio that another method shows between the two settings; times the layers where it is a time. Interpolations are cells "
+    "with a calibrated sibling of the same method, model and hardware that differs in the task or in one setting only; the "
+    "others are predictions."
+)
+APART_HEAD = ("paper", "cells", "MAPE", "baseline", "median", "its median")
 NARROW = (0, 1, 2, 3, 4, 8, 9, 10)
 """Columns of ``HEAD`` that a terminal shows."""
 COLUMNS = (
@@ -59,9 +68,9 @@ COLUMNS = (
         "quantity",
         "unit",
     ),
-    *("published", "run", "error_percent", "low", "high", "guess", "guess_error_percent", "note"),
+    *("published", "run", "error_percent", "low", "high", "baseline", "baseline_error_percent", "kind", "same_as", "note"),
 )
-"""Columns of the CSV of every cell; ``guess`` is the prediction of the baseline without a simulator."""
+"""Columns of the CSV of every cell; ``baseline`` is what arithmetic gives, ``kind`` a prediction or an interpolation."""
 PREDICTED_HEAD = ("cell", "what", "published", "run", f"{SHARE:.0%} interval", "error", "baseline", "note")
 PLAIN_HEAD = ("cell", "what", "published", "run", "error", "note")
 LAW_HEAD = (
@@ -75,13 +84,14 @@ FAR = 0.10
 def summary_row(summary: Summary) -> tuple[str, ...]:
     """Return the cells of a paper under ``HEAD``; errors are empty where no cell was predicted."""
     errors = summary.errors
-    cells = f"{errors.count if errors else 0} of {summary.asked}"
+    cells = f"{errors.count if errors else 0} of {summary.asked - summary.again}"
     if errors is None:
-        return summary.name, cells, str(summary.free), *[""] * 8
+        return summary.name, cells, str(summary.free), *[""] * 8, str(summary.choices)
     sizes = (share(errors.mape), share(errors.median), share(errors.most), signed_share(errors.bias))
     within = (f"{100 * part:.0f} %" for part in (errors.within_5, errors.within_10))
-    baseline = share(summary.guess.mape) if summary.guess else ""
-    return summary.name, cells, str(summary.free), *sizes, *within, baseline, f"{100 * summary.covered:.0f} %"
+    baseline = share(summary.baseline.mape) if summary.baseline else ""
+    covered = f"{100 * summary.covered:.0f} %"
+    return summary.name, cells, str(summary.free), *sizes, *within, baseline, covered, str(summary.choices)
 
 
 def noise_floor() -> str:
@@ -133,11 +143,13 @@ def cell_rows(papers: Sequence[Validated]) -> Iterator[tuple[str, ...]]:
             names = (cell.role, cell.cell, cell.source, cell.model, cell.task, cell.method, cell.hardware)
             conditions = ("" if value is None else f"{value:g}" for value in (cell.temperature, cell.batch_size))
             interval = prediction.interval or (None, None)
-            guess_percent = prediction.guess_error and 100 * prediction.guess_error
-            figures = (prediction.run, 100 * prediction.error, *interval, prediction.likeness, guess_percent)
+            percent = prediction.baseline_error and 100 * prediction.baseline_error
+            figures = (prediction.run, 100 * prediction.error, *interval, prediction.baseline, percent)
             digits = ("" if value is None else f"{value:.5g}" for value in figures)
             quantity = (cell.quantity, cell.unit, cell.published)
-            yield paper.paper.name, *names, *conditions, *quantity, *digits, prediction.note
+            kinds = {"predict": ("prediction", "interpolation")[prediction.interpolated]}
+            kind = (kinds.get(cell.role, ""), cell.same_as)
+            yield paper.paper.name, *names, *conditions, *quantity, *digits, *kind, prediction.note
 
 
 def cells_csv(papers: Sequence[Validated]) -> str:
@@ -170,7 +182,7 @@ def page(
     return Page(
         title="How far off the simulator is",
         about="",
-        answer=_headline(pooled),
+        answer=_headline(pooled, summaries(papers)[-1].again),
         opening=[Paragraph(f"{laws_headline(gaps)}."), *_answer(papers, missed), *drawings],
         sections=[
             *sections((f"Predicted cells that are more than {100 * FAR:.0f} % off", _far_off(papers))),
@@ -189,12 +201,13 @@ def page(
     )
 
 
-def _headline(pooled: Errors | None) -> str:
+def _headline(pooled: Errors | None, again: int) -> str:
     if pooled is None:
         return ""
+    cells = f" ({pooled.count + again} cells, {again} of them printed twice)" if again else ""
     return (
-        f"{pooled.count} published values predicted from runs: {share(pooled.mape)} off on average, half of them by less "
-        f"than {share(pooled.median)}, {100 * pooled.within_10:.0f} % within 10 %."
+        f"{pooled.count} published values predicted from runs{cells}: {share(pooled.mape)} off on average, half of them by "
+        f"less than {share(pooled.median)}, {100 * pooled.within_10:.0f} % within 10 %."
     )
 
 
@@ -217,12 +230,46 @@ def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterato
     rows = [summary_row(summary) for summary in summaries(papers)]
     yield Table(HEAD, rows, "Errors by paper", terminal_columns=NARROW)
     yield Paragraph(f"{LEGEND}. {noise_floor()} The intervals leave out links, host times that are not fitted, and acceptance.")
+    yield Table(APART_HEAD, [_apart_row(summary) for summary in apart(papers)], "Beside arithmetic")
+    yield Paragraph(f"{_as_good(papers)} {BASELINE_RULE}")
     yield Paragraph("Goals:")
     yield Bullets([f"missed: {shortfall}" for shortfall in missed] or ["every bound is met"])
 
 
+def _apart_row(summary: Summary) -> tuple[str, ...]:
+    """Return the cells under ``APART_HEAD``: our errors of the cells that have a baseline, and those of the baseline."""
+    ours, baseline = summary.comparable, summary.baseline
+    if not (ours and baseline):
+        return summary.name, "0", "", "", "", ""
+    return summary.name, str(ours.count), *map(share, (ours.mape, baseline.mape, ours.median, baseline.median))
+
+
+def _as_good(papers: Sequence[Validated]) -> str:
+    """Return a sentence: where arithmetic is as good as the simulator, or better."""
+    parted = [(one.name, one.comparable, one.baseline) for one in apart(papers)]
+    beaten = [
+        f"{name} ({share(baseline.mape)} against our {share(ours.mape)}, {ours.count} cells)"
+        for name, ours, baseline in parted
+        if ours and baseline and baseline.mape <= ours.mape
+    ]
+    return f"Arithmetic is as good or better for {'; '.join(beaten)}." if beaten else "Arithmetic is as good nowhere."
+
+
+def _choices(paper: Validated) -> Iterator[Block]:
+    """Yield the discrete choices of a paper, which no fit made."""
+    rows = [(one.what, str(one.value), one.rests_on, "yes" if one.after_seeing else "no") for one in paper.paper.choices]
+    if rows:
+        seen = sum(one.after_seeing for one in paper.paper.choices)
+        yield Paragraph(
+            f"{paper.paper.free} free parameters and {len(rows)} discrete choices, {seen} of them made after results were seen:"
+        )
+        head = ("choice", "value", "rests on", "results seen")
+        yield Table(head, rows, f"Discrete choices of {paper.paper.name}")
+
+
 def _paper(paper: Validated) -> Iterator[Block]:
     """Yield the tables of a paper: predicted cells first, then those of the other roles, then those without a run."""
+    yield from _choices(paper)
     if paper.predicted:
         name = f"Predicted cells of {paper.paper.name}"
         yield Table(PREDICTED_HEAD, [_predicted_row(cell) for cell in paper.predicted], name, sortable=True)
@@ -255,7 +302,7 @@ def _predicted_row(prediction: Prediction) -> tuple[Words, ...]:
     error: Words = signed_share(prediction.error)
     if abs(prediction.error) > FAR:
         error = Strong(signed_share(prediction.error))
-    baseline = "" if prediction.guess_error is None else signed_share(prediction.guess_error)
+    baseline = "" if prediction.baseline_error is None else signed_share(prediction.baseline_error)
     values = (f"{cell.published} {cell.unit}", number(prediction.run, 3), span, error, baseline)
     return cell.cell, _what(prediction), *values, prediction.note
 
