@@ -271,6 +271,14 @@ def test_a_figure_is_well_formed(place: tuple[str, str]) -> None:
     assert row.figure
 
 
+@pytest.mark.parametrize("paper", sorted(cells()))
+def test_every_reported_cell_has_a_run(paper: str) -> None:
+    """A scenario of its own, or a claim that names it and has a command."""
+    said = {name for row in ROWS if row.paper == paper and row.claim.command for name in row.claim.cells.split()}
+    reported = [cell for cell in cells()[paper] if cell.role == "report"]
+    assert [cell.cell for cell in reported if not cell.mapped and cell.cell not in said] == []
+
+
 def test_figures_name_claims_that_there_are() -> None:
     names = {(row.paper, row.claim.claim) for row in ROWS}
     named = [(one.paper, name) for one in paper_figures() for name in one.claims.split()]
