@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from simulator.cli.main import main
+from simulator.evidence.drawn import drawn_figures
 from simulator.evidence.fits import Paper, Question, papers
 from simulator.evidence.law_check import law_gap
 from simulator.evidence.published import cells, notes, paper_figures
@@ -239,7 +240,11 @@ def test_every_figure_is_reproduced_or_says_why_not() -> None:
         assert not one.picture or (shipped() / "reports" / one.picture).exists(), one.picture
         words = shlex.split(one.command)
         assert not words or (words[0] == "specsim" and words[1] in main.list_commands(None)), one.command
-        if words and words[1] not in ("calibrate", "list"):
+        if words and words[1] == "figure":
+            assert words[2] == one.paper
+            assert set(words[3:]) <= set(one.numbers)
+            assert (one.paper, words[3]) in drawn_figures(Catalogue())
+        elif words and words[1] not in ("calibrate", "list"):
             named = [word for word in words[2:] if "_" in word and "=" not in word]
             assert named
             assert set(named) <= set(scenarios), one.command
