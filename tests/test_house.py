@@ -149,7 +149,7 @@ COUNTS_AND_RATIOS = {
         "emitted",
         "slowdown",
     ),
-    *("per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
+    *("per_pass", "per_position", "requests", "max_requests", "windows", "watermark", "utilisation", "spread", "layers"),
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
