@@ -73,11 +73,12 @@ def model(name):
 
 @pytest.fixture(scope="module")
 def measurements():
-    """All rows of each device and link."""
+    """All rows of each device and link; products of the RTX 3090 are fitted as they are on one device."""
+    rtx_3090 = table("llmservingsim", "rtx3090/*.csv.gz", model=model("llama_3_1_8b"))
     a100 = [table("vidur", "a100/*_linear.csv.gz"), table("vidur", "a100/*_attention.csv.gz")]
     return {
         "a100_80g_sxm": pd.concat([*a100, table("vidur", "a100/*_sampled.csv", model=model("llama_2_7b"))], ignore_index=True),
-        "rtx_3090": table("llmservingsim", "rtx3090/*.csv.gz", model=model("llama_3_1_8b")),
+        "rtx_3090": rtx_3090[(rtx_3090.operation != "matmul") | (rtx_3090.tensor_parallel == 1)],
         "nvlink_a100": table("vidur", "a100/dgx_*.csv.gz"),
     }
 
@@ -98,8 +99,8 @@ def mape(errors, what, least, most):
     [
         ("a100_80g_sxm", "matmul", "layer", 64, 3.7),
         ("a100_80g_sxm", "matmul", "layer", 512, 7.0),
-        ("rtx_3090", "matmul", "layer", 64, 6.4),
-        ("rtx_3090", "matmul", "layer", 512, 8.8),
+        ("rtx_3090", "matmul", "layer", 64, 2.4),
+        ("rtx_3090", "matmul", "layer", 512, 3.8),
         ("a100_80g_sxm", "small_operations", "small_operations", 512, 12.8),
         ("rtx_3090", "small_operations", "small_operations", 512, 11.9),
         ("a100_80g_sxm", "attention", "decode", 512, 12.0),

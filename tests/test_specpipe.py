@@ -19,7 +19,7 @@ from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages
 from simulator.cli.main import main
 from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import NonNegative, Positive
+from simulator.files.schema import NonNegative, OneOrMore
 from simulator.names import Catalogue, shown
 from simulator.report.run_summary import gaps
 from simulator.scenario import load
@@ -164,7 +164,7 @@ def test_relaxed_verification_never_misses() -> None:
 
 
 def test_two_requests_share_each_step_and_a_miss_stalls_one() -> None:
-    """Packing costs half as much again: steps of 15 for two. The second request's first token is a miss."""
+    """Stages that take 10 whatever their rows leave nothing to pack. The second request's first token is a miss."""
     times = PipelineTimes((10.0, 10.0, 10.0))
 
     class Mixed(Cycle):
@@ -172,10 +172,10 @@ def test_two_requests_share_each_step_and_a_miss_stalls_one() -> None:
             return Cycle((1 - request,)).cursor(request, exit)
 
     passages = DrawnPassages(Mixed((1,)), Beam(64, 16, 3))
-    log, loop, _ = play(times, passages, 3, requests=2, packing_ratio=Positive(value=1.5))
+    log, loop, _ = play(times, passages, 3, requests=2, packing_ratio=OneOrMore(value=1.5))
     assert [(one.start_s, one.duration_s, one.tokens) for one in log] == [
-        *((0, 15, (0, 0)), (15, 15, (0, 0)), (30, 15, (1, 1)), (45, 15, (1, 0)), (60, 15, (1, 0))),
-        *((75, 10, (1,)), (85, 10, (0,)), (95, 10, (0,)), (105, 10, (1,))),
+        *((0, 10, (0, 0)), (10, 10, (0, 0)), (20, 10, (1, 1)), (30, 10, (1, 0)), (40, 10, (1, 0))),
+        *((50, 10, (1,)), (60, 10, (0,)), (70, 10, (0,)), (80, 10, (1,))),
     ]
     assert (loop.tally.accepted[1], loop.tally.accepted[0]) == (3, 3)
 
@@ -199,7 +199,7 @@ def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
         beam_rows=[[[0, 4, 4, 0, 2, 3], [0, 2, 3, 0, 1, 2], [0, 1, 1, 0, 1, 1]]],
     )
     times = PipelineTimes((10.0, 10.0, 10.0))
-    strategy = specpipe(times, width=4, branching=2, packing_ratio=Positive(value=1.0))
+    strategy = specpipe(times, width=4, branching=2, packing_ratio=OneOrMore(value=1.0))
     log, _, _ = played(
         strategy, times, RecordedPassages(Replay(trace), Beam(4, 2, 3)), 2, 2, OneSecondARow(cost_of(times).durations)
     )

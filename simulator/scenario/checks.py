@@ -88,7 +88,7 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     The caches are those of the whole batch where it is fixed, else those of the longest request. Raises
     :class:`Infeasible`, and :class:`BadInput` for a context that is too short.
     """
-    policy, strategy, longest = scenario.serving.policy, scenario.strategy, scenario.lengths[2]
+    policy, strategy, longest = scenario.serving.policy, scenario.schedule, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
     places = scenario.batch if fixed and not scenario.requests.arrivals else 1
     tokens = places * (longest + strategy.needs.cache_tokens)

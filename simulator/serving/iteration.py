@@ -51,3 +51,13 @@ class Batch:
     def has(self, request: Request) -> bool:
         """Return whether a request takes part."""
         return request in self.decode or any(request is member for member, _ in self.prompts)
+
+    def ended(self, now: float) -> Iteration:
+        """Return what a log is handed of an iteration that ends ``now``."""
+        members = (*self.decode, *(request for request, _ in self.prompts))
+        parts = [] if self.step is None else [self.step.kind.name]
+        if self.prompts:
+            parts.append("prefill")
+        rows, ids = (*self.rows, *(tokens for _, tokens in self.prompts)), tuple(request.index for request in members)
+        seconds, tokens = now - self.begin_s, tuple(self.tokens)
+        return Iteration(self.begin_s, seconds, "+".join(parts), ids, rows, tokens, self.waiting, self.kv_tokens)

@@ -14,6 +14,8 @@ What all of them share:
 * *Preemption* is by recompute and hits the request admitted last, be it the very one that needs room. It gives
   all blocks back and goes to the front of ``waiting``.
 * *Padding*: none. Rows are ragged; what kernels round up to is in the cost of a pass.
+* *Carried*: where a strategy carries prompts through its stages, "no request decodes" and "the others wait" below do not
+  apply; a prompt on its way counts as one in a step under way, and its first token is shown at the end of the last stage.
 * *In flight*: where a strategy runs m steps at once, a plan is made whenever fewer than m are under way,
   from requests in no step under way, with at most ceil(running / m) that decode. If the request admitted last
   is in a step under way, the one that needs room sits out, and nobody is admitted until it has got it.
@@ -34,6 +36,7 @@ from simulator.files.schema import Frozen
 from simulator.serving.memory import Blocks, KVMemory
 from simulator.serving.requests import MOST_TOGETHER, Request
 from simulator.strategies.common.base import Strategy
+from simulator.strategies.common.capabilities import CarriesPrompts
 from simulator.strategies.common.step import UNLIMITED
 
 
@@ -53,6 +56,8 @@ class Queues:
         self.memory, self.strategy = memory, strategy
         self.ahead = strategy.needs.cache_tokens
         self.in_flight, self.rows = strategy.needs.in_flight, strategy.needs.rows
+        self.carries = isinstance(strategy, CarriesPrompts)
+        """Whether requests decode while prompts of others are on their way through the stages."""
         self.preemptions = 0
         self.short = False
         """Whether a request needs room that a request in a step under way will have to give."""
@@ -64,6 +69,14 @@ class Queues:
         """Return the requests that can decode now, in running order."""
         ready = [request for request in self.running if request.state is not None and not request.flying]
         return ready if self.in_flight == 1 else ready[: -(-len(self.running) // self.in_flight)]
+
+    def beside(self, entering: list[tuple[Request, int]]) -> list[Request]:
+        """Return who decodes while these prompts are prefilled: all who can where prompts are carried along, else nobody."""
+        if not self.carries:
+            return []
+        for request, _ in entering:
+            request.flying = True
+        return self.with_room(self.decoding())
 
     def with_room(self, requests: list[Request]) -> list[Request]:
         """Give each request in order room for its step; return those that still run and have got it."""
@@ -159,7 +172,7 @@ class FixedBatch(Policy):
                 break
             entering.append((first, first.left))
             queues.admit()
-        return IterationPlan([], entering) if entering else IterationPlan(queues.decoding(), [])
+        return IterationPlan(queues.beside(entering) if entering else queues.decoding(), entering)
 
 
 class PrefillFirst(Policy):
@@ -192,7 +205,7 @@ class PrefillFirst(Policy):
                 budget -= need
                 entering.append((queues.admit(), need))
             if entering:
-                return IterationPlan([], entering)
+                return IterationPlan(queues.beside(entering), entering)
         return IterationPlan(queues.with_room(queues.decoding()), [])
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:

@@ -1,17 +1,18 @@
 """The scheduler: continuous batching of any strategy under any policy, on two clocks.
 
-The policy says who takes part in the next iteration, the strategy what a step of this batch is, the
-scheduler lets it happen and keeps the books. On the event engine an iteration takes what its lanes take;
-in a replay it takes what the law says of its kind. With ``in_flight`` = m, m iterations are under way
-at a time, over disjoint requests.
+The policy says who takes part in the next iteration, the strategy what a step of this batch is. On the event engine an
+iteration takes what its lanes take; in a replay it takes what the law says of its kind. With ``in_flight`` = m, m iterations
+are under way at a time, over disjoint requests.
 
 An iteration of prompts alone is a pass through target and draft side by side; its first tokens are shown when both are
 done, so the draft's prefill is part of TTFT. First windows are drafted behind it where a strategy drafts outside its
-steps, or before the target's pass, which then verifies them. Prompts beside decoding requests travel in the step itself.
+steps, or before the target's pass, which then verifies them. Prompts beside decoding requests travel in the step itself,
+or in as many steps as there are stages.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from math import inf
 
@@ -27,8 +28,8 @@ from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import drafts_first
-from simulator.strategies.common.step import BARE, Admission, Lanes, State
+from simulator.strategies.common.capabilities import CarriesPrompts, PrefillsOnStages, drafts_first
+from simulator.strategies.common.step import BARE, Admission, Lanes, State, Step, Timeline
 from simulator.world import World, at
 
 TURNS = 64
@@ -65,6 +66,8 @@ class Scheduler:
         """Seconds between two tokens beyond which a request is late."""
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
+        self.carried: deque[list[tuple[Request, int]]] = deque()
+        """Prompts on their way beside decoding requests, by stage."""
         self._shrinks = strategy.window > 0 and not policy.reserves
         self._repeats = policy.reserves and strategy.needs.in_flight == 1
         """Whether an iteration can be followed by one of the same requests without asking the policy."""
@@ -98,10 +101,10 @@ class Scheduler:
                 admission = self._admission(batch)
                 if self._first_window:
                     yield lanes.draft.start(admission.draft, "draft prefill, first window")
-                target = lanes.target.start(admission.target, "prefill")
+                target = self._prefill(lanes, batch, admission)
                 if admission.draft and not self._first_window:
                     yield lanes.draft.start(admission.draft, "draft prefill")
-                yield target
+                yield from target
                 self._settle_prompts(batch, environment.now)
                 if admission.window:
                     yield lanes.draft.start(admission.window, "first window")
@@ -175,7 +178,7 @@ class Scheduler:
             queues.waiting.remove(request)
             queues.waited_s += now - request.queued_s
             tally.queue(len(queues.waiting), now)
-        elif any(batch.has(request) for batch in self.under_way):
+        elif request.flying or any(batch.has(request) for batch in self.under_way):
             self._leaving = True
         else:
             queues.running.remove(request)
@@ -200,7 +203,7 @@ class Scheduler:
         decode, prompts = self.policy.plan(queues)
         if len(queues.waiting) != self.tally.waiting:
             self.tally.queue(len(queues.waiting), now)
-        if not (decode or prompts):
+        if not (decode or prompts or self.carried):
             return None
         batch = Batch(now, decode, prompts)
         for request, _ in prompts:
@@ -210,10 +213,12 @@ class Scheduler:
                 self.tally.wait.add(now - request.arrival_s)
         if queues.in_flight > 1:
             self._mark(batch, True)
-        if decode:
+        if decode or self.carried:
             states: list[State] = [request.state for request in decode]  # type: ignore[misc]  # who decodes has one
-            batch.states = states
-            batch.step = self.strategy.compose(states, self._prompt_rows(prompts) if prompts else NO_ROWS)
+            batch.states, carries = states, isinstance(self.strategy, CarriesPrompts)
+            batch.step = self.strategy.compose(states, self._prompt_rows(prompts) if prompts and not carries else NO_ROWS)
+            if carries and (prompts or self.carried):
+                batch.step = self._carry(batch, batch.step)
             if self.log:
                 batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
         batch.waiting, batch.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens
@@ -227,6 +232,15 @@ class Scheduler:
         for request, _ in batch.prompts:
             request.flying = flying
 
+    def _carry(self, batch: Batch, step: Step) -> Step:
+        """Let the prompts of a batch enter the first stage while all others move one on; those at the last end with it."""
+        self.carried.appendleft(batch.prompts)
+        rows = [self._prompt_rows(prompts) for prompts in self.carried]
+        batch.prompts = self.carried.pop() if len(self.carried) == self.cost.stages else []
+        if not any(self.carried):
+            self.carried.clear()
+        return self.strategy.carrying(step, rows) if isinstance(self.strategy, CarriesPrompts) else step
+
     def _prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
         """Return the rows of so many tokens of each of these prompts, in one pass."""
         each = (Rows.prefill(tokens, request.cached, tokens == request.left) for request, tokens in prompts)
@@ -236,6 +250,12 @@ class Scheduler:
         """Return the durations, in seconds, of an iteration of prompts alone."""
         ending = [request.cached + tokens for request, tokens in batch.prompts if tokens == request.left]
         return self.strategy.admission(self.cost, self._prompt_rows(batch.prompts), len(ending), sum(ending))
+
+    def _prefill(self, lanes: Lanes, batch: Batch, admission: Admission) -> Timeline:
+        """Let the target read prompts that are alone in an iteration, and return the event of the end."""
+        if isinstance(self.strategy, PrefillsOnStages) and self.queues.in_flight > 1:
+            return self.strategy.prefill(lanes, self.cost, self._prompt_rows(batch.prompts), admission.target)
+        return (lanes.target.start(admission.target, "prefill"),)
 
     # ---- the books
 
@@ -253,30 +273,20 @@ class Scheduler:
             spent.seconds += now - batch.begin_s
             tally.request_steps += len(batch.decode)
             tally.verified_rows += step.rows.tokens
-            self._settle_step(batch, now)
+            if batch.decode:
+                self._settle_step(batch, now)
             if batch.prompts:
                 self._settle_prompts(batch, now)
         if self.log:
-            self._write(batch, now)
-        if queues.in_flight > 1:
+            self.log(batch.ended(now))
+        if queues.in_flight > 1 or queues.carries:
             self._mark(batch, False)
+        if queues.in_flight > 1:
             self.ring()
-        changes = batch.prompts or self._leaving or queues.waiting
+        changes = batch.prompts or self.carried or self._leaving or queues.waiting
         self._same = batch if self._repeats and not (changes or self.log) else None
         if self._leaving:
             self._release()
-
-    def _write(self, batch: Batch, now: float) -> None:
-        """Hand an iteration that has ended to the log."""
-        members = (*batch.decode, *(request for request, _ in batch.prompts))
-        parts = [] if batch.step is None else [batch.step.kind.name]
-        if batch.prompts:
-            parts.append("prefill")
-        rows = (*batch.rows, *(tokens for _, tokens in batch.prompts))
-        if self.log:
-            ids, tokens, kind = tuple(request.index for request in members), tuple(batch.tokens), "+".join(parts)
-            seconds, waiting, kv_tokens = now - batch.begin_s, batch.waiting, batch.kv_tokens
-            self.log(Iteration(batch.begin_s, seconds, kind, ids, rows, tokens, waiting, kv_tokens))
 
     def _release(self) -> None:
         """Take back the memory of all requests that have left and are in no iteration under way."""

@@ -10,7 +10,8 @@
 With one request L is the time of a token and all stages but one stand still (SpecPipe, sec. 2). Requests are shared out
 over as many batches as there are stages; once g M exceeds L, the slowest stage works all the time.
 
-Prompts of an admission take a pass of their own, which does not hold up what is in flight.
+Prompts of an admission take a pass of their own through the same stages, behind what has entered before them. The law is
+about decoding between admissions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from simulator.cost.stated import StatedDurations
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.autoregressive import ONE_TOKEN
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import ProvenSteps
+from simulator.strategies.common.capabilities import PrefillsOnStages, ProvenSteps
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
@@ -42,7 +43,7 @@ class PipelineDurations(NamedTuple):
     token: float
 
 
-class Pipelined(Strategy[PipelineDurations], ProvenSteps):
+class Pipelined(Strategy[PipelineDurations], ProvenSteps, PrefillsOnStages):
     """Target-only decoding runs on the stages of a pipeline, with a batch at every stage where there are enough requests."""
 
     name: Literal["pipeline"] = "pipeline"
@@ -110,14 +111,23 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps):
         """Book the whole way stage by stage; no batch overtakes another, so that it is known at once."""
         return self._through(lanes, durations)
 
-    def _through(self, lanes: Lanes, durations: Any, after: Lane | None = None) -> Timeline:
+    def prefill(self, lanes: Lanes, cost: Cost, prompts: Rows, seconds: float) -> Timeline:
+        """Book prompts like a batch; each stage and link takes its share of the ``seconds``."""
+        t = Pipelined.durations(self, cost, Step(Kind("prefill", 0), NO_ROWS, 0, prompts))
+        if not seconds:
+            return (at(lanes.target.environment, lanes.target.environment.now),)
+        whole = ordered_sum(t.stages) + ordered_sum(t.links)
+        stages, links = (tuple(part * seconds / whole for part in parts) for parts in (t.stages, t.links))
+        return self._through(lanes, PipelineDurations(stages, links, 0.0), label="prefill")
+
+    def _through(self, lanes: Lanes, durations: Any, after: Lane | None = None, label: str = "compute") -> Timeline:
         """Book the way through all stages behind the lane ``after``."""
         t, (stage, *others) = durations, lanes.stages
-        stage.occupy(t.stages[0], "compute", after)
+        stage.occupy(t.stages[0], label, after)
         for link, carried, following, computed in zip(lanes.links, t.links, others, t.stages[1:], strict=True):
             if carried:
                 link.occupy(carried, "transmit", stage)
-            following.occupy(computed, "compute", stage, link)
+            following.occupy(computed, label, stage, link)
             stage = following
         return (at(stage.environment, stage.free_at + t.token),)
 

@@ -14,12 +14,13 @@ from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
+from simulator.cost.rows import Rows
 from simulator.strategies.common.adaptive import Adaptive
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.drafters import Drafter
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.stage_pipeline import StagePipeline
-from simulator.strategies.common.step import Lanes, Step
+from simulator.strategies.common.step import Lanes, Step, Timeline
 
 
 class ExtraMemory(NamedTuple):
@@ -82,6 +83,22 @@ class DraftsFirst:
 def drafts_first(strategy: Strategy) -> bool:
     """Return whether the pass over a prompt verifies a first window, which has been drafted before."""
     return isinstance(strategy, DraftsFirst) and strategy.drafts_first
+
+
+class CarriesPrompts(ABC):
+    """A strategy with this capability carries prompts through its stages beside the requests that decode, a stage a step."""
+
+    @abstractmethod
+    def carrying(self, step: Step, prompts: Sequence[Rows]) -> Step:
+        """Return ``step`` with the rows of ``prompts`` at each stage, from the first on; no rows at stages behind them."""
+
+
+class PrefillsOnStages(ABC):
+    """A strategy with this capability sends prompts through the stages on which other batches decode meanwhile."""
+
+    @abstractmethod
+    def prefill(self, lanes: Lanes, cost: Cost, prompts: Rows, seconds: float) -> Timeline:
+        """Book a pass over ``prompts`` of so many ``seconds`` in all; return the event of its end."""
 
 
 class NamesRecording(ABC):

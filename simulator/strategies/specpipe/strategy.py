@@ -18,8 +18,12 @@ Every level is pruned at every step, so that it has fewer rows at each stage it 
 a recording holds how many (``beam.rows``). Where hits are only stated, levels keep the rows that they entered with.
 
 Several requests share each step (SpecPipe-DB, SP-13): their levels are packed without padding, each has a tree of its
-own, and a miss empties the pipeline of its own levels only. ``packing_ratio`` multiplies what the stages take when
-more than one request is in the step.
+own, and a miss empties the pipeline of its own levels only. With ``width_rule: shared`` they share the ``width`` rows of a
+level, else each has so many. ``packing_ratio`` multiplies what a stage takes longer than with one request's level::
+
+    t_i = t_i(levels / B) + packing_ratio (t_i(levels) - t_i(levels / B))
+
+Prompts of requests that enter while others decode travel like a level, a stage a step; all stages wait for the slowest.
 
 ``relaxed`` verification takes what the target ranks highest among the tree's candidates (SP-14 a): every token is in the
 tree. It is lossy.
@@ -28,8 +32,8 @@ tree. It is lossy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from operator import add
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -41,75 +45,19 @@ from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, re
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.cost.stated import StatedDurations
-from simulator.files.schema import NonNegative, Positive
+from simulator.files.schema import NonNegative, OneOrMore
 from simulator.numeric import elementwise_max, ordered_sum
+from simulator.strategies.common.capabilities import CarriesPrompts
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import ABSENT, Kind, Lanes, Progress, State, Step, Timeline
 from simulator.strategies.common.studied import LevelTree
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, stated_stages, too_many_children
+from simulator.strategies.specpipe.levels import FillDetail, InPipeline, SpecPipeDurations, filled
 from simulator.world import Lane, at
 
 
-class SpecPipeDurations(NamedTuple):
-    """These are seconds, by stage, and by link from the first on, of those that have work."""
-
-    stages: tuple[float, ...]
-    links: tuple[float, ...]
-    verdict: float
-    """Seconds of the verified token on its way, and of pruning; 0 where none was verified."""
-    draft: float
-    asynchronous: bool = True
-    """Not a duration: links carry while stages prune."""
-
-    @property
-    def exchange(self) -> Any:
-        """Return the seconds from the verdict to the next compute."""
-        carried = elementwise_max(0.0, *self.links)
-        return elementwise_max(self.verdict, carried) if self.asynchronous else self.verdict + carried
-
-
-@dataclass(slots=True)
-class InPipeline(State):
-    """A request remembers its levels that are on their way."""
-
-    passage: Passage | None = None
-    """How the next token comes, or the last one came; None while the pipeline holds no level of the request."""
-    left: int = 0
-    """Steps until the token is out, this step not counted."""
-    levels: list[int] = field(default_factory=list)
-    """Rows at each stage in this step, 0 at an empty stage."""
-    begun: bool = False
-    """Whether this step is the first since a token was verified."""
-    stale: bool = False
-    """Whether this step is wasted, as the miss before it has not been noticed."""
-
-    @property
-    def due(self) -> bool:
-        """Return whether a token leaves the last stage in this step."""
-        return not (self.left or self.stale)
-
-
-class FillDetail(NamedTuple):
-    """Pipeline steps differ by how full the pipeline is."""
-
-    active: int = 0
-    """Stages that have work; in tandem, levels that enter."""
-    begun: int = 0
-    """Requests for which a token was verified just before."""
-
-    @property
-    def words(self) -> str:
-        """Return nothing: a report shows the stages themselves."""
-        return ""
-
-    @property
-    def extra_work(self) -> int:
-        """Return 0: the equation is about all of these steps."""
-        return 0
-
-
-class SpecPipe(LevelTree[SpecPipeDurations]):
+class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
     """A tree of ``width`` nodes a level, ``branching`` children considered for each, lies over the stages of the target."""
 
     name: Literal["specpipe"] = "specpipe"
@@ -132,14 +80,20 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
     """Whether links carry while stages prune."""
     prune_ms: NonNegative = NonNegative(value=5.0, source="SpecPipe sec. 4.2: about 5 ms", confidence="published")
     """Milliseconds of pruning all levels of a step."""
-    packing_ratio: Positive = Positive(
+    packing_ratio: OneOrMore = OneOrMore(
         value=2.0,
-        source="calibrated-on: SpecPipe sec. 4.4, batching costs about as much as the computation (SP-13)",
-        confidence="calibrated",
+        source="assumed: of what a step takes longer than one request's, inference and batching are about the same (SpecPipe "
+        "sec. 4.4); 1: packing is free",
+        confidence="assumed",
     )
-    """How many times as long stages take with more than one request in a step."""
+    """What a stage takes longer with the levels of several requests than with one's, in multiples of the computation."""
+    width_rule: Literal["each", "shared"] = "each"
+    """Whether a level of each request has ``width`` nodes, as SpecPipe prints it (sec. 4.1), or all requests that decode
+    together share them, which is assumed."""
     stages: int = Field(default=0, ge=0)
     """Filled in from the placement."""
+    requests: int = Field(default=1, ge=1)
+    """Requests that decode together; filled in."""
 
     @classmethod
     def example(cls) -> Example:
@@ -156,18 +110,24 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
     @property
     def needs(self) -> Needs:
         """Return the needs of a tree of the likeliest nodes: the cache takes a full level in every stage, and the token."""
-        return Needs(draft_model=True, cache_tokens=self.width * self.stages + 1, dynamic_draft=True)
+        return Needs(draft_model=True, cache_tokens=self.nodes * self.stages + 1, dynamic_draft=True)
 
     def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
-        """Return the strategy for a pipeline of ``stages``."""
-        return self if stages is None else self.model_copy(update={"stages": stages})
+        """Return the strategy for a pipeline of ``stages``, and for as many ``requests`` as may share a level."""
+        settings = {"requests": requests, "stages": stages}
+        return self.model_copy(update={name: value for name, value in settings.items() if value is not None})
 
     # ---- the tree
 
     @property
     def beam(self) -> Beam:
         """Return the tree whose passages acceptance must know."""
-        return Beam(self.width, self.branching, self.stages)
+        return Beam(self.nodes, self.branching, self.stages)
+
+    @property
+    def nodes(self) -> int:
+        """Return the nodes of a level of one request."""
+        return max(1, self.width // self.requests) if self.width_rule == "shared" else self.width
 
     @property
     def notices_late(self) -> bool:
@@ -206,7 +166,7 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
         depths = ", ".join(map(str, sorted({beam.stages for beam in recorded}))) or "no number of"
         if not here:
             return "width", f"holds no tree over {self.stages} stages, only over {depths}; cut the target so, or state a rate"
-        wanted = f"width {self.width} and branching {self.branching} over {self.stages} stages"
+        wanted = f"width {self.nodes} and branching {self.branching} over {self.stages} stages"
         return "width", f"holds no tree of {wanted}; it holds: {', '.join(here)}"
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
@@ -226,7 +186,7 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
 
     def grown(self, levels: int) -> list[int]:
         """Return the rows of ``levels`` that follow each other into an empty pipeline: a tree grown from one row."""
-        return [min(self.width, self.branching**depth) for depth in range(levels)]
+        return [min(self.nodes, self.branching**depth) for depth in range(levels)]
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Move every level one stage on and return the step; how the next token comes is known as soon as the last one is."""
@@ -242,9 +202,15 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
             for stage, rows in enumerate(state.levels):
                 if rows:
                     loads[stage] += Rows.decode(rows, state.context)
-        active = max(stage for stage, rows in enumerate(loads, start=1) if rows.tokens)
+        active = max((stage for stage, rows in enumerate(loads, start=1) if rows.tokens), default=0)
         kind = self.kind_of(due, len(states) - due, active, begun)._replace(prompts=prompts.sequences)
         return Step(kind, sum(loads, start=NO_ROWS), 0, prompts, tuple(loads))
+
+    def carrying(self, step: Step, prompts: Sequence[Rows]) -> Step:
+        """Return ``step`` with prompts beside its levels: in ``loads``, levels by stage come first, then prompts by stage."""
+        carried = (*prompts, *[NO_ROWS] * (self.stages - len(prompts)))
+        whole = sum(carried, start=NO_ROWS)
+        return step._replace(kind=step.kind._replace(prompts=whole.sequences), prompts=whole, loads=(*step.loads, *carried))
 
     def kind_of(self, due: int, others: int, active: int, begun: int) -> Kind:
         """Return the kind of a step in which ``due`` requests get a token, ``others`` wait, and ``active`` stages have work."""
@@ -266,7 +232,7 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
 
     def next_passage(self, cursor: Cursor, empty: bool = False) -> Passage:
         """Return how the next token comes; through an empty pipeline, after as many steps as there are stages."""
-        passage = Passage(1, self.level(self.width), True) if self.relaxed else cursor.passage()  # type: ignore[attr-defined]
+        passage = Passage(1, self.level(self.nodes), True) if self.relaxed else cursor.passage()  # type: ignore[attr-defined]
         if empty and passage.steps < self.stages:
             return Passage(self.stages, [*reversed(self.grown(self.stages))], passage.hit)
         return passage
@@ -286,14 +252,26 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
     # ---- the time
 
     def durations(self, cost: Cost, step: Step) -> SpecPipeDurations:
-        """Return the seconds of each stage and link with work; the draft reads the level that enters."""
-        ratio = self.packing_ratio.value if step.kind.batch > 1 else 1.0
-        loads = step.loads
-        stages = tuple(cost.stage(index, rows).wall_s * ratio if rows.tokens else 0.0 for index, rows in enumerate(loads))
+        """Return the seconds of each stage and link with work; the draft reads what enters, prompts first."""
+        m, batch = self.stages, step.kind.batch
+        levels, prompts = step.loads[:m], step.loads[m:] or (NO_ROWS,) * m
+        loads = [level + prompt for level, prompt in zip(levels, prompts, strict=True)]
+        stages = tuple(cost.stage(index, rows).wall_s if rows.tokens else 0.0 for index, rows in enumerate(loads))
+        if batch > 1 and self.packing_ratio.value > 1.0:
+            stages = tuple(map(add, stages, (self._packing_s(cost, *level, batch) for level in enumerate(levels))))
         links = tuple(cost.carry(index, rows.tokens) if rows.tokens else 0.0 for index, rows in enumerate(loads[1:]))
         verdict = cost.token() + self.prune_s if filled(step.kind).begun else 0.0
-        draft = cost.draft(loads[0]).wall_s if loads[0].tokens else 0.0
+        reading = cost.prefill("draft", prompts[0]).wall_s if prompts[0].tokens else 0.0
+        draft = reading + (cost.draft(levels[0]).wall_s if levels[0].tokens else 0.0)
         return SpecPipeDurations(stages, links, verdict, draft, self.asynchronous)
+
+    def _packing_s(self, cost: Cost, index: int, levels: Rows, batch: int) -> Any:
+        """Return the seconds that packing adds to the ``levels`` of a ``batch`` of requests at one stage."""
+        if not levels.tokens:
+            return 0.0
+        mean = Rows(*(-(-count // batch) for count in levels))
+        longer = cost.stage(index, levels).wall_s - cost.stage(index, mean).wall_s
+        return (self.packing_ratio.value - 1.0) * elementwise_max(0.0, longer)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return the slowest stage, the exchange before it, and a level of the draft at the same time as both."""
@@ -362,7 +340,7 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
         """Return a step of equal requests: full levels behind a hit, levels of a growing tree in a refill."""
         requests, (active, begun) = kind.batch, filled(kind)
         full = begun and active == self.stages
-        behind = [self.width] * active if full else self.grown(active)
+        behind = [self.nodes] * active if full else self.grown(active)
         rows = [*reversed(behind[1:]), 1] + [0] * (self.stages - active)
         loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
         return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
@@ -371,9 +349,8 @@ class SpecPipe(LevelTree[SpecPipeDurations]):
         """Return that the law is exact for one request; for several it takes their levels to be full in every step."""
         if requests == 1:
             return EXACT
+        full = self.step(self.kind_of(requests, 0, self.stages, requests), context).loads[0]
+        seconds = [cost.stage(0, full._replace(tokens=tokens)).wall_s for tokens in range(1, full.tokens + 1)]
+        if max(seconds) > seconds[-1]:
+            return Claim("idealised", "full levels of all requests in every step, where some with fewer rows take longer")
         return Claim("upper_bound", "full levels of all requests in every step, also of those that refill")
-
-
-def filled(kind: Kind) -> FillDetail:
-    """Return how full the pipeline is in a step of this kind."""
-    return kind.detail if isinstance(kind.detail, FillDetail) else FillDetail()
