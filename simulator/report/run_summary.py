@@ -133,9 +133,12 @@ def _level_of_tree(result: RunResult) -> str | None:
         return None
     draft, cover = parts["draft_level"], parts["exchange"] + parts["compute"]
     hidden = f"hidden with {number(cover - draft, 3)} ms to spare" if draft <= cover else "what it waits for"
+    kept, point = result.simulated.accepted, 0.01 * (result.scenario.stages - 1) * max(draft, cover)
+    hit = share(kept.get(1, 0) / (sum(kept.values()) or 1))
+    hits = f"{hit} of the tokens were in the tree, of which a point is {number(point, 3)} ms a token"
     return (
         f"a step of all stages takes {number(parts['compute'], 3)} ms to compute and {number(parts['exchange'], 3)} ms "
-        f"to prune and transmit; T_draft = {number(draft, 3)} ms for a level is {hidden}"
+        f"to prune and transmit; T_draft = {number(draft, 3)} ms for a level is {hidden}; {hits}"
     )
 
 
