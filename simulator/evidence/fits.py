@@ -94,7 +94,6 @@ class Parameter(Frozen):
         return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
 
 
-<<<<<<< HEAD
 class OpenChoice(Frozen):
     """One setting that the paper leaves open and that is chosen, not fitted: ``what``, its ``value``, what it ``rests_on``.
 
@@ -103,31 +102,16 @@ class OpenChoice(Frozen):
 
     what: str
     value: str | float
-=======
-class DiscreteChoice(Frozen):
-    """A discrete choice: ``what`` was decided, its ``value``, the sentence it ``rests_on``, and whether results were seen."""
-
-    what: str
-    value: str
->>>>>>> 799a5a3 (Claims and figures of SpecPipe come out of commands)
     rests_on: str
     after_seeing: bool
 
 
 class Parameters(Frozen):
-<<<<<<< HEAD
     """Holds every free parameter of a paper, by name, and what was chosen beside them."""
 
     about: str = ""
     parameters: Mapping[str, Parameter]
     choices: tuple[OpenChoice, ...] = ()
-=======
-    """Holds every free parameter of a paper, by name, and the discrete choices that stand beside them."""
-
-    about: str = ""
-    parameters: Mapping[str, Parameter]
-    choices: tuple[DiscreteChoice, ...] = ()
->>>>>>> 799a5a3 (Claims and figures of SpecPipe come out of commands)
 
 
 class FittedPaper(Frozen):
