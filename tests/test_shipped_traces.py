@@ -120,6 +120,17 @@ def test_every_drafter_is_a_trace_of_its_own(trace: Trace) -> None:
         assert alone.tokens == trace.positions
 
 
+def test_the_warm_trace_is_drawn_as_specpipe_draws() -> None:
+    """Temperature 0.6, top-k 80, top-p 0.9 (sec. 4.3), and so few tokens are outside a tree of 64 first choices."""
+    trace = read(OURS["six_flavours_warm"])
+    assert (trace.temperature, trace.header["sampling"]) == (0.6, {"top_k": 80, "top_p": 0.9})
+    assert trace.header["command"].endswith("--trace six_flavours_warm --temperature 0.6 --top-k 80 --top-p 0.9 --requests 20")
+    assert (trace.p > 0).all(), "every token was drawn from what the cut leaves"
+    assert (trace.q == 0).any(), "the draft is cut as well"
+    assert (trace.draft_rank >= 64).mean() < 0.01
+    assert (read(OURS["six_flavours_sampled"]).draft_rank >= 64).mean() > 0.02
+
+
 ROLLED_OUT = {"": 24, "plain": 24, "eagle": 8, "lyanna": 8, "medusa": 3, "streams": 3}
 
 

@@ -29,8 +29,8 @@ from simulator.acceptance.trace import FORMAT, UNKNOWN, Trace
 PROMPT_TOKENS, OUTPUT_TOKENS = 64, 192
 CANDIDATES = 3
 """Requests written for each one kept."""
-TRACES = {"six_flavours_greedy": Sampling(), "six_flavours_warm": Sampling(0.6), "six_flavours_sampled": Sampling(1.0)}
-"""Each shipped trace, and how its tokens are drawn."""
+TRACES = {"six_flavours_greedy": Sampling(), "six_flavours_warm": Sampling(0.6, 80, 0.9), "six_flavours_sampled": Sampling(1.0)}
+"""Each shipped trace, and how its tokens are drawn; the warm one as SpecPipe's stochastic setting (sec. 4.3)."""
 
 TREES = {
     "eagle2": {"branching": 10, "passes": 5, "budget": 59},
