@@ -12,7 +12,6 @@ or in as many steps as there are stages.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator
 from math import inf
 
@@ -21,6 +20,7 @@ from simpy import Environment, Event
 from simulator.acceptance.sources import Acceptance, Exit
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Rows
+from simulator.serving.carried import Carried
 from simulator.serving.iteration import Batch, Iteration
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Tally
@@ -28,8 +28,8 @@ from simulator.serving.policies import Policy, Queues
 from simulator.serving.requests import Request, Source
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import CarriesPrompts, PrefillsOnStages, drafts_first
-from simulator.strategies.common.step import BARE, Admission, Lanes, State, Step, Timeline
+from simulator.strategies.common.capabilities import PrefillsOnStages, drafts_first
+from simulator.strategies.common.step import BARE, Admission, Lanes, State, Timeline
 from simulator.world import World, at
 
 TURNS = 64
@@ -66,8 +66,7 @@ class Scheduler:
         """Seconds between two tokens beyond which a request is late."""
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
-        self.carried: deque[list[tuple[Request, int]]] = deque()
-        """Prompts on their way beside decoding requests, by stage."""
+        self.carried = Carried(strategy, cost.stages)
         self._shrinks = strategy.window > 0 and not policy.reserves
         self._repeats = policy.reserves and strategy.needs.in_flight == 1
         """Whether an iteration can be followed by one of the same requests without asking the policy."""
@@ -215,10 +214,8 @@ class Scheduler:
             self._mark(batch, True)
         if decode or self.carried:
             states: list[State] = [request.state for request in decode]  # type: ignore[misc]  # who decodes has one
-            batch.states, carries = states, isinstance(self.strategy, CarriesPrompts)
-            batch.step = self.strategy.compose(states, self._prompt_rows(prompts) if prompts and not carries else NO_ROWS)
-            if carries and (prompts or self.carried):
-                batch.step = self._carry(batch, batch.step)
+            batch.states, rows = states, self._prompt_rows(prompts) if prompts and not queues.carries else NO_ROWS
+            batch.step, batch.prompts = self.carried.move(prompts, self.strategy.compose(states, rows), self._prompt_rows)
             if self.log:
                 batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
         batch.waiting, batch.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens
@@ -231,15 +228,6 @@ class Scheduler:
             request.flying = flying
         for request, _ in batch.prompts:
             request.flying = flying
-
-    def _carry(self, batch: Batch, step: Step) -> Step:
-        """Let the prompts of a batch enter the first stage while all others move one on; those at the last end with it."""
-        self.carried.appendleft(batch.prompts)
-        rows = [self._prompt_rows(prompts) for prompts in self.carried]
-        batch.prompts = self.carried.pop() if len(self.carried) == self.cost.stages else []
-        if not any(self.carried):
-            self.carried.clear()
-        return self.strategy.carrying(step, rows) if isinstance(self.strategy, CarriesPrompts) else step
 
     def _prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
         """Return the rows of so many tokens of each of these prompts, in one pass."""
