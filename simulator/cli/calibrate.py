@@ -54,25 +54,39 @@ def calibrate() -> None:
 @click.option("--model", help="Model whose shapes were measured, where the file does not hold them.")
 @click.option("--source", required=True, help="Where the rows come from: repository, commit, licence.")
 @click.option("--out", type=OUT, required=True, help="CSV file to write (.csv, .csv.gz).")
+@click.option("--cache-mb", type=float, help="Leave products out whose weights a cache holds [default: 80 for aiconfigurator].")
 @json_option
 @catalogue_option
 def import_(
-    files: tuple[Path, ...], form: str, model: str | None, source: str, out: Path, as_json: bool, own: tuple[Path, ...]
+    files: tuple[Path, ...],
+    form: str,
+    model: str | None,
+    source: str,
+    out: Path,
+    cache_mb: float | None,
+    as_json: bool,
+    own: tuple[Path, ...],
 ) -> None:
     """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator to a table."""
     import pandas as pd
 
     from simulator.cost.model import ModelSpec
-    from simulator.evidence.calibrate.importers import imported
+    from simulator.evidence.calibrate.importers import CACHE_MB, cached, imported
     from simulator.evidence.calibrate.measurements import write
     from simulator.names import Catalogue
 
     with faults_as_lines():
         shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
         rows = pd.concat([imported(form, file, shapes) for file in files], ignore_index=True).assign(source=source)
+        default_mb = CACHE_MB if form == "aiconfigurator" else 0.0
+        small = cached(rows, default_mb if cache_mb is None else cache_mb)
+        left_out = {"rows": int(small.sum()), "shapes": rows[small]["shape"].nunique()}
+        rows = rows[~small]
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
-    click.echo(json.dumps({"written": str(out), "rows": counts}, indent=2) if as_json else f"{out}: {counts}")
+    data = {"written": str(out), "rows": counts, "cached": left_out}
+    words = f"; left out, as a cache holds the weights: {left_out['rows']} products of {left_out['shapes']} shapes"
+    click.echo(json.dumps(data, indent=2) if as_json else f"{out}: {counts}{words if left_out['rows'] else ''}")
 
 
 def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

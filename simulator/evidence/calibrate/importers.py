@@ -3,7 +3,8 @@
 Vidur (``data/profiling``): one file for a model's products and small operations, one for attention, one for each
 collective, known by their columns; medians in milliseconds of 20 repeats, kernel time only. A fork publishes attention
 medians alone, without shapes. LLMServingSim (``profiler/v0``): nanoseconds by layer name and tokens, without shapes.
-Files without shapes need the model. AIConfigurator (``gemm``): milliseconds of single products, each a layer of its own.
+Files without shapes need the model. AIConfigurator: milliseconds of single products (``gemm``), each a layer of its own,
+or of attention (``generation_attention``, ``context_attention``).
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from simulator.files.schema import BadInput, Fault
 from simulator.names import shown
 
 Row = dict[str, object]
+HALF_PRECISION = ("float16", "bfloat16")
+HEAD_WIDTH = 128
+"""Of Llama, Qwen and most others; one formula of bytes and flops does not hold for 64 and 256, too."""
 HALF = 2
 """Bytes of a number in fp16, in which all of these were measured."""
 MOST_TOKENS = 2048
 """Beyond this, kernels are those of long prefills; left out."""
 ONE_NODE = "devices_per_node"
-CACHED_WEIGHTS = 4e7
-"""A product of fewer weights is left out of files that repeat it: 80 MB are twice the L2 of an A100, from which it is read."""
+CACHE_MB = 80.0
+"""Twice the L2 of an A100. Files that repeat a product of fewer bytes of weights time the cache."""
 
 
 def product(part: str, tokens: float, inputs: float, outputs: float, time_us: float) -> Row:
@@ -166,14 +170,31 @@ def _serving_layers(frame: Table, model: ModelSpec) -> Iterator[Row]:
 
 
 def aiconfigurator(frame: Table, name: str, model: ModelSpec | None) -> Table:
-    """Return the products in 16 bits that no cache holds, to ``MOST_TOKENS`` rows; the median where one was timed twice."""
-    frame = frame[frame.gemm_dtype.isin(["float16", "bfloat16"]) & (frame.m <= MOST_TOKENS)]
-    frame = frame[frame.n * frame.k >= CACHED_WEIGHTS]
+    """Return products in 16 bits, to ``MOST_TOKENS`` rows, or attention; the median where one was timed twice."""
+    if "kv_cache_dtype" in frame:
+        return _placed(_aiconfigurator_attention(frame))
+    frame = frame[frame.gemm_dtype.isin(HALF_PRECISION) & (frame.m <= MOST_TOKENS)]
     medians = frame.groupby(["framework", "m", "n", "k"], as_index=False).latency.median()
     return _placed(
         {"model": f"{row.framework} {row.k}x{row.n}"} | product("product", row.m, row.k, row.n, row.latency * 1e3)
         for row in medians.itertuples()
     )
+
+
+def _aiconfigurator_attention(frame: Table) -> Iterator[Row]:
+    """Yield rows of full attention over a cache in 16 bits with heads of ``HEAD_WIDTH``, to ``MOST_TOKENS`` query rows."""
+    frame = frame[frame.kv_cache_dtype.isin(HALF_PRECISION) & (frame.window_size == 0) & (frame.head_dim == HEAD_WIDTH)]
+    frame = frame[frame.batch_size * frame.isl <= MOST_TOKENS]
+    keys = ["op_name", "batch_size", "isl", "step", "num_heads", "num_key_value_heads"]
+    for row in frame.groupby(keys, as_index=False).latency.median().itertuples():
+        heads = Heads(row.num_key_value_heads, 2 * HALF * row.num_key_value_heads * HEAD_WIDTH, row.num_heads * HEAD_WIDTH)
+        part = "prefill" if str(row.op_name).startswith("context") else "decode"
+        yield attention(part, Queries(row.batch_size, row.isl, row.step), heads, row.latency * 1e3)
+
+
+def cached(rows: Table, cache_mb: float) -> Table:
+    """Return which rows are products whose weights in 16 bits a cache of ``cache_mb`` holds, shape (rows,)."""
+    return (rows.operation == "matmul") & (rows.flops < rows.tokens * cache_mb * 1e6)
 
 
 IMPORTERS: Mapping[str, Callable[[Table, str, ModelSpec | None], Table]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ STEPS = (64, 128, 256)
 """Token counts behind which kernels take another tile."""
 LEFT_OUT_RANGES = ((1, 64), (1, 256))
 LEFT_OUT = ("model", "tensor_parallel", "shape")
+SINGLE_PRODUCTS = HALF, WIDTH = "half of the shapes", "width"
+"""What is left out where every layer is one product, so that a shape has neighbours on all sides."""
+WIDTH_KNOWN, WIDTHS_ASKED = {"4096"}, {"5120", "8192"}
 MEGABYTE = 1e6
 
 
@@ -99,17 +102,37 @@ def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]]) -> Ite
             yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet)
 
 
-def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[HeldOutErrors]:
-    """Return the errors of each model, degree or shape as a fit to all the others predicts it; none where there is but one."""
-    results, values = [], rows[by].unique()
-    if len(values) == 1:
-        return []
-    for value in values:
-        excluded = rows[rows[by] == value]
+def left_out(device: Device, rows: Table, form: Form, fitted: Roofline) -> Iterator[HeldOutErrors]:
+    """Yield the errors of each model, degree or shape, or group of single products, as a fit to all the others predicts it."""
+    single = rows.groupby(LAYER).size().eq(1).all()
+    for by in SINGLE_PRODUCTS if single else LEFT_OUT:
+        yield from left_out_by(device, rows, form, fitted, by)
+
+
+def _splits(rows: Table, by: str) -> Iterator[tuple[object, Any, Any]]:
+    """Yield a name, which rows are left out, and to which the fit is made."""
+    shapes = rows["shape"]
+    if by == HALF:
+        half = shapes.map({shape: place % 2 for place, shape in enumerate(sorted(shapes.unique()))})
+        yield from ((name, half == place, half != place) for place, name in enumerate(("odd", "even")))
+    elif by == WIDTH:
+        sides = shapes.map(lambda name: set(name.split("x")))
+        asked, known = sides.map(WIDTHS_ASKED.intersection).astype(bool), sides.map(WIDTH_KNOWN.intersection).astype(bool)
+        if asked.any() and (known & ~asked).any():
+            yield "5120, 8192 by 4096", asked, known & ~asked
+    elif rows[by].nunique() > 1:
+        yield from ((value, rows[by] == value, rows[by] != value) for value in rows[by].unique())
+
+
+def left_out_by(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[HeldOutErrors]:
+    """Return the errors of each part of ``rows``, split ``by`` one of the ways, as a fit to others predicts it; maybe none."""
+    results = []
+    for value, outside, others in _splits(rows, by):
+        excluded = rows[outside]
         start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
-        refit = fit.products(device, rows[rows[by] != value], form, start)
+        refit = fit.products(device, rows[others], form, start)
         times, truth = seconds(device, refit, excluded), measured(excluded)
-        if by == "shape":
+        if by in ("shape", *SINGLE_PRODUCTS):
             timed = excluded.assign(seconds=truth, predicted=times)
         else:
             timed = by_layer(excluded, truth).assign(predicted=by_layer(excluded, times).seconds)

@@ -11,12 +11,13 @@ from matplotlib.ticker import MultipleLocator
 
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.profile import FittedProfile, text
-from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, FitError, HeldOutErrors, TileStep
+from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, SINGLE_PRODUCTS, FitError, HeldOutErrors, TileStep
 from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
 from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, svg
 
 FEW_SHAPES = 3
 """How many shapes of a product are listed by name: those with the largest errors."""
+MOST_PANELS = 12
 MOST_TOKENS = 512
 """Largest token count that the figure shows."""
 HEADS = {
@@ -53,7 +54,7 @@ def _error_rows(errors: Sequence[FitError], before: Sequence[FitError]) -> Itera
 
 def _left_out_rows(left_out: Sequence[HeldOutErrors]) -> Iterator[tuple[str, ...]]:
     """Yield the mean weighted by rows, then every model and degree; of the shapes only the worst."""
-    for by in LEFT_OUT:
+    for by in (*LEFT_OUT, *SINGLE_PRODUCTS):
         group = [errors for errors in left_out if errors.by == by]
         if not group:
             continue
@@ -114,6 +115,7 @@ def figure(layers: pd.DataFrame) -> str:
     """Draw the products of a layer by token count: measured, fitted, as before and by the datasheet; SVG text."""
     shown = layers[layers.tokens <= MOST_TOKENS]
     groups = [(model, ranks, rows) for (model, ranks), rows in shown.groupby(fit.LAYER[:2]) if ranks in _ends(shown, model)]
+    groups = groups[:: -(-len(groups) // MOST_PANELS)]  # of many single products, some all over the sizes
     with canvas(0.4 + 2.3 * -(-len(groups) // 2)) as drawing:
         panels = drawing.subplots(-(-len(groups) // 2), 2, squeeze=False, sharex=True).ravel()
         for axes, (model, ranks, rows) in zip(panels, groups, strict=False):
