@@ -239,6 +239,56 @@ def test_formats_of_the_command_are_the_importers() -> None:
     assert tuple(importers.IMPORTERS) == FORMATS
 
 
+def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not() -> None:
+    """Two sequences behind 99 tokens, 8 query and 2 KV heads; a window, a narrow head and a cache of 8 bits are others."""
+    one = {"op_name": "generation_attention", "batch_size": 2, "isl": 1, "step": 99, "num_heads": 8, "num_key_value_heads": 2,
+           "head_dim": 128, "window_size": 0, "kv_cache_dtype": "bfloat16", "latency": 0.5}  # fmt: skip
+    others = [one | other for other in ({"window_size": 128}, {"head_dim": 64}, {"kv_cache_dtype": "fp8"})]
+    prompt = one | {"op_name": "context_attention", "isl": 3, "step": 0}
+    again = [one | {"latency": 0.3}, one | {"latency": 0.1}]
+    rows = importers.aiconfigurator(pd.DataFrame([one, *others, prompt, *again]), "file", None).set_index("part")
+    assert rows.time_us.to_dict() == pytest.approx({"decode": 300.0, "prefill": 500.0})
+    assert rows.size_bytes.to_dict() == {"decode": 2 * 100 * 2 * 2 * 2 * 128, "prefill": 2 * 3 * 2 * 2 * 2 * 128}
+    assert rows.flops.to_dict() == {"decode": 4 * 2 * 100 * 8 * 128, "prefill": 4 * 2 * 6 * 8 * 128}
+
+
+def test_products_that_a_cache_holds_are_counted_and_left_out(tmp_path: Path) -> None:
+    sides = [(4096, 4096), (5120, 4883), (5120, 4882), (8192, 8192)]  # 33.6, 50.002, 49.99 and 134 MB
+    made = [{"framework": "s", "m": m, "n": n, "k": k} for m in (1, 9) for n, k in sides]
+    pd.DataFrame(made).to_csv(tmp_path / "gemm.csv", index=False)
+    arguments = ["calibrate", "import", str(tmp_path / "gemm.csv"), "--from", "aiconfigurator", "--source", "made up", "--json"]
+
+    def run(*more: str) -> dict[str, object]:
+        result = CliRunner().invoke(main, [*arguments, *more, "--out", str(tmp_path / "out.csv")])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    small = run("--cache-mb", "50")
+    assert (small["rows"], small["cached"]) == ({"matmul": 4}, {"rows": 4, "shapes": 2})
+    assert set(measurements.read([tmp_path / "out.csv"])["shape"]) == {"4883x5120", "8192x8192"}
+    assert run()["cached"] == {"rows": 6, "shapes": 3}, "80 MB unless stated"
+    assert run("--cache-mb", "0")["cached"] == {"rows": 0, "shapes": 0}
+
+
+def test_single_products_are_left_out_by_halves_and_by_width() -> None:
+    """Shapes of 5120 and 8192 take twice the time: a fit to 4096 alone misses half of it, a half is as the other."""
+    sides = [(4096, n) for n in (6144, 7168, 10240, 12288)] + [(5120, 8192), (5120, 10240), (8192, 8192), (8192, 10240)]
+    rows = measurements.table(
+        [
+            {**importers.product("product", m, k, n, 0.0), "model": f"{k}x{n}"}
+            for k, n in sides
+            for m in (1, 4, 16, 64, 128, 256, 1024)
+        ]
+    )
+    wide = rows["shape"].str.contains("5120|8192")
+    rows["time_us"] = fit.seconds(DEVICE, roofline((5.0, 0.8, 0.7, 2.0)), rows) * 1e6 * np.where(wide, 2.0, 1.0)
+    fitted = fit.products(DEVICE, rows[~wide], Form())
+    found = {(one.by, one.name): one for one in quality.ways_left_out(DEVICE, rows, Form(), fitted)}
+    assert set(found) == {(quality.HALF, "odd"), (quality.HALF, "even"), (quality.WIDTH, "5120, 8192 by 4096")}
+    assert found[quality.WIDTH, "5120, 8192 by 4096"].mape_percent == pytest.approx((50.0, 50.0), abs=0.5)
+    assert found[quality.HALF, "odd"].rows == (16, 24)
+
+
 def test_serving_layers_become_our_rows() -> None:
     """Llama-3.1-8B at TP 2, one token: 1 us for every layer; products that are fused elsewhere are summed."""
     names = ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj", "lm_head", "input_layernorm",

@@ -152,6 +152,20 @@ def test_a_large_product_grows_with_its_rows_as_in_three_stacks(gemms, rows, per
 
 
 @measured
+@pytest.mark.parametrize(
+    ("profile", "table", "percent_to_64", "percent_to_256"),
+    [("h100_sxm", "h100_sxm", 4.3, 5.0), ("h200_sxm", "h200_sxm", 4.5, 5.9), ("h100_sxm", "h200_sxm", 4.8, 6.4)],
+)
+def test_a_hopper_takes_the_measured_time_and_predicts_its_neighbour(profile, table, percent_to_64, percent_to_256):
+    own, card = load(f"devices/{profile}"), load(f"devices/{table}")
+    files = sorted((GEMMS.parent / table).glob("gemm.*.parquet"))
+    rows = pd.concat([imported("aiconfigurator", file, None) for file in files], ignore_index=True)
+    errors = quality.errors(card, own.matmul["default"], rows[~cached(rows, 50.0)])
+    assert mape(errors, "layer", 1, 64) < percent_to_64
+    assert mape(errors, "layer", 1, 256) < percent_to_256
+
+
+@measured
 @pytest.mark.parametrize("name", ["a100_80g_sxm", "rtx_3090"])
 def test_the_command_fits_the_shipped_numbers(measurements, name):
     device = load(f"devices/{name}")
@@ -188,7 +202,7 @@ def test_a_table_predicts_an_a100_layer_that_was_left_out(measurements, by):
     """What the formula with tiles misses: 1..256 tokens within 7 %, steps within 5 points."""
     device, rows = load("devices/a100_80g_sxm"), some(measurements, "a100_80g_sxm", "matmul")
     fitted = device.matmul["default"]
-    left_out = quality.left_out_by(device, rows, fit.TABLE, fitted, by)
+    left_out = quality.left_out(device, rows, fit.TABLE, fitted, by)
     assert len(left_out) == {"model": 3, "tensor_parallel": 4}[by]
     assert max(one.mape_percent[0] for one in left_out) < 6.0
     assert max(one.mape_percent[1] for one in left_out) < 7.0

@@ -85,8 +85,9 @@ def import_(
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
     data = {"written": str(out), "rows": counts, "cached": left_out}
-    words = f"; left out, as a cache holds the weights: {left_out['rows']} products of {left_out['shapes']} shapes"
-    click.echo(json.dumps(data, indent=2) if as_json else f"{out}: {counts}{words if left_out['rows'] else ''}")
+    lost = "; left out, as a cache holds the weights: {rows} products of {shapes} shapes".format(**left_out)
+    words = f"{out}: {counts}" + lost * bool(left_out["rows"])
+    click.echo(json.dumps(data, indent=2) if as_json else words)
 
 
 def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

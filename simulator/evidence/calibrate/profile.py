@@ -74,7 +74,7 @@ def device(
     steps: list[list[TileStep]] = [[], []]
     if products is not None:
         steps = [quality.steps(profile, operations["matmul"], products) for operations in (fits, before)]
-        outside += quality.left_out(profile, products, form, fits["matmul"]) if left_out else []
+        outside += quality.ways_left_out(profile, products, form, fits["matmul"]) if left_out else []
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     layers = None if products is None else _layers(profile, products, fits["matmul"], before["matmul"])
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)

@@ -102,11 +102,11 @@ def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]]) -> Ite
             yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet)
 
 
-def left_out(device: Device, rows: Table, form: Form, fitted: Roofline) -> Iterator[HeldOutErrors]:
+def ways_left_out(device: Device, rows: Table, form: Form, fitted: Roofline) -> Iterator[HeldOutErrors]:
     """Yield the errors of each model, degree or shape, or group of single products, as a fit to all the others predicts it."""
     single = rows.groupby(LAYER).size().eq(1).all()
     for by in SINGLE_PRODUCTS if single else LEFT_OUT:
-        yield from left_out_by(device, rows, form, fitted, by)
+        yield from left_out(device, rows, form, fitted, by)
 
 
 def _splits(rows: Table, by: str) -> Iterator[tuple[object, Any, Any]]:
@@ -124,7 +124,7 @@ def _splits(rows: Table, by: str) -> Iterator[tuple[object, Any, Any]]:
         yield from ((value, rows[by] == value, rows[by] != value) for value in rows[by].unique())
 
 
-def left_out_by(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[HeldOutErrors]:
+def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[HeldOutErrors]:
     """Return the errors of each part of ``rows``, split ``by`` one of the ways, as a fit to others predicts it; maybe none."""
     results = []
     for value, outside, others in _splits(rows, by):
