@@ -254,7 +254,8 @@ def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not() -> Non
 
 def test_products_that_a_cache_holds_are_counted_and_left_out(tmp_path: Path) -> None:
     sides = [(4096, 4096), (5120, 4883), (5120, 4882), (8192, 8192)]  # 33.6, 50.002, 49.99 and 134 MB
-    made = [{"framework": "s", "m": m, "n": n, "k": k} for m in (1, 9) for n, k in sides]
+    same = {"framework": "s", "gemm_dtype": "bfloat16", "latency": 1}
+    made = [{**same, "m": m, "n": n, "k": k} for m in (1, 9) for n, k in sides]
     pd.DataFrame(made).to_csv(tmp_path / "gemm.csv", index=False)
     arguments = ["calibrate", "import", str(tmp_path / "gemm.csv"), "--from", "aiconfigurator", "--source", "made up", "--json"]
 
