@@ -271,12 +271,18 @@ def test_a_figure_is_well_formed(place: tuple[str, str]) -> None:
     assert row.figure
 
 
-@pytest.mark.parametrize("paper", sorted(cells()))
-def test_every_reported_cell_has_a_run(paper: str) -> None:
-    """A scenario of its own, or a claim that names it and has a command."""
-    said = {name for row in ROWS if row.paper == paper and row.claim.command for name in row.claim.cells.split()}
-    reported = [cell for cell in cells()[paper] if cell.role == "report"]
-    assert [cell.cell for cell in reported if not cell.mapped and cell.cell not in said] == []
+NO_RUN = {f"specpipe_text:{number}" for number in (25, 26, 33, 34, 39, 46)}
+"""Reported cells without a run: EAGLE-3 on a pipeline, tensor parallelism without peers, and from which batch on the DB wins."""
+
+
+def test_every_reported_cell_has_a_run_or_says_what_it_lacks() -> None:
+    """A scenario of its own, or a claim that names it and has a command; the few others are named by a claim or here."""
+    said = {name for row in ROWS if row.claim.command for name in row.claim.cells.split()}
+    reported = [cell for paper in cells().values() for cell in paper if cell.role == "report"]
+    assert len(reported) == 55
+    assert {cell.cell for cell in reported if not cell.mapped and cell.cell not in said} == NO_RUN
+    lacking = {name for row in ROWS if row.claim.missing and not row.claim.command for name in row.claim.cells.split()}
+    assert NO_RUN - lacking == {"specpipe_text:46"}
 
 
 def test_figures_name_claims_that_there_are() -> None:
