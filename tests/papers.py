@@ -24,7 +24,8 @@ class Committed:
         self.paper = Paper.of(name, cells()[name])
         self.cells = {cell.cell: cell for cell in self.paper.with_role(*MAPPED)}
         with COMMITTED.open(newline="") as file:
-            self.runs = {row["cell"]: float(row["run"]) for row in csv.DictReader(file) if row["paper"] == name}
+            said = {row["cell"]: float(row["run"]) for row in csv.DictReader(file) if row["paper"] == name}
+        self.runs = {cell: run for cell, run in said.items() if cell in self.cells}  # others are run by a claim
 
     def load_all(self) -> None:
         """Every scenario that a cell names, as the cell and the fit set it; BadInput where one cannot be."""

@@ -35,6 +35,7 @@ class TableCost:
     contention = 1.0
     jitters = False
     reads_context = False
+    stages = 0
 
     def __init__(self, target: list[int], draft: list[int]) -> None:
         self.tables = {"target": target, "draft": draft}

@@ -82,33 +82,33 @@ def test_a_scenario_without_recorded_trees_is_told_so(arguments: list[str]) -> N
 
 
 def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None:
-    """RTX 3090: tiles of 32, 64, 128 rows; a stage of 10 layers passes the last one and its LM head at the second."""
+    """RTX 3090: 32 rows hide behind the last stage and its LM head, the next do not, and 64 are as quick again as measured."""
     study = tree_study(load("specpipe_llama_3_1_70b_8x3090"))
     levels = study.levels
-    assert levels.tiles == (32, 64, 128)
+    assert levels.tiles == (64, 128)
     assert levels.hidden_rows == 32
     jumps = {int(rows) + 2 for rows in np.flatnonzero(np.diff(levels.body_ms) > 1.0)}
-    assert jumps == {33, 65}
+    assert jumps == {32, 65}
     assert set(levels.step_ms[:32]) == {levels.step_ms[0]}
     assert levels.step_ms[63] == pytest.approx(study.find(64, 16).step_ms)  # type: ignore[union-attr]
 
 
 def test_the_interval_of_the_optimum_ends_where_trees_are_told_apart() -> None:
     below, above = tree_study(load("specpipe_llama_3_1_70b_8x3090")).interval
-    assert (below.width, above.width) == (16, 64)  # type: ignore[union-attr]
+    assert (below.width, above.width) == (32, 128)  # type: ignore[union-attr]
     four = tree_study(load("specpipe_llama_3_1_70b_4xl40"))
     assert (four.interval[0].width, four.interval[1]) == (16, None)  # type: ignore[union-attr]
     assert "up to the widest recorded" in next(sentences(four))
 
 
-def test_only_the_3090_leaves_the_width_of_the_paper() -> None:
-    """With the kernels of an L40, 64 rows hide behind the last stage; with those of a 3090 only 32 do."""
+def test_the_width_of_the_paper_is_the_best_on_both_cards() -> None:
+    """With the kernels of an L40, 64 rows hide behind the last stage; with those of a 3090 they tie with the best."""
     study = tree_study(load("specpipe_llama_3_1_70b_8xl40"))
     assert {point.width for point in study.points if point.ties} == {64}
     assert {point.branching for point in study.points if point.ties} == {4, 8, 16, 32}
     assert study.levels.hidden_rows == 64
     said = " ".join(sentences(tree_study(load("specpipe_llama_3_1_70b_8x3090"))))
-    assert "The paper's tree, w = 64 and k = 16, is slower by" in said
+    assert "The paper's tree, w = 64 and k = 16, ties with it" in said
     assert "hides behind the last stage" in said
 
 
@@ -135,9 +135,9 @@ def test_what_the_shipped_recording_says_about_width_and_branching() -> None:
     hits = [points[w, 16].hit for w in (1, 2, 4, 8, 16, 32, 64, 128)]
     assert hits == sorted(hits)
     assert hits[-1] - hits[-2] < 0.01 < hits[1] - hits[0]
-    assert times[128, 16] > times[64, 16] > times[32, 16]
-    assert points[32, 16].ties
-    assert points[32, 16].tile_edge
+    assert times[128, 16] > times[32, 16] > times[64, 16]
+    assert points[64, 16].ties
+    assert points[64, 16].tile_edge
     assert not points[16, 16].tile_edge
 
 

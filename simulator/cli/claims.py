@@ -78,7 +78,7 @@ def figure(
     from simulator.files import writing
     from simulator.names import Catalogue
     from simulator.parallel import CORES, spread
-    from simulator.report.pages.paper_figure import as_data, picture
+    from simulator.report.pages.figure import as_data, picture
 
     if paper is None or number is None:
         _list(paper, as_json, own)
@@ -103,7 +103,7 @@ def _list(paper: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     from simulator.evidence.published import paper_figures
     from simulator.files.schema import BadInput, Fault, did_you_mean
     from simulator.names import Catalogue
-    from simulator.report.pages.paper_figure import list_data, list_page
+    from simulator.report.pages.figure import list_data, page
     from simulator.report.terminal import print_page
 
     with faults_as_lines():
@@ -115,4 +115,4 @@ def _list(paper: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     if as_json:
         click.echo(json.dumps(list_data(figures, drawn), indent=2))
     else:
-        print_page(list_page(figures, drawn), Console())
+        print_page(page(figures, drawn), Console())

@@ -112,7 +112,7 @@ def list_data(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Pa
     return [one.model_dump() | {"drawn": _drawn(one, drawn)} for one in figures]
 
 
-def list_page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) -> Page:
+def page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) -> Page:
     """Return the table of the papers' figures: which can be drawn, and the claims that carry its verdict or the reason."""
     rows = [(one.paper, one.figure, ", ".join(_drawn(one, drawn)), one.claims or one.remark) for one in figures]
     count = sum(bool(row[2]) for row in rows)
