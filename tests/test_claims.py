@@ -272,7 +272,7 @@ def test_a_figure_is_well_formed(place: tuple[str, str]) -> None:
 
 
 NO_RUN = {f"specpipe_text:{number}" for number in (25, 26, 33, 34, 39, 46)}
-"""Reported cells without a run: EAGLE-3 on a pipeline, tensor parallelism without peers, and from which batch on the DB wins."""
+"""Reported cells without a run: EAGLE-3 on a pipeline, tensor parallelism without peers, from which batch on the DB wins."""
 
 
 def test_every_reported_cell_has_a_run_or_says_what_it_lacks() -> None:
