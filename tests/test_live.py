@@ -52,7 +52,8 @@ def test_chains_replay_step_for_step(family: Family, greedy: Trace, prompts: tor
 def test_heads_replay_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor, name: str) -> None:
     drafter = head_drafter(family.target, family.modules[name])
     for gamma in range(1, DEPTHS[name] + 1):
-        check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(gamma - 1, gamma))
+        request = (gamma - 1) % 6
+        check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(request, request + 1))
 
 
 @pytest.mark.parametrize(("name", "drafter"), [("lookup", lookup_drafter()), ("ngram", ngram_drafter())])
