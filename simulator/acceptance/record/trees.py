@@ -194,7 +194,7 @@ def pruned_streams(
     growth, every = Growth.seed(starts.count), torch.arange(starts.count)
     row, start, logits = torch.zeros_like(every), every, next(rating)
     for depth, tokens in enumerate(proposed):
-        chance = torch.full((len(growth.score), starts.count, widest), NOWHERE)
+        chance = torch.full((len(growth.score), starts.count, widest), NOWHERE, dtype=logits.dtype)
         chance[row, start] = logits.gather(-1, tokens[start]) - logits.logsumexp(-1, keepdim=True)
         token = tokens.T.repeat(len(chance), 1)
         growth.add(chance.transpose(1, 2).flatten(0, 1), token, starts.truth(depth))
@@ -202,6 +202,8 @@ def pruned_streams(
             break
         best = torch.stack([growth.kept(budget, branching)[-1] for branching, budget in budgets.items()]).any(0)
         best &= growth.score >= floor
+        if not best.any():  # no text of any start is proposed so deep
+            break
         nodes = growth.score.masked_fill(~best, NOWHERE).topk(max(1, int(best.sum(0).max())), dim=0).indices
         parents = torch.full(chance.shape[:2], -1).index_put((row, start), torch.arange(len(row)))
         growth.keep(nodes)
