@@ -14,7 +14,7 @@ from test_tree_replay import trace_of
 from simulator.cli.main import main
 from simulator.report.pages.trees import sentences
 from simulator.scenario import load
-from simulator.studies.trees import tree_study, tree_sweep
+from simulator.studies.trees import LevelTimes, tree_study, tree_sweep
 
 TEXT = """\
 strategy: {name: specpipe, width: 2, branching: 2, prune_ms: 1}
@@ -91,6 +91,23 @@ def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None
     assert jumps == {32, 65}
     assert set(levels.step_ms[:32]) == {levels.step_ms[0]}
     assert levels.step_ms[63] == pytest.approx(study.find(64, 16).step_ms)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("body", "last", "rows", "beyond"),
+    [
+        ([1.0, 2, 4, 3, 5, 2, 6, 9], 3.0, 2, ([4, 6], [8])),
+        ([1.0, 2, 4, 5, 6, 7, 8, 9], 3.0, 2, ([], [4, 6, 8])),
+        ([4.0, 2, 2, 2, 2, 2, 2, 2], 3.0, 0, ([2, 4, 6, 8], [])),
+        ([1.0, 2, 2, 2, 2, 2, 2, 2], 3.0, 8, ([], [])),
+    ],
+)
+def test_rows_are_hidden_up_to_the_first_longer_level_though_wider_ones_may_be_quicker(
+    body: list[float], last: float, rows: int, beyond: tuple[list[int], list[int]]
+) -> None:
+    levels = LevelTimes(np.array(body), last, np.array(body), (2, 4, 6, 8))
+    assert levels.hidden_rows == rows
+    assert levels.tiles_beyond == beyond
 
 
 def test_the_interval_of_the_optimum_ends_where_trees_are_told_apart() -> None:

@@ -4,10 +4,10 @@
 (``1.64..2.08``) or empty where only a shape is claimed. ``command`` is typed without ``--json``; several are joined by
 `` ; `` and their values stand behind each other. ``metric`` is a dotted path into what they print with ``--json``: ``*``
 goes through a list, ``a.0.b`` takes an entry. ``mean``, ``least``, ``most``, ``first`` or ``last`` before the path makes
-one number of a list. ``against`` is a second command, value by value (one value serves all): ``combine`` says ``over``
-(command / against), ``under`` (against / command), ``percent`` (100 command / against), ``change_percent`` (``percent`` less
-100) or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric parts the path for ``command`` from the one for
-``against``. The word before the path counts after combining.
+one number of a list; ``onset`` counts to the first value above 1. ``against`` is a second command, value by value (one
+value serves all): ``combine`` says ``over`` (command / against), ``under`` (against / command), ``percent`` (100 command /
+against), ``change_percent`` (``percent`` less 100) or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric
+parts the path for ``command`` from the one for ``against``. The word before the path counts after combining.
 
 ``shape`` holds one condition or several, joined by `` and ``, on our values in their order:
 
@@ -20,12 +20,15 @@ one number of a list. ``against`` is a second command, value by value (one value
 ===================  ===============================================================================================
 
 ``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit: what can come out at all, with its arithmetic in
-``bound_why``. ``missing`` names the input that the paper does not print. The verdict, the first that applies:
+``bound_why``. ``missing`` names the input that the paper does not print, and where its range is from: a command says
+``{0.58 in 0.56..0.8}`` for what is taken and the two ends that are plausible; several go to their ends together. Between the
+ends the claim is reached, or no plausible input gives it. The verdict, the first that applies:
 
 ======================  ============================================================================================
 ``reproduced``          ours is within 10 % of the number, or every value inside the range widened by 5 % at both
                         ends, and the shape holds where one is claimed
-``refuted``             the bound excludes the number, or the whole range
+``refuted``             the bound excludes the number, or the whole range; or nothing between the ends would be reproduced
+                        (where only a shape is claimed: neither end has it)
 ``in shape``            the shape holds; the number is off or not printed
 ``inputs not printed``  ``missing`` says which
 ======================  ============================================================================================
@@ -36,10 +39,12 @@ from here: the end of a range its least or most, a value that is printed as ``at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from statistics import mean
 from typing import Any, Literal, NamedTuple
 
@@ -58,12 +63,15 @@ Answers = Mapping[str, Any]
 SCALES = {"over": (1, 0), "percent": (100, 0), "change_percent": (100, 100), "reduction_percent": (-100, -100)}
 """What command / against is multiplied by, and what is then taken off."""
 NEAR, WIDENED = 0.10, 0.05
+UNPRINTED = re.compile(r"\{([^{}]+) in ([^{}]+?)\.\.([^{}]+)\}")
+"""An input in a command: what is taken, and its two plausible ends."""
 REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": mean,
     "least": min,
     "most": max,
     "first": lambda values: values[0],
     "last": lambda values: values[-1],
+    "onset": lambda values: next((place for place, value in enumerate(values, 1) if value > 1), inf),
 }
 Holds = Callable[[Sequence[float], float], bool]
 CONDITIONS: Mapping[str, tuple[bool, Holds]] = {
@@ -95,11 +103,21 @@ class PrintedRange(NamedTuple):
             raise ValueError(f"expected a range from the least to the most, got '{text}'")
         return span
 
-    def near(self, values: Sequence[float]) -> bool:
-        """Return whether values are within ``NEAR`` of the number, or inside the range widened by ``WIDENED``."""
+    @property
+    def widened(self) -> tuple[float, float]:
+        """Return the number with ``NEAR`` either way, or the range with ``WIDENED`` at both ends."""
         room = NEAR if self.least == self.most else WIDENED
-        (low, high) = self.least - room * abs(self.least), self.most + room * abs(self.most)
+        return self.least - room * abs(self.least), self.most + room * abs(self.most)
+
+    def near(self, values: Sequence[float]) -> bool:
+        """Return whether all values are as near as that."""
+        (low, high) = self.widened
         return all(low <= value <= high for value in values)
+
+    def reached(self, values: Sequence[float]) -> bool:
+        """Return whether anything between the least and the most of values is as near as that."""
+        (low, high) = self.widened
+        return min(values) <= high and max(values) >= low
 
 
 class Condition(NamedTuple):
@@ -176,8 +194,15 @@ class PaperClaim(Frozen):
 
     @property
     def commands(self) -> list[str]:
-        """Return every command that this claim needs, those of ``against`` last."""
-        return [*split(self.command), *split(self.against)]
+        """Return every command that this claim needs, those of ``against`` last, then again for each end."""
+        return [command for one in self.readings for command in (*split(one.command), *split(one.against))]
+
+    @property
+    def readings(self) -> list[PaperClaim]:
+        """Return the claim with unprinted inputs as taken; where there are any, with all at their first and their last end."""
+        named = ("command", "against")
+        each = [{name: UNPRINTED.sub(rf"\{end}", getattr(self, name)) for name in named} for end in (1, 2, 3)]
+        return [self.model_copy(update=update) for update in each[: 3 if UNPRINTED.search(self.command + self.against) else 1]]
 
     @property
     def refuted(self) -> bool:
@@ -217,6 +242,8 @@ class Judged:
 
     row: ClaimRow
     ours: Sequence[float]
+    ends: Sequence[Sequence[float]] = ()
+    """Our values with the unprinted inputs at their ends."""
 
     @property
     def claim(self) -> PaperClaim:
@@ -226,7 +253,20 @@ class Judged:
     @cached_property
     def in_shape(self) -> bool:
         """Return whether our values keep every condition of the shape."""
-        return bool(self.ours) and all(condition.holds(self.ours) for condition in self.claim.conditions)
+        return bool(self.ours) and self._keeps_shape(self.ours)
+
+    def _keeps_shape(self, values: Sequence[float]) -> bool:
+        return all(condition.holds(values) for condition in self.claim.conditions)
+
+    @cached_property
+    def out_of_reach(self) -> bool:
+        """Return whether no plausible value of the unprinted inputs gives the number, or the shape where none is printed."""
+        every = [self.ours, *self.ends]
+        if not self.ends:
+            return False
+        if self.claim.span:
+            return not self.claim.span.reached([value for values in every for value in values])
+        return not any(map(self._keeps_shape, every))
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -234,7 +274,7 @@ class Judged:
         claim = self.claim
         if claim.span and self.in_shape and claim.span.near(self.ours):
             return "reproduced"
-        if claim.refuted:
+        if claim.refuted or self.out_of_reach:
             return "refuted"
         if claim.conditions and self.in_shape:
             return "in shape"
@@ -318,7 +358,8 @@ def judged(rows: Sequence[ClaimRow], answers: Answers) -> list[Judged]:
             faults.append(row.fault("command", "; ".join(map(str, failed[0].faults))))
             continue
         try:
-            beside.append(Judged(row, row.claim.ours(answers) if row.claim.command else []))
+            taken, *ends = [one.ours(answers) if one.command else [] for one in row.claim.readings]
+            beside.append(Judged(row, taken, ends))
         except (ValueError, ZeroDivisionError) as error:
             faults.append(row.fault("metric", str(error)))
     if faults:

@@ -152,8 +152,12 @@ def single_cells(papers: Iterable[Paper], patterns: Sequence[str]) -> list[tuple
 
 
 def left_over(calibrated: Sequence[Prediction], free: int) -> list[float]:
-    """Return residuals ``log(run / published)`` of calibrated cells, widened by the degrees of freedom that the fit used."""
-    widened = sqrt(len(calibrated) / max(1, len(calibrated) - free)) if free else 1.0
+    """Return residuals ``log(run / published)`` of calibrated cells, widened to what a cell outside of the fit is off by.
+
+    The fit uses up ``free`` degrees of freedom, and its parameters have a standard error of their own: with n cells the mean
+    square is that of the residuals times (n + free) / (n - free) (Akaike's final prediction error, 1969).
+    """
+    widened = sqrt((len(calibrated) + free) / max(1, len(calibrated) - free))
     return [widened * log(prediction.run / prediction.published) for prediction in calibrated]
 
 

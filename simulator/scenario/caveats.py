@@ -9,6 +9,7 @@ from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
+from simulator.strategies.common.capabilities import DraftsChain
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
@@ -22,6 +23,9 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
     claim = claim_of(scenario)
     if not claim.exact:
         yield f"the law is no equality here ({claim})"
+    if isinstance(scenario.schedule, DraftsChain) and scenario.schedule.chain_drafter.unrecorded:
+        settings = scenario.schedule.batch_settings
+        yield f"no recording says what a pass of the draft with {settings} writes: one token a stream (strategy.drafter.emitted)"
     requests = scenario.requests
     if scenario.schedule.needs.in_flight > 1:
         yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"

@@ -5,7 +5,8 @@ Three sources of error are drawn together ``DRAWS`` times, as factors on the num
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
   nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device that much slower.
-- *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement; only where there was a fit.
+- *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement and widened by what the
+  parameters' own standard error adds; only where there was a fit.
 
 Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
 that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval

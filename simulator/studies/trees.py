@@ -82,8 +82,16 @@ class LevelTimes:
 
     @property
     def hidden_rows(self) -> int:
-        """Return the rows up to which a level takes no longer than the last stage; 0 if it always does."""
-        return int(np.searchsorted(self.body_ms, self.last_ms, side="right"))
+        """Return the rows up to which every level takes no longer than the last stage; wider ones may hide again (tiles)."""
+        longer = np.flatnonzero(self.body_ms > self.last_ms)
+        return int(longer[0]) if longer.size else len(self.body_ms)
+
+    @property
+    def tiles_beyond(self) -> tuple[list[int], list[int]]:
+        """Return the full tiles wider than ``hidden_rows`` that hide again behind the last stage, and those that do not."""
+        wider = [tile for tile in self.tiles if tile > self.hidden_rows]
+        again = [tile for tile in wider if self.body_ms[tile - 1] <= self.last_ms]
+        return again, [tile for tile in wider if tile not in again]
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import Any
 
-from simulator.evidence.claims import VERDICTS, Judged
+from simulator.evidence.claims import UNPRINTED, VERDICTS, Judged, PaperClaim
 from simulator.report.blocks import Block, Code, Page, Paragraph, Table, Words, sections
 from simulator.report.run_summary import number
 
 CLAIMS = "claims.csv"
 COLUMNS = (
-    *("paper", "claim", "where", "says", "published", "unit", "ours", "verdict", "shape", "bound", "bound_why", "missing"),
+    *(
+        "paper",
+        "claim",
+        "where",
+        "says",
+        "published",
+        "unit",
+        "ours",
+        "ends",
+        "verdict",
+        "shape",
+        "bound",
+        "bound_why",
+        "missing",
+    ),
     *("command", "metric", "against", "combine", "cells", "remark"),
 )
 """Columns of the CSV of every claim."""
@@ -25,7 +39,8 @@ NONE = "none: to be mended"
 RULE = (
     "Reproduced: within 10 % of the number, or inside the range widened by 5 %, and in the shape that is claimed. In shape: "
     "the order or the trend comes out, the number is off or not printed. Refuted: a bound, computed from what the paper "
-    "states, excludes the number. Inputs not printed: what would have to be known is named."
+    "states, excludes the number, or no plausible input reproduces it. Inputs not printed: what would "
+    "have to be known is named, and what the ends of its plausible range give."
 )
 
 
@@ -65,9 +80,10 @@ def _row(one: Judged) -> tuple[Words, ...]:
     claim = one.claim
     published = f"{claim.published.replace('..', ' to ')} {claim.unit}".strip() or claim.shape
     bound = f"{claim.bound.replace('_', ' ')} {claim.unit}: {claim.bound_why}" if claim.bound else claim.missing
-    typed = claim.command
-    if claim.combine:
-        typed = f"{claim.command} ({claim.combine.replace('_', ' ')} {claim.against})"
+    if one.ends:
+        bound = f"{bound}; with {inputs(claim)}: {ends(one)}"
+    taken = claim.readings[0]
+    typed = f"{taken.command} ({taken.combine.replace('_', ' ')} {taken.against})" if taken.combine else taken.command
     words = f"{claim.says} [{claim.claim}]"
     return words, claim.where, published, ours(one), one.verdict or NONE, bound, Code(typed) if typed else ""
 
@@ -77,9 +93,21 @@ def ours(one: Judged) -> str:
     return ", ".join(number(value, 3) for value in one.ours)
 
 
+def ends(one: Judged) -> str:
+    """Return what comes out with unprinted inputs at their first, then at their last end; empty where there are none."""
+    return " to ".join(", ".join(number(value, 3) for value in values) for values in one.ends)
+
+
+def inputs(claim: PaperClaim) -> str:
+    """Return the unprinted inputs of a claim's commands, each once: ``0.56 to 0.8``."""
+    found = UNPRINTED.findall(f"{claim.command} {claim.against}")
+    return ", ".join(dict.fromkeys(f"{first} to {last}" for _, first, last in found))
+
+
 def _record(one: Judged) -> dict[str, str]:
     """Return a claim with our values and the verdict, under ``COLUMNS``."""
-    return one.claim.model_dump() | {"paper": one.row.paper, "ours": ours(one), "verdict": one.verdict}
+    own = {"paper": one.row.paper, "ours": ours(one), "ends": ends(one), "verdict": one.verdict}
+    return one.claim.model_dump() | own
 
 
 def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:

@@ -90,9 +90,11 @@ def _hiding(study: TreeStudy) -> str:
         return f"A full level of up to {widest} rows hides behind {last}: width costs no time."
     if not levels.hidden_rows:
         return f"Any level takes longer than {last}."
-    beyond = next((tile for tile in levels.tiles if tile > levels.hidden_rows), widest)
+    hidden, exposed = levels.tiles_beyond
+    beyond = exposed[0] if exposed else widest
+    again = f" and again at {' and '.join(map(str, hidden))}" if hidden else ""
     longer = f"{beyond} rows take {number(levels.body_ms[beyond - 1])} ms"
-    return f"A full level hides behind {last} up to {levels.hidden_rows} rows, where width costs no time; {longer}."
+    return f"A full level hides behind {last} up to {levels.hidden_rows} rows{again}, where width costs no time; {longer}."
 
 
 def _against_paper(study: TreeStudy) -> str | None:
