@@ -11,10 +11,9 @@ from simulator.acceptance.sources import Acceptance, Replay
 class TraceAssignment:
     """A trace assignment gives every request a recording, over and over.
 
-    A source of acceptance is asked by number, and number n replays the n-th recording of its order, which the seed set.
-    The k-th request of a task gets the number of the k-th recording with one of the task's flavours, then
-    again from the first, a round further on, so that no two requests share a number. A request without a task
-    gets its own index.
+    A source of acceptance is asked by number, and number n replays the n-th recording of its order, which the seed set. The
+    k-th request of a task gets the number of the k-th recording with one of the task's flavours, then again from the first, a
+    round further on, so that no two requests share a number. A request without a task gets its own index.
     """
 
     def __init__(self, acceptance: Acceptance, flavours: Mapping[str, Sequence[str]]) -> None:

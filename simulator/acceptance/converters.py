@@ -94,9 +94,8 @@ def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
 def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
     """Return a trace of accepted draft tokens by step, correction not counted, as vLLM counts ``num_accepted_tokens``.
 
-    One object per request: ``{"accepted": [2, 0, 3], "flavour": "code"}``, the flavour optional. State the
-    window that was served; without it the largest count is taken, which may be smaller. Exact at that
-    window only, see ``FROM_STEPS``.
+    One object per request: ``{"accepted": [2, 0, 3], "flavour": "code"}``, the flavour optional. State the window that was
+    served; without it the largest count is taken, which may be smaller. Exact at that window only, see ``FROM_STEPS``.
     """
     requests = [
         ConvertedRequest(_flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted")))
@@ -176,10 +175,9 @@ def _trace(
 def rates_by_position(survival: Sequence[float]) -> dict[str, list[float]]:
     """Return ``per_position`` rates of a scenario from the "per-position acceptance rate" of vLLM.
 
-    vLLM divides accepted tokens at a position by all windows, whether they got there or not; a scenario
-    wants the rate given that they did. The mean of accepted tokens is kept exactly at the logged window;
-    at smaller ones if starting elsewhere changes nothing; beyond, the last rate repeats. Bursts are lost:
-    windows are drawn independently of each other.
+    vLLM divides accepted tokens at a position by all windows, whether they got there or not; a scenario wants the rate given
+    that they did. The mean of accepted tokens is kept exactly at the logged window; at smaller ones if starting elsewhere
+    changes nothing; beyond, the last rate repeats. Bursts are lost: windows are drawn independently of each other.
     """
     chances = [1.0, *survival]
     if not survival or not all(0.0 <= after <= before for before, after in pairwise(chances)):

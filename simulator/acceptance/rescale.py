@@ -1,9 +1,8 @@
 """A recording can be made easier or harder until it reaches a published mean; its bursts stay where they are.
 
-A chain whose probabilities were recorded is decided again at every position (:func:`rescale`). The tokens kept of a tree,
-a head or a look-up were recorded by start; their numbers are exchanged for new ones in the same order
-(:func:`tilted`). Both ways have one parameter, both give the recording itself at one value of it, and both note in the
-header what was done.
+A chain whose probabilities were recorded is decided again at every position (:func:`rescale`). The tokens kept of a tree, a
+head or a look-up were recorded by start; their numbers are exchanged for new ones in the same order (:func:`tilted`). Both ways
+have one parameter, both give the recording itself at one value of it, and both note in the header what was done.
 """
 
 from __future__ import annotations
@@ -74,12 +73,11 @@ def rescaled_chain(acceptance: Replay, length: float, window: int, seed: int = 0
 def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> RecordedRuns:
     """Return runs by start with a mean of ``length`` tokens a step.
 
-    Of all distributions with that mean, the one nearest to the recorded one (least relative entropy)
-    is its exponential tilt, p(r) e^(theta r). Every start keeps its place in the order of all starts: a longer run stays
-    at least as long as a shorter one, and equal runs are put in order by a draw that is the same for every
-    theta. So lengths grow monotonically with theta, and at 0 they are the recorded ones. Starts at which nothing is
-    proposed stay so. The draws between equal runs cost a part of the bursts: on the shipped recordings the correlation of
-    a step with the next, 0.36, becomes 0.24 to 0.43.
+    Of all distributions with that mean, the one nearest to the recorded one (least relative entropy) is its exponential tilt,
+    p(r) e^(theta r). Every start keeps its place in the order of all starts: a longer run stays at least as long as a shorter
+    one, and equal runs are put in order by a draw that is the same for every theta. So lengths grow monotonically with theta,
+    and at 0 they are the recorded ones. Starts at which nothing is proposed stay so. The draws between equal runs cost a part
+    of the bursts: on the shipped recordings the correlation of a step with the next, 0.36, becomes 0.24 to 0.43.
     """
     positions = recorded.positions()
     if recorded.proposed is not None:

@@ -46,10 +46,9 @@ class AcceptanceSpec(Frozen):
 
     ``rescale`` moves a trace to another mean, such as one published for larger models.
 
-    ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is
-    borrowed for its shape; without it the vocabularies must be equal. ``drafter`` chooses among the drafters of
-    the trace: the first draft, a second one, a draft head, prompt look-up. ``source`` and
-    ``confidence`` say where stated numbers come from.
+    ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is borrowed for its shape;
+    without it the vocabularies must be equal. ``drafter`` chooses among the drafters of the trace: the first draft, a second
+    one, a draft head, prompt look-up. ``source`` and ``confidence`` say where stated numbers come from.
     """
 
     trace: str | None = None

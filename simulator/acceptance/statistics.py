@@ -1,8 +1,7 @@
 """A trace is summed up in numbers: rates, hits, run lengths, and replayed windows next to the formulas.
 
-Windows are replayed as a run would: from position 1 of every request, each window starting behind what the
-one before committed, until the request ends. All means are of accepted draft tokens, correction or bonus
-not counted.
+Windows are replayed as a run would: from position 1 of every request, each window starting behind what the one before
+committed, until the request ends. All means are of accepted draft tokens, correction or bonus not counted.
 """
 
 from __future__ import annotations

@@ -47,12 +47,11 @@ Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6
 target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
 behind accepted tokens only. Position 0 of a request is emitted by its prefill.
 
-Format 2 is for converted records of other programs (:mod:`simulator.acceptance.converters`), in which less is known.
-``run`` is for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement
-per position does not determine it. ``token``, ``draft_rank``, ``p`` and ``q`` may be empty, ``exit_rank`` may
-have no exits; in the header ``models`` may lack ``shape`` and ``parameters``, and ``vocabulary`` and
-``temperature`` may be null. ``window`` in the header is the largest window that the record can answer for;
-``replay`` says how exactly.
+Format 2 is for converted records of other programs (:mod:`simulator.acceptance.converters`), in which less is known. ``run`` is
+for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement per position does not determine it.
+``token``, ``draft_rank``, ``p`` and ``q`` may be empty, ``exit_rank`` may have no exits; in the header ``models`` may lack
+``shape`` and ``parameters``, and ``vocabulary`` and ``temperature`` may be null. ``window`` in the header is the largest window
+that the record can answer for; ``replay`` says how exactly.
 """
 
 from __future__ import annotations

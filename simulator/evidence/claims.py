@@ -43,7 +43,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import inf
 from statistics import mean
 from typing import Any, Literal, NamedTuple
@@ -187,6 +187,10 @@ class PaperClaim(Frozen):
         """Return the conditions of the shape."""
         return [Condition.of(text) for text in self.shape.split(" and ")] if self.shape else []
 
+    def keeps_shape(self, values: Sequence[float]) -> bool:
+        """Return whether values keep every condition of the shape."""
+        return all(condition.holds(values) for condition in self.conditions)
+
     @property
     def limit(self) -> Condition | None:
         """Return the bound; None without one."""
@@ -253,20 +257,16 @@ class Judged:
     @cached_property
     def in_shape(self) -> bool:
         """Return whether our values keep every condition of the shape."""
-        return bool(self.ours) and self._keeps_shape(self.ours)
+        return bool(self.ours) and self.claim.keeps_shape(self.ours)
 
-    def _keeps_shape(self, values: Sequence[float]) -> bool:
-        return all(condition.holds(values) for condition in self.claim.conditions)
-
-    @cached_property
+    @property
     def out_of_reach(self) -> bool:
         """Return whether no plausible value of the unprinted inputs gives the number, or the shape where none is printed."""
-        every = [self.ours, *self.ends]
         if not self.ends:
             return False
         if self.claim.span:
-            return not self.claim.span.reached([value for values in every for value in values])
-        return not any(map(self._keeps_shape, every))
+            return not self.claim.span.reached([*self.ours, *chain(*self.ends)])
+        return not (self.in_shape or any(map(self.claim.keeps_shape, self.ends)))
 
     @cached_property
     def verdict(self) -> Verdict:

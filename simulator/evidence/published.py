@@ -27,7 +27,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -182,9 +181,3 @@ def notes(paper: str, root: Path | None = None) -> tuple[Note, ...]:
 def paper_figures(root: Path | None = None) -> tuple[PaperFigure, ...]:
     """Return every figure of the five papers."""
     return tuple(rows(PaperFigure, (root or shipped()) / PAPERS / "figures.csv"))
-
-
-def fingerprint(published: Mapping[str, tuple[PublishedCell, ...]]) -> str:
-    """Return the BLAKE2b digest, 16 bytes in hexadecimal, of every cell and its role, which must not change."""
-    lines = sorted(f"{cell.cell} {cell.role}" for paper_cells in published.values() for cell in paper_cells)
-    return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()

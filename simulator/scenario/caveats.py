@@ -24,8 +24,8 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
     if not claim.exact:
         yield f"the law is no equality here ({claim})"
     if isinstance(scenario.schedule, DraftsChain) and scenario.schedule.chain_drafter.unrecorded:
-        settings = scenario.schedule.batch_settings
-        yield f"no recording says what a pass of the draft with {settings} writes: one token a stream (strategy.drafter.emitted)"
+        streams = scenario.schedule.batch_settings
+        yield f"no recording says what a pass of the draft with {streams} writes: one token a stream (strategy.drafter.emitted)"
     requests = scenario.requests
     if scenario.schedule.needs.in_flight > 1:
         yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"

@@ -1,8 +1,7 @@
 """KV memory in blocks: what a request holds grows with its tokens and shrinks when rejected ones are dropped.
 
-A block has room for ``block_tokens`` tokens in every layer of the target and, where there is one, of the
-draft: both caches hold the same tokens, so one table serves both. Branches that a draft tries out and drops
-within a step are not counted.
+A block has room for ``block_tokens`` tokens in every layer of the target and, where there is one, of the draft: both caches
+hold the same tokens, so one table serves both. Branches that a draft tries out and drops within a step are not counted.
 """
 
 from __future__ import annotations

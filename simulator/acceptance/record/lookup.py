@@ -1,8 +1,7 @@
 """Prompt look-up: proposals copied from behind the last earlier occurrence of the newest tokens.
 
-No model and no training: the longest suffix of the text so far (at most ``LONGEST`` tokens) that stands
-earlier in it proposes what followed there, up to ``PROPOSED`` tokens. As prompt-lookup decoding does,
-the earliest match of the longest n-gram wins.
+No model and no training: the longest suffix of the text so far (at most ``LONGEST`` tokens) that stands earlier in it proposes
+what followed there, up to ``PROPOSED`` tokens. As prompt-lookup decoding does, the earliest match of the longest n-gram wins.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The trained family as one small file: int8 weights, by which recording and live decoding are done.
 
-A matrix is stored as int8 rows and one float16 scale a row, everything else as float16. The family is
-rounded to this grid *before* anything is recorded, so that the shipped file is the pair that the
-shipped traces came from, bit for bit.
+A matrix is stored as int8 rows and one float16 scale a row, everything else as float16. The family is rounded to this grid
+*before* anything is recorded, so that the shipped file is the pair that the shipped traces came from, bit for bit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What becomes of drafted trees whose branches compete: EAGLE-2, Lyanna, pruned streams.
 
-Trees are drafted behind every token of a text at once; rows of a tensor are starts, its first dimension the
-branches of each. The answers are token counts: the longest path from the root that the text takes and that
-was kept in the tree.
+Trees are drafted behind every token of a text at once; rows of a tensor are starts, its first dimension the branches of each.
+The answers are token counts: the longest path from the root that the text takes and that was kept in the tree.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import Any
 
-from simulator.evidence.claims import UNPRINTED, VERDICTS, Judged, PaperClaim
+from simulator.evidence.claims import VERDICTS, Judged
 from simulator.report.blocks import Block, Code, Page, Paragraph, Table, Words, sections
 from simulator.report.run_summary import number
 
@@ -81,7 +81,7 @@ def _row(one: Judged) -> tuple[Words, ...]:
     published = f"{claim.published.replace('..', ' to ')} {claim.unit}".strip() or claim.shape
     bound = f"{claim.bound.replace('_', ' ')} {claim.unit}: {claim.bound_why}" if claim.bound else claim.missing
     if one.ends:
-        bound = f"{bound}; with {inputs(claim)}: {ends(one)}"
+        bound = f"{bound}; at the ends of what is plausible: {ends(one)}"
     taken = claim.readings[0]
     typed = f"{taken.command} ({taken.combine.replace('_', ' ')} {taken.against})" if taken.combine else taken.command
     words = f"{claim.says} [{claim.claim}]"
@@ -98,16 +98,9 @@ def ends(one: Judged) -> str:
     return " to ".join(", ".join(number(value, 3) for value in values) for values in one.ends)
 
 
-def inputs(claim: PaperClaim) -> str:
-    """Return the unprinted inputs of a claim's commands, each once: ``0.56 to 0.8``."""
-    found = UNPRINTED.findall(f"{claim.command} {claim.against}")
-    return ", ".join(dict.fromkeys(f"{first} to {last}" for _, first, last in found))
-
-
 def _record(one: Judged) -> dict[str, str]:
     """Return a claim with our values and the verdict, under ``COLUMNS``."""
-    own = {"paper": one.row.paper, "ours": ours(one), "ends": ends(one), "verdict": one.verdict}
-    return one.claim.model_dump() | own
+    return one.claim.model_dump() | {"paper": one.row.paper, "ours": ours(one), "ends": ends(one), "verdict": one.verdict}
 
 
 def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:

@@ -1,8 +1,7 @@
 """Adaptive windows follow the batch: they say how many draft tokens a request gets when so many decode together.
 
-A larger batch makes verification dearer per token, so the best window shrinks with it. ``gamma`` of the
-strategy is the longest window; each rule here answers with a window from 0 (no speculation in this step)
-to ``gamma``.
+A larger batch makes verification dearer per token, so the best window shrinks with it. ``gamma`` of the strategy is the longest
+window; each rule here answers with a window from 0 (no speculation in this step) to ``gamma``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Pipeline laws say how long a pipeline takes to bring a token: SpecPipe's equations, and the two processes behind them.
 
-A step moves one level of the tree into each of m stages (SP-12). While the next token is in the tree, one
-token leaves a step. A token comes ``steps`` pipeline steps after the one before it: 1 with every level in
-place, m after a miss (its row starts at the first stage), in between where pruning left a gap. Two ways to
-run a step:
+A step moves one level of the tree into each of m stages (SP-12). While the next token is in the tree, one token leaves a step.
+A token comes ``steps`` pipeline steps after the one before it: 1 with every level in place, m after a miss (its row starts at
+the first stage), in between where pruning left a gap. Two ways to run a step:
 
 * *barrier* (Algorithm 1): all stages step together. While the row to be verified is in stage a, only the
   first a stages have anything to do::

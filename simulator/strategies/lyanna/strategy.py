@@ -7,22 +7,20 @@
     T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify(B n_draft + R n_resampled)     (LYA-1, LYA-7)
     E[tokens] = 1 + a_1 + a_1 a_2 + ... + a_1 a_2 .. a_k      before any re-sampling                (LYA-8)
 
-No sampled token enters the chain, so that one pass of the LM head serves all k levels (LYA-2). A level's tree nodes
-are sampled from its logits and a row of a table for the parent token, the token information (LYA-3, LYA-4);
-the most probable ``budget`` nodes are verified (LYA-5). A rejection at level p leaves k - p levels; where that is
-more than ``threshold``, a tree is sampled from them behind the corrected token, without the layer (LYA-6). It is
-verified beside the next drafted tree, whose root it shares, and the better of the two counts. R of a batch's B
-requests have one; in the long run that number is binomial.
+No sampled token enters the chain, so that one pass of the LM head serves all k levels (LYA-2). A level's tree nodes are sampled
+from its logits and a row of a table for the parent token, the token information (LYA-3, LYA-4); the most probable ``budget``
+nodes are verified (LYA-5). A rejection at level p leaves k - p levels; where that is more than ``threshold``, a tree is sampled
+from them behind the corrected token, without the layer (LYA-6). It is verified beside the next drafted tree, whose root it
+shares, and the better of the two counts. R of a batch's B requests have one; in the long run that number is binomial.
 
 ``fusion: false`` verifies the re-sampled trees in a pass of their own, root included, before the next draft (LYA-7):
 
     draft     |re-sample|                      |==k x layer==|head|sample k levels|
     target    |         |==re-sampled trees==|                                    |==verify trees==|
 
-A request commits what it keeps of such a tree and the token behind it, and leaves nothing again; the others wait. The
-program takes its T_host in either pass.
-``chain: tokens`` is the drafter that Lyanna is compared with: every level reads the tokens of the one before, with an
-LM head of its own, k (t_layer + t_head + t_sample).
+A request commits what it keeps of such a tree and the token behind it, and leaves nothing again; the others wait. The program
+takes its T_host in either pass. ``chain: tokens`` is the drafter that Lyanna is compared with: every level reads the tokens of
+the one before, with an LM head of its own, k (t_layer + t_head + t_sample).
 
 Assumed: the first layer fuses state and embedding as EAGLE does (2h to h), and reads all tokens that a step may
 have committed, as a captured graph is padded; the re-sampled levels are sampled after the drafted ones.

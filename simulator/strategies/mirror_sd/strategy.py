@@ -6,10 +6,9 @@
 
     T_mirror = T_prefix + T_rv_ee + max{Delta, T_d} + T_rv_fv        (Eq. 10 = Eq. 14; MSD-3)
 
-At the early exit the target sends the top kappa tokens of each verified position; the draft grows a
-continuation behind every one of them (branch-complete). The window that follows is the branch of what
-the target then commits, if that is on the tree (MSD-7: *reuse*); otherwise it has to be written anew
-(*fallback*), for which the paper states no cost (K09):
+At the early exit the target sends the top kappa tokens of each verified position; the draft grows a continuation behind every
+one of them (branch-complete). The window that follows is the branch of what the target then commits, if that is on the tree
+(MSD-7: *reuse*); otherwise it has to be written anew (*fallback*), for which the paper states no cost (K09):
 
 * ``fallback: redraft``: a serial window T_redraft before the next verification. With
   ``others: wait`` the whole batch waits for it; with ``others: proceed`` the others step on and the
