@@ -21,8 +21,8 @@ parts the path for ``command`` from the one for ``against``. The word before the
 
 ``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit: what can come out at all, with its arithmetic in
 ``bound_why``. ``missing`` names the input that the paper does not print, and where its range is from: a command says
-``{0.58 in 0.56..0.8}`` for what is taken and the two ends that are plausible; several go to their ends together. Between the
-ends the claim is reached, or no plausible input gives it. The verdict, the first that applies:
+``{0.58 in 0.56..0.8}`` for what is taken and the two ends that are plausible; several go to their ends together.
+The verdict, the first that applies:
 
 ======================  ============================================================================================
 ``reproduced``          ours is within 10 % of the number, or every value inside the range widened by 5 % at both
@@ -103,21 +103,15 @@ class PrintedRange(NamedTuple):
             raise ValueError(f"expected a range from the least to the most, got '{text}'")
         return span
 
-    @property
-    def widened(self) -> tuple[float, float]:
-        """Return the number with ``NEAR`` either way, or the range with ``WIDENED`` at both ends."""
-        room = NEAR if self.least == self.most else WIDENED
-        return self.least - room * abs(self.least), self.most + room * abs(self.most)
-
     def near(self, values: Sequence[float]) -> bool:
-        """Return whether all values are as near as that."""
-        (low, high) = self.widened
+        """Return whether values are within ``NEAR`` of the number, or inside the range widened by ``WIDENED``."""
+        room = NEAR if self.least == self.most else WIDENED
+        (low, high) = self.least - room * abs(self.least), self.most + room * abs(self.most)
         return all(low <= value <= high for value in values)
 
     def reached(self, values: Sequence[float]) -> bool:
         """Return whether anything between the least and the most of values is as near as that."""
-        (low, high) = self.widened
-        return min(values) <= high and max(values) >= low
+        return any(self.near([min(max(end, min(values)), max(values))]) for end in self)
 
 
 class Condition(NamedTuple):

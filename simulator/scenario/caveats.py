@@ -10,6 +10,7 @@ from simulator.acceptance.trace import Trace
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.strategies.common.capabilities import DraftsChain
+from simulator.strategies.common.drafters import StreamingDrafter
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
@@ -23,9 +24,9 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
     claim = claim_of(scenario)
     if not claim.exact:
         yield f"the law is no equality here ({claim})"
-    if isinstance(scenario.schedule, DraftsChain) and scenario.schedule.chain_drafter.unrecorded:
-        streams = scenario.schedule.batch_settings
-        yield f"no recording says what a pass of the draft with {streams} writes: one token a stream (strategy.drafter.emitted)"
+    drafter = scenario.schedule.chain_drafter if isinstance(scenario.schedule, DraftsChain) else None
+    if isinstance(drafter, StreamingDrafter) and not (drafter.emitted or drafter.per_pass):
+        yield f"no recording says what a pass of the draft with {drafter.streams} streams writes: one token a stream is taken"
     requests = scenario.requests
     if scenario.schedule.needs.in_flight > 1:
         yield "steps are in flight together, which a replay does not follow; the simulation stands in its column"

@@ -15,8 +15,8 @@ holds ``SHARE`` of the draws.
 Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one by one. Of more, consecutive
 requests are added up into groups of equal size (2, 4, 8, ...), and whole groups are drawn: a bootstrap of blocks that do not
 overlap (Carlstein, Annals of Statistics 14, 1986) for a ratio of sums. If requests are independent, the groups' ratio has the
-variance of the requests' own, and half of ``GROUPS`` or more of them estimate its standard deviation within about 1 %
-(one over the root of twice their number); if neighbours depend on each other, groups count that and single requests do not.
+variance of the requests' own, and half of ``GROUPS`` or more of them estimate its standard deviation within about 1 %; if
+neighbours depend on each other, groups count that and single requests do not.
 """
 
 from __future__ import annotations

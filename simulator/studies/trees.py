@@ -86,13 +86,6 @@ class LevelTimes:
         longer = np.flatnonzero(self.body_ms > self.last_ms)
         return int(longer[0]) if longer.size else len(self.body_ms)
 
-    @property
-    def tiles_beyond(self) -> tuple[list[int], list[int]]:
-        """Return the full tiles wider than ``hidden_rows`` that hide again behind the last stage, and those that do not."""
-        wider = [tile for tile in self.tiles if tile > self.hidden_rows]
-        again = [tile for tile in wider if self.body_ms[tile - 1] <= self.last_ms]
-        return again, [tile for tile in wider if tile not in again]
-
 
 @dataclass(frozen=True)
 class TreeStudy:

@@ -90,9 +90,9 @@ def _hiding(study: TreeStudy) -> str:
         return f"A full level of up to {widest} rows hides behind {last}: width costs no time."
     if not levels.hidden_rows:
         return f"Any level takes longer than {last}."
-    hidden, exposed = levels.tiles_beyond
-    beyond = exposed[0] if exposed else widest
-    again = f" and again at {' and '.join(map(str, hidden))}" if hidden else ""
+    hides = {tile: levels.body_ms[tile - 1] <= levels.last_ms for tile in levels.tiles if tile > levels.hidden_rows}
+    beyond = next((tile for tile, hidden in hides.items() if not hidden), widest)
+    again = "".join(f" and again at {tile}" for tile, hidden in hides.items() if hidden)
     longer = f"{beyond} rows take {number(levels.body_ms[beyond - 1])} ms"
     return f"A full level hides behind {last} up to {levels.hidden_rows} rows{again}, where width costs no time; {longer}."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -33,7 +33,6 @@ class AutoregressiveDrafter(Frozen):
     """The draft writes one token per internal step."""
 
     name: Literal["autoregressive"] = "autoregressive"
-    unrecorded: ClassVar[bool] = False
 
     @property
     def tokens_per_branch(self) -> int:
@@ -68,11 +67,6 @@ class StreamingDrafter(Frozen):
     """Tokens of the internal steps, the last repeats; by default ``per_pass`` of so many streams, else as many as streams."""
     per_pass: tuple[Annotated[float, Field(ge=1)], ...] = ()
     """Tokens of an internal step with 1, 2, ... streams, the last repeats; by default as recorded."""
-
-    @property
-    def unrecorded(self) -> bool:
-        """Return whether nothing says how many tokens a pass writes, so that it counts as many as it has streams."""
-        return not (self.emitted or self.per_pass)
 
     @property
     def tokens_below(self) -> int:

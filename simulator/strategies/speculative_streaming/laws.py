@@ -36,11 +36,6 @@ def query_products(nodes: Any, streams: Any, context: Any, attended: Any) -> Any
     return nodes * context + nodes * streams * np.minimum(attended, context)
 
 
-def mlp_reduction(hidden: Any, rank: Any) -> Any:
-    """Return how many times less a stream's adapter computes than an h x h product, h / R_s (app. H.2, SS-7)."""
-    return hidden / rank
-
-
 def accept_threshold(target: Any, draft: Any) -> Any:
     """Return ``min(1, q_target / q_virtual)``, below which a drawn number keeps a streams' token (app. F, Eq. 9; SS-4)."""
     return np.minimum(1.0, target / draft)
