@@ -81,8 +81,8 @@ def test_an_interval_of_residuals_reaches_from_one_to_the_other() -> None:
 def test_a_fit_that_has_used_up_its_cells_leaves_wider_residuals(fitted: Paper) -> None:
     three = [Prediction("round", cell, float(cell.published) * exp(0.1), None) for cell in fitted.with_role("calibrate")]
     assert left_over(three, 0) == pytest.approx([0.1] * 3)
-    assert left_over(three, 1) == pytest.approx([0.1 * 1.5**0.5] * 3)
-    assert left_over(three, 4) == pytest.approx([0.1 * 3**0.5] * 3)
+    assert left_over(three, 1) == pytest.approx([0.1 * 2**0.5] * 3)
+    assert left_over(three, 4) == pytest.approx([0.1 * 7**0.5] * 3)
 
 
 def test_a_slower_device_is_slower_by_its_spread_and_leaves_the_others_alone() -> None:
