@@ -27,8 +27,7 @@ The verdict, the first that applies:
 ======================  ============================================================================================
 ``reproduced``          ours is within 10 % of the number, or every value inside the range widened by 5 % at both
                         ends, and the shape holds where one is claimed
-``refuted``             the bound excludes the number, or the whole range; or nothing between the ends would be reproduced
-                        (where only a shape is claimed: neither end has it)
+``refuted``             the bound excludes number and range; or nothing between the ends is near (neither end has the shape)
 ``in shape``            the shape holds; the number is off or not printed
 ``inputs not printed``  ``missing`` says which
 ======================  ============================================================================================
@@ -56,7 +55,6 @@ from simulator.names import Catalogue, shown
 
 Verdict = Literal["reproduced", "refuted", "in shape", "inputs not printed", ""]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "in shape", "inputs not printed", "refuted")
-"""From the best to the worst; a claim without any of them is to be mended."""
 Combine = Literal["", "over", "under", "percent", "change_percent", "reduction_percent"]
 Answers = Mapping[str, Any]
 """What commands print with ``--json``, by command; :class:`BadInput` for one that fails."""

@@ -152,10 +152,9 @@ def single_cells(papers: Iterable[Paper], patterns: Sequence[str]) -> list[tuple
 
 
 def left_over(calibrated: Sequence[Prediction], free: int) -> list[float]:
-    """Return residuals ``log(run / published)`` of calibrated cells, widened to what a cell outside of the fit is off by.
+    """Return residuals ``log(run / published)`` of n calibrated cells, widened to what a cell outside of the fit is off by.
 
-    The fit uses up ``free`` degrees of freedom, and its parameters have a standard error of their own: with n cells the mean
-    square is that of the residuals times (n + free) / (n - free) (Akaike's final prediction error, 1969).
+    The mean square grows by (n + free) / (n - free): degrees of freedom and standard errors (Akaike's final prediction error).
     """
     widened = sqrt((len(calibrated) + free) / max(1, len(calibrated) - free))
     return [widened * log(prediction.run / prediction.published) for prediction in calibrated]

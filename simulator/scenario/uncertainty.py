@@ -5,8 +5,7 @@ Three sources of error are drawn together ``DRAWS`` times, as factors on the num
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
   nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device that much slower.
-- *residuals* of the cells that a paper's free parameters were fitted to, drawn with replacement and widened by what the
-  parameters' own standard error adds; only where there was a fit.
+- *residuals* of the cells that free parameters were fitted to, drawn with replacement; their standard errors widen them.
 
 Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
 that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval
@@ -14,9 +13,8 @@ holds ``SHARE`` of the draws.
 
 Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one by one. Of more, consecutive
 requests are added up into groups of equal size (2, 4, 8, ...), and whole groups are drawn: a bootstrap of blocks that do not
-overlap (Carlstein, Annals of Statistics 14, 1986) for a ratio of sums. If requests are independent, the groups' ratio has the
-variance of the requests' own, and half of ``GROUPS`` or more of them estimate its standard deviation within about 1 %; if
-neighbours depend on each other, groups count that and single requests do not.
+overlap (Carlstein, Annals of Statistics 14, 1986) for a ratio of sums, whose variance is that of requests drawn singly where
+these are independent; if neighbours depend on each other, groups count that and single requests do not.
 """
 
 from __future__ import annotations
