@@ -5,8 +5,6 @@ of your own is made. All of it is loaded when it is first asked for, so that ``i
 quick.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Sums, maxima and binomial chances are computed so that they are the same on every Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import reduce
 from math import ceil, comb, floor, lgamma, sqrt

@@ -1,7 +1,5 @@
 """Spread work over processes; the results do not depend on how many there are."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor

@@ -1,7 +1,5 @@
 """A request replays a recording of its task where the workload maps tasks to flavours, else the next in the seed's order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

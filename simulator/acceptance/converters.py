@@ -4,8 +4,6 @@ A record of every step becomes a :class:`Trace` in format 2; a summary (rates, a
 only become rates. ``replay`` in the header of a trace says which questions a replay of it can answer.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

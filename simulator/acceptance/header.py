@@ -1,7 +1,5 @@
 """A trace file is checked before it is replayed: the types of its header, the shapes and ranges of its arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal

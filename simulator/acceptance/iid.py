@@ -7,8 +7,6 @@ are long, since a wide window takes one of them in a step and starts the next be
 the further it runs ahead; and too little where a hit makes the next one far likelier.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple

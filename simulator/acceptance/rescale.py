@@ -5,8 +5,6 @@ head or a look-up were recorded by start; their numbers are exchanged for new on
 have one parameter, both give the recording itself at one value of it, and both note in the header what was done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

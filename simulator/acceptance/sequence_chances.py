@@ -6,8 +6,6 @@ draft          |      1 1 1 1  sequence 1 of s, each gamma / s tokens
 target         |p p p p        checks the tail and the first token of every sequence
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from math import floor

@@ -5,8 +5,6 @@ right and whether one of the sequences begins right. A recording answers from ag
 request; stated acceptance answers from the verdicts of a chain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol

@@ -4,8 +4,6 @@ Windows are replayed as a run would: from position 1 of every request, each wind
 committed, until the request ends. All means are of accepted draft tokens, correction or bonus not counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The command ``specsim``, assembled. A command imports what it needs when it runs, so that ``--help`` is quick."""
 
-from __future__ import annotations
-
 import click
 
 from simulator import __version__

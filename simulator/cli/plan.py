@@ -1,7 +1,5 @@
 """The command ``specsim plan``: find the cheapest fleet that meets an SLO."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """``specsim trace record``. Imports torch and transformers when it runs, so that its ``--help`` needs neither."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -13,8 +13,6 @@ A cell is an *interpolation* where a sibling of the same model and hardware diff
 otherwise it is a *prediction*.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import log
 from statistics import geometric_mean

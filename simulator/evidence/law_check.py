@@ -5,8 +5,6 @@ names is played on quiet lanes; then a simulation and, where one request follows
 repeat, and the law is held to one turn of them. What it has to keep to is its own claim.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The fields of files are described by the string behind each of them in its class."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

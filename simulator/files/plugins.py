@@ -1,7 +1,5 @@
 """Strategies of other packages, by the entry points that announce them; nothing of theirs is imported here."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from glob import escape as glob_escape

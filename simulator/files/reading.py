@@ -4,8 +4,6 @@ Whatever a file holds, reading it takes little memory and time. A file that cann
 words in ``strerror``, or a :class:`UnicodeDecodeError`; :func:`reason` puts either into words.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Iterator

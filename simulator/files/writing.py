@@ -4,8 +4,6 @@ Until then they are written in a hidden folder next to their place. An error, Ct
 away; a kill may leave it, or a signal that comes while it is taken away, and nothing reads it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

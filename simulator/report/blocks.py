@@ -3,8 +3,6 @@
 Words are text with a few marks. Text is never read as markup, so that nothing that came from a file can become markup.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

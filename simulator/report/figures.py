@@ -1,7 +1,5 @@
 """Figures of a run as SVG text, 16 cm wide; the same data gives the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO

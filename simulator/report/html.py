@@ -4,8 +4,6 @@ Jinja escapes everything that is not a template; pictures are SVG made by this p
 content security policy allows the script of the page and nothing else, and no request.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The inputs of a page: every number with its source, and the scenario with every default and file filled in."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import get_args

@@ -1,7 +1,5 @@
 """What became of the claims of laws (``specsim validate --law``), in words, as a page and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write logs of a run as CSV: a line per iteration, a line per request. A file appears when it is complete, or not at all."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A page as Markdown, with its pictures as files next to it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

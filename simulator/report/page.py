@@ -1,7 +1,5 @@
 """Pages as files: a picture (.svg), a page and its picture (.md), one page with everything (.html), or a folder of all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Compute, pruning and transmission have different colours; a link is drawn at the bottom of the row of the stage that sends.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from textwrap import fill

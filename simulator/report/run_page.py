@@ -1,7 +1,5 @@
 """The page of a run (``specsim run``): the answer first, then how it comes about, then all inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Tables and sentences of a run's report about requests and batches, and about the memory of the stages of a pipeline."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """Numbers and sentences of a run's report, the same on a terminal and on a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10

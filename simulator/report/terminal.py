@@ -1,7 +1,5 @@
 """A page on a terminal: titles, sentences and tables in at most 100 columns; pictures and folded texts are left out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures of ``specsim validate``: run against published, and the error of each predicted cell by paper."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

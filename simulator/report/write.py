@@ -1,7 +1,5 @@
 """The report folder of a run, written completely or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

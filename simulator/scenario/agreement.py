@@ -6,8 +6,6 @@ the law is taken over the kinds of steps that the run met, at the least and at t
 step has to lie between the two.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Caveats: what a reader of a run should know of it, such as what the law leaves out and where acceptance comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from simulator.acceptance.assignment import TraceAssignment

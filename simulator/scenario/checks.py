@@ -1,7 +1,5 @@
 """Check that a scenario is possible: fields that belong together, and models that fit their devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from simulator.cost.placement import Placement

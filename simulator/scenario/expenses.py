@@ -5,8 +5,6 @@ at the power of its datasheet for the whole run; and counted at that power for b
 device that two roles share is counted once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Explain a scenario before it is run: its parts in words, and every default that applies."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Find and read the trace that a scenario replays, and check that it can answer what the scenario asks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -5,8 +5,6 @@ where it is read from a file. Intervals are Student's t over the replications, w
 and Analysis, sec. 9.4.1); of percentiles too, each replication giving one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

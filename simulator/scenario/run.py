@@ -5,8 +5,6 @@ once with the shares that the replay counted; *replay* walks the recorded accept
 step's time from the law; *simulation* books lanes on the event engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any

@@ -17,8 +17,6 @@ overlap (Carlstein, Annals of Statistics 14, 1986) for a ratio of sums, whose va
 these are independent; if neighbours depend on each other, groups count that and single requests do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import log

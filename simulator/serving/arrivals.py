@@ -3,8 +3,6 @@
 The i-th gap of a seed is always the same, whatever happens to the requests.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Literal

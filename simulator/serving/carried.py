@@ -1,7 +1,5 @@
 """Prompts that are carried through the stages of a pipeline beside requests that decode, a stage a step."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

@@ -7,8 +7,6 @@ requests; TBT are gaps that end within the stretch; tokens per second are those 
 counted requests over its length. Batches, memory, lanes, wasted work and Little's law are of the whole run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 

@@ -1,7 +1,5 @@
 """Iterations: what is in the batch of one that is under way, and what the log says of one that has ended."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -23,8 +23,6 @@ What all of them share:
 A block count never exceeds the pool; ``watermark`` blocks are ``floor(watermark * pool)``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from math import inf

@@ -12,8 +12,6 @@ A router knows of each replica only what a load balancer knows, and never how lo
 Where replicas are equal, the one after the last choice is taken, so that an idle fleet is not its first replica.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 

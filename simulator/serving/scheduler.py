@@ -10,8 +10,6 @@ steps, or before the target's pass, which then verifies them. Prompts beside dec
 or in as many steps as there are stages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from math import inf
 

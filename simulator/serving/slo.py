@@ -8,8 +8,6 @@ requests per second, as serving benchmarks count it at a given rate (``--goodput
 2024); DistServe's own figure, the highest rate at which the asked share is good, is what ``specsim capacity`` looks for.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple

@@ -4,8 +4,6 @@ Steps of a single request differ in its context alone, which grows by a few toke
 contexts at once.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Strategies lie here, a file or a folder for each; adding a strategy is adding a file."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from functools import cache

@@ -5,8 +5,6 @@ target |==pass==|==pass==|==pass==|
 T_step = T_target,  one token per step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 

@@ -14,8 +14,6 @@ Prompts of an admission take a pass of their own through the same stages, behind
 about decoding between admissions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 

@@ -18,8 +18,6 @@ What a tree keeps comes from recorded ranks of the draft; with stated rates, the
 the token is among the children there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import mul

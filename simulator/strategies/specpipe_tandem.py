@@ -16,8 +16,6 @@ to cover all links, the law is a lower bound. Rows at a stage are those that a l
 verified token left for dead goes on with what it had until the level is dropped. One request at a time.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -14,8 +14,6 @@ computes beside the tree in the target's pass (Lookahead's window). What a tree 
 or from stated verdicts over its depth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple

@@ -13,8 +13,6 @@ With ``drafts_first`` a request begins with a window too: the draft reads the pr
 the target reads the prompt and verifies them in one pass. The first token is shown by that verification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 

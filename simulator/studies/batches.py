@@ -9,8 +9,6 @@ decoding of the same batch. The scenario's strategy is set for that size (Mirror
 an adaptive window); vanilla speculative decoding is shown as well, with the scenario's draft and window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple

@@ -9,8 +9,6 @@ r"""DuoDecoding's budget: tokens per second as ``gamma`` grows, by law, replay a
 Budgets are compared with one sequence (Table 3), numbers of sequences at the scenario's budget (Table 2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any

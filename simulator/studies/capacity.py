@@ -16,8 +16,6 @@ With an SLO it is the highest rate that meets it, which DistServe calls goodput 
 ``TOLERANCE`` below the above, on the first requests of the workload with their times scaled.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed

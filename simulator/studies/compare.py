@@ -3,8 +3,6 @@
 Scenarios have letters; the first is the reference that the rest are compared with.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Marginal rates overstate what bursts keep, by a factor that differs from method 
 that a replay of a single request at a time commits; step kinds and their times are the law's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -9,8 +9,6 @@ How often the tokens of a further draft are kept is not assumed: the study says 
 Chances are taken as independent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -6,8 +6,6 @@ TBT |      x 32            a curve per scenario, a point per size: so many clien
 +---------- tokens/s
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -7,8 +7,6 @@
 * *Dynamic draft*: what the draft says decides how many tokens, or which tree of them, it proposes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

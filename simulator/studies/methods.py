@@ -5,8 +5,6 @@ it, or a mean published for a larger model, to which a recording is re-scaled. A
 mixed, and a point says its origin. All points share the autoregressive run of the same requests.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass

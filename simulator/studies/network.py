@@ -8,8 +8,6 @@ the link within a server in its place. The time of a single request on the plain
 paper compares with that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

@@ -8,8 +8,6 @@ r"""Speculative Streaming over its tree factor k, and compared with two-model de
 Trees are replayed on what was recorded of them. The plane is Eq. (10), at the costs of the scenario.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -11,8 +11,6 @@ partial, cost what they cost; the law to compare with is Eq. (1) with the tree's
 are made of this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@
 Below gamma* drafting hides behind the target's remaining layers (Mirror-SD: the zero-slope region).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ the text, a Debian with apt-get. About two hours on two cores, a quarter of it r
 on from the last checkpoint in DIR. With ``--family`` nothing is trained; with ``--trace`` one trace is recorded.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

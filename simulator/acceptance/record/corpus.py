@@ -4,8 +4,6 @@ The flavours differ in how predictable they are, which is what a trace needs: ac
 is not acceptance on novels. No text is shipped: a trace holds token ids, ranks and probabilities.
 """
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import html

@@ -1,7 +1,5 @@
 """Lets a target write behind a batch of prompts, then asks a draft about every token it wrote."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any

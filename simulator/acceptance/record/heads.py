@@ -7,8 +7,6 @@ token t + 2 + d. ``tokens`` may reach further than the states: what is behind a 
 proposed there. A head that attends sees the target's positions up to its start and its own rows.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

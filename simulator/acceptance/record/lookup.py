@@ -4,8 +4,6 @@ No model and no training: the longest suffix of the text so far (at most ``LONGE
 what followed there, up to ``PROPOSED`` tokens. As prompt-lookup decoding does, the earliest match of the longest n-gram wins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from simulator.acceptance.sources import accepted_prefix

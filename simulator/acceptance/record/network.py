@@ -1,7 +1,5 @@
 """A small decoder-only transformer: pre-norm, rotary positions, SwiGLU, normalised queries and keys."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 
 import torch

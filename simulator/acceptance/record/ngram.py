@@ -5,8 +5,6 @@ the most frequent one behind the longest known suffix (at most ``LONGEST`` token
 already proposed; among equals the one seen last wins.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

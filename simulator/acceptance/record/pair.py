@@ -4,8 +4,6 @@ A matrix is stored as int8 rows and one float16 scale a row, everything else as 
 *before* anything is recorded, so that the shipped file is the pair that the shipped traces came from, bit for bit.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

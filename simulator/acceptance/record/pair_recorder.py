@@ -1,7 +1,5 @@
 """Records a trace from a pair of Hugging Face models, batch by batch, so that it can be interrupted and taken up."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@
 not at all, so that a recording can be killed at any time and loses the batch it was at.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Prompts from a file: plain text with one per line, or JSON lines as Spec-Bench's ``question.jsonl`` has them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

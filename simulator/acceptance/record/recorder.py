@@ -1,7 +1,5 @@
 """Lets the target write, then asks every drafter about every token it wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace

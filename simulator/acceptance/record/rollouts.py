@@ -1,7 +1,5 @@
 """Greedy roll-outs: what a draft or a head would write behind every token of a text, left to itself."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from itertools import count, pairwise
 

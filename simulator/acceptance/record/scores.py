@@ -1,7 +1,5 @@
 """What a model says about tokens that were written: their rank, and the distribution they are drawn from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

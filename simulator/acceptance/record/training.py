@@ -5,8 +5,6 @@ trained, the target is rounded to the weights that are shipped, and writes some 
 drafter has to guess is what the target would write, not what a human did.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

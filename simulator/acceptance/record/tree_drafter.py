@@ -1,7 +1,5 @@
 """A draft that reads tree nodes beside a text it has read once; every context is read once, whoever asks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

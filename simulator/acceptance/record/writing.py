@@ -1,7 +1,5 @@
 """The target writes: prompts in, its own continuations out."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

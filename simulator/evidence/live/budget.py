@@ -8,8 +8,6 @@ take turns, since a shared machine drifts, and each side takes the processor tim
 do not stretch.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A shared machine drifts by 15 to 30 % within minutes, so that costs hold for the
 while it decodes has it here too: the other core works while it is timed. Contexts are those halfway through an output.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle

@@ -4,8 +4,6 @@ Each decoder really drafts and really verifies, with caches that are rolled back
 returns what it wrote and, per step, how many draft tokens were kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple

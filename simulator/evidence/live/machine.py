@@ -5,8 +5,6 @@ their operations is the engine's host time. Products are timed in fp32 on a core
 in fp16 on CUDA; keys, values and activations are counted as two bytes each, as everywhere in the simulator.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator

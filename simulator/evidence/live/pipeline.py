@@ -8,8 +8,6 @@ siblings behind a text that all of them share. A child that is right goes on to 
 miss the target's token passes the first stage alone. The draft shares core A, as there are but two.
 """
 
-from __future__ import annotations
-
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter

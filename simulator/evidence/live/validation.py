@@ -6,8 +6,6 @@ very prompts that are decoded. A round's prediction and measurement make one err
 spread of the rounds beside it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """What speculation is worth in a batch: speed-up, passes of the target with their tiles, exposed draft time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sweep over budgets: c, where both accountings have their optimum, the ablations of the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The load that scenarios carry: verdicts, times and tokens, and how requests pile up under a traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The claims of the papers beside ours (``specsim validate --claims``): verdict, bound and the command that gives it."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Scenarios side by side: which is faster, what to know first, what differs, where the time goes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The batch at which methods stop paying: a table and a strip per method."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Does a bigger draft pay: what drafts of several sizes are worth as their tokens are kept more often."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table

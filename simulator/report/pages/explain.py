@@ -1,7 +1,5 @@
 """The page of ``specsim explain``: topics of a scenario, the defaults that apply, and how well its numbers are known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from simulator.report.blocks import Block, Bullets, Page, Paragraph, Table, sections

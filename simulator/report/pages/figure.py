@@ -1,7 +1,5 @@
 """A figure of a paper drawn anew: our curves or bars filled, the points that the paper prints as hollow marks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How wrong the i.i.d. formula is (``specsim trace iid``)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of ``specsim law``: time per token by the closed form, step kinds, named durations in ms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

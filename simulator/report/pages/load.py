@@ -1,7 +1,5 @@
 """Scenarios under the same load: their points, and in words which of them brings more tokens from which size on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from matplotlib.ticker import FuncFormatter, NullLocator

@@ -1,7 +1,5 @@
 """Methods next to each other: their features, and one comparison of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """What the network between servers costs: a table, in words next to what the paper prints, and a sweep over links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """The fit of a paper's free parameters (``specsim calibrate paper``): what decides them, and what it leaves of each cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import exp, sqrt
 

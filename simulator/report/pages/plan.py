@@ -1,7 +1,5 @@
 """Show a plan: the fleet first, then why, the alternatives, how robust it is, by law, prices, exports, what went in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Draw a sweep's table as SVG text: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import ceil, log
 from string import ascii_uppercase

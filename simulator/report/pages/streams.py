@@ -1,7 +1,5 @@
 """Speculative Streaming over its tree factor, and on the plane of Eq. (10)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Show a sweep as a page: the best point, the pictures, law against simulation, every point, what went in."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from functools import partial

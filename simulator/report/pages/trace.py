@@ -1,7 +1,5 @@
 """What a recorded trace contains: the pages of ``specsim trace info`` and ``compare``, the figures of ``plot``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sweep over trees of a pipeline: a table, and in words where its optimum lies and why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mode
 from typing import Any

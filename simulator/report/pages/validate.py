@@ -3,8 +3,6 @@
 Terminal, JSON, CSV of every cell, and a page.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

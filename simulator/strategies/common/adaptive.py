@@ -4,8 +4,6 @@ A larger batch makes verification dearer per token, so the best window shrinks w
 window; each rule here answers with a window from 0 (no speculation in this step) to ``gamma``.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

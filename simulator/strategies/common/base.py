@@ -7,8 +7,6 @@ is the closed form over the same named durations. It knows no YAML, no tables an
 What only some strategies can say is a capability of theirs (:mod:`simulator.strategies.common.capabilities`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ A strategy has a capability by deriving from it. Whoever asks, asks for the capa
 strategy of another package can answer as well.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self

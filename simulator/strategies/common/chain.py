@@ -1,7 +1,5 @@
 """Strategies whose draft proposes one chain of tokens."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Iterator, Sequence
 from functools import reduce

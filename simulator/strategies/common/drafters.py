@@ -1,7 +1,5 @@
 """A drafter says how a window is written: in how many internal draft steps, and with how many rows."""
 
-from __future__ import annotations
-
 from math import ceil
 from typing import Annotated, Any, Literal
 

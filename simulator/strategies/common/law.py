@@ -1,7 +1,5 @@
 """A law is a closed form evaluated: a renewal-reward over the kinds of step of a strategy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce

@@ -1,7 +1,5 @@
 """A method is a published system as data, next to the strategy that runs it."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from simulator.files.schema import Confidence, Frozen

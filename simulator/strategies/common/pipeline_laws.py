@@ -25,8 +25,6 @@ needs m - 1 besides (K28), which is what ``late`` chooses: noticed one step late
 All times are in one unit; stage times may be arrays over a grid, stages first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

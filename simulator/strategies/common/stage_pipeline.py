@@ -12,8 +12,6 @@ and what is left is booked anew, so that it moves up::
 It knows lanes and seconds, no models.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A step of a batch is made of lanes, a kind and rows, and makes progress for the requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Strategies that a study of one kind of method can ask about: abstract, so that a study names none of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Self

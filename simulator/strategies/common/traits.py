@@ -1,7 +1,5 @@
 """What a strategy says about itself: its traits, what it needs, and the facts against which it is checked."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from simulator.acceptance.sources import Exit

@@ -5,8 +5,6 @@ sources answer a law with the Markov chain over accepted tokens that follows fro
 is a proposal of as many levels as were left, fewer than a drafted tree has; a window of so many tokens asks for its odds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

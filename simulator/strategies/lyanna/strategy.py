@@ -26,8 +26,6 @@ Assumed: the first layer fuses state and embedding as EAGLE does (2h to h), and 
 have committed, as a captured graph is padded; the re-sampled levels are sampled after the drafted ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self

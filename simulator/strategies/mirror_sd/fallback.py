@@ -5,8 +5,6 @@ is off the exit is a token off the exit. A *step* has up to gamma + 1 chances, s
 (K11). More candidates can only help, exactly; a deeper exit need not (K12), so depth comes with intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol

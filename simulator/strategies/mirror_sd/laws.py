@@ -1,7 +1,5 @@
 """Closed forms of Mirror-SD over its durations, in the paper's symbols."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -23,8 +23,6 @@ the transfer alone and Delta is that much longer than MSD-3 reads.
 A request's first window is drafted serially after its prefill; its time lies outside the steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 

@@ -1,7 +1,5 @@
 """What a step of SpecPipe is made of: seconds by stage and link, levels of a request on their way, how full the pipeline is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 

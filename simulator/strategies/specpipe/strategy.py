@@ -29,8 +29,6 @@ Prompts of requests that enter while others decode travel like a level, a stage 
 tree. It is lossy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from operator import add
 from typing import Any, ClassVar, Literal, Self

@@ -4,8 +4,6 @@ Source: Speculative Streaming (specstream), sections and appendices as noted; SS
 costs are in one unit of time; every argument may be an array.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

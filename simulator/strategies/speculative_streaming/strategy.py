@@ -23,8 +23,6 @@ together with the model, keep other tokens in the same schedule: state their rat
 token of a prompt, and the host's work on the next tree and its mask, which the paper does not state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self

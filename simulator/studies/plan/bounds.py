@@ -28,8 +28,6 @@ is taken as the quicker of the two. Gaps are then not bounded, nor is a recordin
 Requests of a warm-up or cool-down do their work and set no deadline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property

@@ -8,8 +8,6 @@ r"""Find where the answer of a plan stops being ahead of autoregressive decoding
 One quantity is changed at a time, at the mean batch and the mean context of the run that was the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@
 * ``specpipe.yaml``: width, branching and layers of the stages.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ rates are taken as certain), and every device faster or slower as a whole, log-n
 is that of Clopper and Pearson for so many draws.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple

@@ -12,8 +12,6 @@ no later request can mend it. So the answer is that of simulating all pairs, whe
 All runs have the same arrivals, lengths and recordings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Answer a plan: the fleet to rent, the alternatives, how robust the answer is, and the laws of the whole grid."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple

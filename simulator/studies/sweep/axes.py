@@ -5,8 +5,6 @@ An axis is a list of values or a range ``low:high:count`` (``log:low:high:count`
 a Latin hypercube.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ with it; such bundles are evaluated again, one at a time and, where a worker die
 kills whoever evaluates it is found whatever happens around it, and all others get their result.
 """
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

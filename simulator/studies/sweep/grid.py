@@ -7,8 +7,6 @@ a device, a strategy) changes what is computed; its values are walked in turn, e
 shares everything it leaves alone.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Work out the key under which a point's result is kept: the same for equal scenarios, however they were written down."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache

@@ -5,8 +5,6 @@ stated durations, acceptance rates, the channel) share one variant of the scenar
 together from the digests of the fields that each part of their settings changes, each worked out once.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Name what a point of a sweep is measured by: columns with units, labels of plots, and which way is better."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

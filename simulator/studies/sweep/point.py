@@ -4,8 +4,6 @@ A point lays its settings over the base scenario and is checked like a file, whi
 baselines are kept for the points that share them.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Mapping
 from functools import lru_cache

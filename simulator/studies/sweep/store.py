@@ -8,8 +8,6 @@ A store is known by its application id. A file without it is refused before anyt
 only reads opens the file for reading.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

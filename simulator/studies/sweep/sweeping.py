@@ -1,7 +1,5 @@
 """Evaluate the points of a study that a store does not have yet."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from functools import partial
 from typing import Protocol

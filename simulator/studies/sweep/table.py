@@ -1,7 +1,5 @@
 """Make the table of a sweep: a row for each point with its axes, the metrics of every evaluator, and what went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
