@@ -1,8 +1,6 @@
 """A scenario states its acceptance in these fields, and they make the source of verdicts."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -77,7 +75,7 @@ class AcceptanceSpec(Frozen):
     """How well stated rates are known."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> AcceptanceSpec:
+    def _one_source(self) -> Self:
         given = [name for name in ("trace", "rate", "per_position", "always", "cycle") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from simulator.cli.options import answer, catalogue_option, faults_as_lines
+from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.files.plugins import plugin_file
+from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
 
 if TYPE_CHECKING:
     from simulator.files.schema import Frozen
-    from simulator.names import Catalogue
 
 KINDS = ("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
@@ -39,8 +41,6 @@ WIDTH = 98
 @catalogue_option
 def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the names of everything in the catalogue, from scenarios to traces; of methods, their features."""
-    from simulator.names import Catalogue
-
     kind = PLURALS.get(kind or "", kind)
     if kind == "method":
         _list_methods(as_json, own)
@@ -62,7 +62,6 @@ def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
     """List the methods with the features of SpecPipe's Table 2."""
     from dataclasses import asdict
 
-    from simulator.names import Catalogue
     from simulator.report.pages.methods import features_page
     from simulator.studies.method_features import features
 
@@ -84,8 +83,6 @@ def _shorten(text: str, width: int) -> str:
 @catalogue_option
 def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
-    from simulator.names import Catalogue
-
     with faults_as_lines():
         entry = details(name, Catalogue(own))
     click.echo(json.dumps(entry.data, indent=2) if as_json else entry.text)
@@ -113,10 +110,6 @@ def _docstring(path: Path) -> str:
 
 def details(name: str, catalogue: Catalogue) -> Details:
     """Return the entry of a name of any kind; raise :class:`BadInput` where nothing has the name."""
-    from simulator.files.plugins import plugin_file
-    from simulator.files.schema import BadInput, Fault, did_you_mean
-    from simulator.names import FOLDERS, strategy_files, strategy_names
-
     if strategy := strategy_files().get(name) or plugin_file(name):
         words = _docstring(strategy)
         return Details(f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words})
@@ -131,7 +124,6 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
     """Return a YAML file as it stands; of a model also the numbers that follow, of a profile every number with its source."""
     from simulator.cost.model import ModelSpec
     from simulator.files.schema import provenance, validate
-    from simulator.names import PROFILES, shown
 
     document = catalogue.content(kind, path)
     text = f"{kind} {name}   ({shown(path)})\n\n{path.read_text('utf-8')}"
@@ -162,7 +154,6 @@ def _trace_details(name: str, path: Path) -> Details:
 
     from simulator.acceptance.statistics import statistics
     from simulator.acceptance.trace import read as read_trace
-    from simulator.names import shown
 
     trace = read_trace(path)
     numbers = statistics(trace)
@@ -190,7 +181,6 @@ def json_schema(kind: str) -> dict[str, Any]:
     """
     from simulator.files.descriptions import field_descriptions
     from simulator.files.schema import Frozen, descendants
-    from simulator.names import PROFILES
 
     model = _class_of(kind)
     schema_of_kind = model.model_json_schema()
@@ -217,8 +207,6 @@ def _class_of(kind: str) -> type[Frozen]:
 
 def _allow_names(scenario_schema: dict[str, Any]) -> None:
     """Let a scenario start from another one, and names stand for files."""
-    from simulator.names import REFERENCES
-
     _allow_like(scenario_schema, "scenario")
     _or_a_name(scenario_schema, "strategy", "strategy")
     for part in (scenario_schema, *scenario_schema["$defs"].values()):

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import Ending, catalogue_option, faults_as_lines, json_option
+from simulator.cli.options import Ending, answer, catalogue_option, faults_as_lines, json_option, working
+from simulator.files import writing
+from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.names import Catalogue
+from simulator.parallel import CORES, Spread, spread
 
 if TYPE_CHECKING:
     from simulator.evidence.claims import Answers, ClaimRow, Judged
-    from simulator.parallel import Spread
 
 
 def output(command: str, roots: tuple[Path, ...]) -> Any:
@@ -26,8 +29,6 @@ def output(command: str, roots: tuple[Path, ...]) -> Any:
 
     A word that is a file below one of ``roots`` stands for that file, wherever this is run.
     """
-    from simulator.files.schema import BadInput, Fault
-
     words = [next((str(root / word) for root in roots if (root / word).is_file()), word) for word in shlex.split(command)]
     printed, said = StringIO(), StringIO()
     with redirect_stdout(printed), redirect_stderr(said):
@@ -46,8 +47,6 @@ def output(command: str, roots: tuple[Path, ...]) -> Any:
 
 def answers(commands: Iterable[str], own: tuple[Path, ...], everywhere: Spread) -> Answers:
     """Return what commands print with ``--json``, each run once."""
-    from simulator.names import Catalogue
-
     once = list(dict.fromkeys(commands))
     return dict(zip(once, everywhere(partial(output, roots=Catalogue(own).roots), once), strict=True))
 
@@ -55,7 +54,6 @@ def answers(commands: Iterable[str], own: tuple[Path, ...], everywhere: Spread) 
 def judged_claims(papers: Sequence[str], own: tuple[Path, ...], everywhere: Spread) -> list[Judged]:
     """Return every claim of papers beside what its commands give; raise :class:`BadInput` for a faulty row."""
     from simulator.evidence.claims import claims, judged
-    from simulator.names import Catalogue
 
     rows: list[ClaimRow] = claims(Catalogue(own), papers)
     return judged(rows, answers((command for row in rows for command in row.claim.commands), own, everywhere))
@@ -72,18 +70,13 @@ def figure(
     paper: str | None, number: str | None, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
     """Draw figure NUMBER of PAPER anew, ours beside the published points; without a name, list all figures."""
-    from rich.console import Console
-
     from simulator.evidence.drawn import figure as described
-    from simulator.files import writing
-    from simulator.names import Catalogue
-    from simulator.parallel import CORES, spread
     from simulator.report.pages.figure import as_data, picture
 
     if paper is None or number is None:
         _list(paper, as_json, own)
         return
-    with faults_as_lines(), Console(stderr=True).status("running") as status:
+    with working("running") as status:
         asked = described(Catalogue(own), paper, number)
         commands = list(dict.fromkeys(asked.commands))
         status.update(f"{len(commands)} commands")
@@ -97,14 +90,9 @@ def figure(
 
 def _list(paper: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the figures of a paper, or of all: what draws them and which claims say how they come out, or why none does."""
-    from rich.console import Console
-
     from simulator.evidence.drawn import drawn_figures
     from simulator.evidence.published import paper_figures
-    from simulator.files.schema import BadInput, Fault, did_you_mean
-    from simulator.names import Catalogue
     from simulator.report.pages.figure import list_data, page
-    from simulator.report.terminal import print_page
 
     with faults_as_lines():
         every, drawn = paper_figures(), drawn_figures(Catalogue(own))
@@ -112,7 +100,4 @@ def _list(paper: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
         if not figures:
             hint = did_you_mean(str(paper), {one.paper for one in every})
             raise BadInput([Fault((str(paper), 0, 0), "", f"there is no paper of this name{hint}")])
-    if as_json:
-        click.echo(json.dumps(list_data(figures, drawn), indent=2))
-    else:
-        print_page(page(figures, drawn), Console())
+    answer(as_json, lambda: list_data(figures, drawn), lambda: page(figures, drawn))

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from simulator.cli.options import answer, catalogue_option, json_option, overrides_option, seed_option, typed, working
+from simulator.names import Catalogue
 
 
 @click.command()
@@ -34,7 +35,6 @@ def plan(
 
     Exit code 3 with the nearest miss where no fleet meets it.
     """
-    from simulator.names import Catalogue
     from simulator.report.pages.plan import page, write_plan
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary

@@ -19,6 +19,8 @@ from simulator.cli.options import (
     typed,
     working,
 )
+from simulator.files.document import BadInput, Fault
+from simulator.names import Catalogue
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -44,9 +46,6 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @catalogue_option
 def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
-    from simulator.files.schema import BadInput, Fault
-    from simulator.names import Catalogue
-
     path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
     with faults_as_lines():
         text = Catalogue(own).file("scenario", example).read_text("utf-8")
@@ -64,7 +63,6 @@ def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
 @scenario_options
 def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Say in words what SCENARIO will simulate, and every default that applies; runs nothing."""
-    from simulator.names import Catalogue
     from simulator.report.pages.explain import page
     from simulator.scenario import load
     from simulator.scenario.explain import explain as explanation_of
@@ -81,7 +79,6 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
 @scenario_options
 def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
-    from simulator.names import Catalogue
     from simulator.report.pages.law import page
     from simulator.scenario import load
     from simulator.scenario.run import law_details
@@ -114,7 +111,6 @@ def run(
 
     With --json the report is written only where --out names a folder.
     """
-    from simulator.names import Catalogue
     from simulator.report import logs
     from simulator.scenario import load
     from simulator.scenario.run import summary

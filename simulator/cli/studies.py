@@ -28,6 +28,8 @@ from simulator.cli.options import (
     typed,
     working,
 )
+from simulator.files.document import BadInput, Fault
+from simulator.names import Catalogue
 
 if TYPE_CHECKING:
     from simulator.scenario import Loaded
@@ -52,7 +54,6 @@ class Asked(NamedTuple):
 
     def loaded(self, *overrides: str) -> list[Loaded]:
         """Return the loaded scenarios, with further overrides. Raises :class:`BadInput` for a faulty one."""
-        from simulator.names import Catalogue
         from simulator.scenario import load
 
         return [load(name, (*self.overrides, *overrides), Catalogue(self.own), self.seed) for name in self.scenarios]
@@ -70,8 +71,6 @@ def scenarios(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
 
 def drafts(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     """Return a scenario, and the same with the drafts that were named."""
-    from simulator.files.schema import BadInput, Fault
-
     if len(asked.scenarios) > 1:
         raise BadInput([Fault((asked.scenarios[1], 0, 0), "", "expected one scenario; its drafts are compared")])
     models = options.pop("models")
@@ -98,7 +97,6 @@ def workload(text: str) -> str:
 
 def methods(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     """Return the methods that can be compared on a scenario."""
-    from simulator.names import Catalogue
     from simulator.studies.methods import candidates
 
     (scenario,), only = asked.scenarios, options.pop("only")

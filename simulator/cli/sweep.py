@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option, overrides_option, seed_option, typed
+from simulator.files.document import BadInput, Document, Fault
+from simulator.files.writing import whole_file, write
+from simulator.names import Catalogue
+from simulator.parallel import CORES
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -56,7 +60,6 @@ def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: A
     A point that is wrong or fails is named at the end and stops no other point; exit code 2 where all points fail. Ctrl-C
     leaves a store that --resume goes on with, and changes no other file.
     """
-    from simulator.files.schema import BadInput
     from simulator.studies.sweep.store import reading
     from simulator.studies.sweep.table import check_ending, table
 
@@ -89,9 +92,6 @@ def _evaluated(
     name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any
 ) -> tuple[SweepStudy, bool]:
     """Evaluate the points that the store does not have; return the sweep, and whether all of them were reached."""
-    from simulator.files.schema import BadInput, Fault
-    from simulator.names import Catalogue
-    from simulator.parallel import CORES
     from simulator.studies.sweep.executors import crew
     from simulator.studies.sweep.store import writing
     from simulator.studies.sweep.study import study as read_study
@@ -230,7 +230,6 @@ def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, 
 
 def _draw_all(points: SweepTable, folder: Path) -> list[Path]:
     """Draw every picture that the sweep names; return their files."""
-    from simulator.files.writing import write
     from simulator.report.pages.plot import picture
 
     paths = []
@@ -255,8 +254,7 @@ def _draw_all(points: SweepTable, folder: Path) -> list[Path]:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="SVG file; without --kind a folder.")
 def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
-    from simulator.files.schema import BadInput, Document, Fault, validate
-    from simulator.files.writing import whole_file
+    from simulator.files.schema import validate
     from simulator.report.pages.plot import picture
     from simulator.studies.sweep.store import reading
     from simulator.studies.sweep.study import Plot

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.options import LazyGroup, answer, catalogue_option, faults_as_lines, json_option
+from simulator.files import reading, writing
+from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.names import Catalogue
 
 if TYPE_CHECKING:
     from simulator.acceptance.trace import Trace
@@ -201,8 +204,6 @@ def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json
 def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
     """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other than the first."""
     from simulator.acceptance.trace import read
-    from simulator.files.schema import BadInput, Fault, did_you_mean
-    from simulator.names import Catalogue
 
     name, _, drafter = name.partition(":")
     path = Path(name)
@@ -220,9 +221,6 @@ def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
 
 def _lines(source: str, may_be_numbers: bool) -> list[str]:
     """Return the lines of a file, or the numbers that are given instead of its name."""
-    from simulator.files import reading
-    from simulator.files.schema import BadInput, Fault
-
     if may_be_numbers and not source.strip("0123456789.,e+- "):
         return [source]
     try:
@@ -234,8 +232,6 @@ def _lines(source: str, may_be_numbers: bool) -> list[str]:
 
 def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
     """Return what ``work`` returns; faults of a converter, which knows lines but no file, get the file's name."""
-    from simulator.files.schema import BadInput, Fault
-
     try:
         return work()
     except BadInput as error:
@@ -245,8 +241,6 @@ def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
 
 def _save(made: Trace, out: Path | None, as_json: bool) -> None:
     """Write a trace and print its size; raise :class:`BadInput` unless ``out`` ends in ``.npz``."""
-    from simulator.files.schema import BadInput, Fault
-
     if out is None or out.suffix != ".npz":
         raise BadInput([Fault(("--out", 0, 0), "", f"expected a file that ends in .npz, got {out or 'none'}")])
     _write(out, made)
@@ -261,8 +255,6 @@ def _save(made: Trace, out: Path | None, as_json: bool) -> None:
 
 def _write(path: Path, content: Trace | str) -> str:
     """Write a file and return its name."""
-    from simulator.files import writing
-
     if isinstance(content, str):
         writing.write(path, content)
     else:

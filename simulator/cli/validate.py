@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -11,14 +10,16 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import click
 
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import catalogue_option, faults_as_lines, json_option
+from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option, working
+from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.names import Catalogue
+from simulator.parallel import CORES, Spread, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from simulator.evidence.claims import Judged
     from simulator.evidence.law_check import ExampleVerdict, LawGap
-    from simulator.parallel import Spread
 
 SHARE = click.FloatRange(min=0)
 ALL = "all"
@@ -80,22 +81,17 @@ def _papers(
     bounds: dict[str, float | None],
 ) -> NoReturn:
     """Run laws, claims and cells of papers, print or write the page, and end."""
-    from rich.console import Console
-
     from simulator.evidence.claims import runs_of_cells
     from simulator.evidence.fits import papers as chosen
     from simulator.evidence.law_check import law_gaps
     from simulator.evidence.published import contradictions, paper_figures
     from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
-    from simulator.names import Catalogue
-    from simulator.parallel import CORES, spread
     from simulator.report.law_claims import law_data
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.claims import as_data as claims_data
     from simulator.report.pages.validate import CELLS, as_data, cells_csv, page
-    from simulator.report.terminal import print_page
 
-    with faults_as_lines(), Console(stderr=True).status("laws") as status, spread(processes or CORES) as processes_map:
+    with working("laws") as status, spread(processes or CORES) as processes_map:
         examples, gaps, results = _examples((ALL,), processes_map), law_gaps(processes_map), []
         asked = chosen(Catalogue(own), papers)
         status.update("claims")
@@ -109,11 +105,8 @@ def _papers(
         answered = page(results, gaps, goals, paper_figures(), contradictions(), command, claims)
         if out:
             write_files(out, page_files(answered, "validation") | {CELLS: cells_csv(results)})
-    if as_json:
-        data = as_data(results, gaps, missed) | {"claims": claims_data(claims), "examples": law_data(examples)}
-        click.echo(json.dumps(data, indent=2))
-    else:
-        print_page(answered, Console())
+    more = {"claims": claims_data(claims), "examples": law_data(examples)}
+    answer(as_json, lambda: as_data(results, gaps, missed) | more, lambda: answered)
     _end([*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps), *_open(claims)])
 
 
@@ -140,24 +133,16 @@ def _open(claims: Sequence[Judged]) -> list[str]:
 
 def _claims(names: tuple[str, ...], processes: int | None, as_json: bool, own: tuple[Path, ...], out: Path | None) -> None:
     """Judge the claims of papers, and end: with exit code 3 where one has no verdict."""
-    from rich.console import Console
-
     from simulator.evidence.fits import papers
-    from simulator.names import Catalogue
-    from simulator.parallel import CORES, spread
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.claims import CLAIMS, as_data, claims_csv, page
-    from simulator.report.terminal import print_page
 
-    with faults_as_lines(), Console(stderr=True).status("claims"), spread(processes or CORES) as everywhere:
+    with working("claims"), spread(processes or CORES) as everywhere:
         claims = judged_claims([paper.name for paper in papers(Catalogue(own), names)], own, everywhere)
         answered = page(claims, shlex.join(["specsim", "validate", *names, "--claims"]))
         if out:
             write_files(out, page_files(answered, "claims") | {CLAIMS: claims_csv(claims)})
-    if as_json:
-        click.echo(json.dumps({"claims": as_data(claims)}, indent=2))
-    else:
-        print_page(answered, Console())
+    answer(as_json, lambda: {"claims": as_data(claims)}, lambda: answered)
     _end(_open(claims))
 
 
@@ -165,49 +150,33 @@ def _cells(
     names: tuple[str, ...], patterns: tuple[str, ...], processes: int | None, as_json: bool, own: tuple[Path, ...]
 ) -> NoReturn:
     """Run single cells of papers with the committed fit, and end."""
-    from rich.console import Console
-
     from simulator.evidence.fits import Question, papers
     from simulator.evidence.validation import single_cells
-    from simulator.names import Catalogue
-    from simulator.parallel import spread
     from simulator.report.pages.validate import cells_page, single_data
-    from simulator.report.terminal import print_page
 
     with faults_as_lines(), spread(processes or 1) as everywhere:
         asked = single_cells(papers(Catalogue(own), names), patterns)
         runs = everywhere(Question.answer, [question for _, _, question in asked])
         data = [single_data(paper, cell, question, run) for (paper, cell, question), run in zip(asked, runs, strict=True)]
-    if as_json:
-        click.echo(json.dumps({"cells": data}, indent=2))
-    else:
-        print_page(cells_page(data, shlex.join(["specsim", "validate", *names])), Console())
+    answer(as_json, lambda: {"cells": data}, lambda: cells_page(data, shlex.join(["specsim", "validate", *names])))
     _end([])
 
 
 def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:
     """Hold laws to the timelines of their examples, and end: with exit code 3 where one breaks its claim."""
-    from rich.console import Console
-
-    from simulator.parallel import CORES, spread
     from simulator.report.law_claims import law_data, page
-    from simulator.report.terminal import print_page
 
     with faults_as_lines(), spread(processes or (CORES if ALL in names else 1)) as everywhere:
         verdicts = _examples(names, everywhere)
     disagreement = any(verdict.disagreement for verdict in verdicts)
-    if as_json:
-        click.echo(json.dumps({"examples": law_data(verdicts), "disagreement": disagreement}, indent=2))
-    else:
-        words = [word for name in names for word in ("--law", name)]
-        print_page(page(verdicts, shlex.join(["specsim", "validate", *words])), Console())
+    command = shlex.join(["specsim", "validate", *(word for name in names for word in ("--law", name))])
+    answer(as_json, lambda: {"examples": law_data(verdicts), "disagreement": disagreement}, lambda: page(verdicts, command))
     sys.exit(3 if disagreement else 0)
 
 
 def _examples(names: tuple[str, ...], everywhere: Spread) -> list[ExampleVerdict]:
     """Return what became of the examples of strategies; raises :class:`BadInput` for a name that is none."""
     from simulator.evidence.law_check import check_strategy
-    from simulator.files.schema import BadInput, Fault, did_you_mean
     from simulator.strategies import strategies
 
     chosen = list(strategies()) if ALL in names else list(dict.fromkeys(names))

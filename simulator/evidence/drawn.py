@@ -6,12 +6,10 @@ folder, else of the catalogue) with what is ``set``, run at every value of its `
 ``under`` name a second scenario on the same axis: the series is the ratio.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -34,7 +32,7 @@ class FigureAxis(Frozen):
     labels: tuple[Place, ...] = ()
 
     @model_validator(mode="after")
-    def _labelled(self) -> FigureAxis:
+    def _labelled(self) -> Self:
         if self.labels and len(self.labels) != len(self.values):
             raise ValueError(f"expected a label for each of {len(self.values)} values, got {len(self.labels)}")
         return self
@@ -66,7 +64,7 @@ class Series(Frozen):
     y: str = ""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Series:
+    def _one_way(self) -> Self:
         if self.command:
             if not (self.x and self.y) or self.scenario or self.axis.key or self.metric:
                 raise ValueError("a command needs x and y, and has no scenario, axis or metric")

@@ -1,10 +1,8 @@
 """Plain data becomes frozen models; a fault names the place where the faulty value was written."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -46,9 +44,14 @@ def descendants(base: type[Any]) -> Iterator[type[Any]]:
         yield from descendants(child)
 
 
+Rules = tuple[tuple[Callable[[float], bool], str], ...]
+"""Conditions on a number, each with what is expected in words."""
+
+
 class Sourced(Frozen):
     """A sourced number states where it comes from; the key that holds it carries its unit."""
 
+    rules: ClassVar[Rules] = ()
     value: float
     """The number, in the unit of the key that holds it."""
     source: str = "not stated"
@@ -61,45 +64,36 @@ class Sourced(Frozen):
     def _bare_number(cls, data: object) -> object:
         return {"value": data} if isinstance(data, int | float) and not isinstance(data, bool) else data
 
+    @model_validator(mode="after")
+    def _within_rules(self) -> Self:
+        for allowed, words in self.rules:
+            if not allowed(self.value):
+                raise ValueError(f"expected {words}, got {self.value:g}")
+        return self
+
 
 class Positive(Sourced):
     """A sourced number above zero."""
 
-    @model_validator(mode="after")
-    def _above_zero(self) -> Positive:
-        if self.value <= 0:
-            raise ValueError(f"expected a number above 0, got {self.value:g}")
-        return self
+    rules: ClassVar[Rules] = ((lambda value: value > 0, "a number above 0"),)
 
 
 class NonNegative(Sourced):
     """A sourced number of zero or more."""
 
-    @model_validator(mode="after")
-    def _not_below_zero(self) -> NonNegative:
-        if self.value < 0:
-            raise ValueError(f"expected 0 or more, got {self.value:g}")
-        return self
+    rules: ClassVar[Rules] = ((lambda value: value >= 0, "0 or more"),)
 
 
 class OneOrMore(Sourced):
     """A sourced number of at least one."""
 
-    @model_validator(mode="after")
-    def _not_below_one(self) -> OneOrMore:
-        if self.value < 1:
-            raise ValueError(f"expected 1 or more, got {self.value:g}")
-        return self
+    rules: ClassVar[Rules] = ((lambda value: value >= 1, "1 or more"),)
 
 
 class Fraction(Positive):
     """A sourced share, above zero and at most one."""
 
-    @model_validator(mode="after")
-    def _at_most_one(self) -> Fraction:
-        if self.value > 1:
-            raise ValueError(f"expected a share of at most 1, got {self.value:g}")
-        return self
+    rules: ClassVar[Rules] = (*Positive.rules, (lambda value: value <= 1, "a share of at most 1"))
 
 
 Model = TypeVar("Model", bound=BaseModel)

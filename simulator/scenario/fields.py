@@ -1,9 +1,7 @@
 """The fields of a scenario, and what follows from them alone."""
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, Union
 
 from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
@@ -47,7 +45,7 @@ class SharedMemory(Frozen):
     """How many times longer each takes while both are busy; 1 or more."""
 
     @model_validator(mode="after")
-    def _slows(self) -> SharedMemory:
+    def _slows(self) -> Self:
         if self.slowdown.value < 1.0:
             raise ValueError(f"slowdown: expected 1 or more, got {self.slowdown.value:g}")
         return self
@@ -175,7 +173,7 @@ class Scenario(Frozen):
             raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
         return HardwareCost(self.target, self.draft, self.channel, self.contention)
 
-    def replace(self, **updates: Any) -> Scenario:
+    def replace(self, **updates: Any) -> Self:
         """Return a copy with fields replaced; ``model_copy`` would keep the cost and schedule of the old fields."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | updates)
 

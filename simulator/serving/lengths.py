@@ -1,9 +1,7 @@
 """Lengths of prompts and outputs: a number, or a distribution that is drawn from."""
 
-from __future__ import annotations
-
 from math import ceil, floor, log
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,7 @@ class _Bounded(Frozen):
     """No length is longer."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> _Bounded:
+    def _ordered(self) -> Self:
         if self.least_tokens > self.most_tokens:
             raise ValueError(f"least_tokens {self.least_tokens} is more than most_tokens {self.most_tokens}")
         return self

@@ -11,14 +11,12 @@
 * ``csv``: our own, ``arrival_s, prompt_tokens, output_tokens`` and perhaps ``task``.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from math import inf, isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -87,7 +85,7 @@ class TrafficFile(Frozen):
     """Longer requests, prompt and output together, are left out."""
 
     @model_validator(mode="after")
-    def _some_time(self) -> TrafficFile:
+    def _some_time(self) -> Self:
         if self.to_s is not None and self.to_s <= self.from_s:
             raise ValueError(f"to_s {self.to_s:g} must be more than from_s {self.from_s:g}")
         return self

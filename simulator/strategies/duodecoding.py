@@ -22,8 +22,6 @@ after the longer of the two and an exchange; two passes of the draft and ``start
 PEARL is the same schedule with one sequence, its draft on a second GPU, and probabilities in the messages.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,7 +125,7 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
     bonus_on_full_accept: Literal[True] = True
 
     @model_validator(mode="after")
-    def _shared_out(self) -> DuoDecoding:
+    def _shared_out(self) -> Self:
         if self.fixed is not None and not 1 <= self.fixed <= self.gamma:
             raise ValueError(f"sequences: expected 'dynamic' or 1 to gamma = {self.gamma}, got {self.fixed}")
         return self

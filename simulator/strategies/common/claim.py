@@ -1,11 +1,9 @@
 """What a strategy claims of its law, and the example on which the claim is tried."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from simulator.cost.stated import StatedCost, StatedDurations
 
@@ -84,7 +82,7 @@ class Example:
         """Return the stated durations as the costs of a strategy."""
         return StatedCost(self.durations, strategy.needs.draft_steps, self.contention)
 
-    def scaled(self, factors: Sequence[float]) -> Example:
+    def scaled(self, factors: Sequence[float]) -> Self:
         """Return the example with every stated duration multiplied by a factor; the factors take turns."""
         scaled = _scaled(self.durations.model_dump(exclude_none=True), cycle(factors))
         return replace(self, durations=StatedDurations.model_validate(scaled))

@@ -1,12 +1,10 @@
 """A token tree is what one pass of the target verifies; a recording says what it keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +50,7 @@ class TokenTree(Frozen):
     """Confidence in the source."""
 
     @model_validator(mode="after")
-    def _one_form(self) -> TokenTree:
+    def _one_form(self) -> Self:
         dynamic = [self.budget, self.levels, self.choices]
         forms = [bool(self.branching), bool(self.paths), None not in dynamic]
         if sum(forms) != 1 or (not forms[-1] and any(value is not None for value in dynamic)):

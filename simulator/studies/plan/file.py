@@ -6,15 +6,13 @@ Every candidate is a whole scenario: ``scenario`` with an entry of ``hardware`` 
 field as with ``like``. So whatever a scenario can say can be planned with, and this module need not know what that is.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -65,7 +63,7 @@ class PlanFile(Frozen):
     """The most replicas that a fleet may have."""
 
     @model_validator(mode="after")
-    def _waiting_is_limited(self) -> PlanFile:
+    def _waiting_is_limited(self) -> Self:
         if not {"ttft", "e2e"} & {limit.metric for limit in self.slo.limits}:
             raise ValueError("slo: needs a limit on ttft_ms or e2e_ms; without one a queue could grow for ever")
         return self
@@ -97,7 +95,7 @@ class Candidate:
         varied = (f"{path.split('.')[-1]} {_short(value)}" for path, value in self.settings)
         return ", ".join([f"{self.strategy} on {self.hardware}", *varied])
 
-    def changed(self, change: Change) -> Candidate:
+    def changed(self, change: Change) -> Self:
         """Return the candidate with its scenario changed."""
         return replace(self, loaded=change(self.loaded))
 

@@ -16,15 +16,13 @@ The file, in short::
 A value ``{label: 8, set: {field: value, ...}}`` sets fields that change together.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -69,7 +67,7 @@ class Plot(Frozen):
     """The last part of its file's name."""
 
     @model_validator(mode="after")
-    def _whole(self) -> Plot:
+    def _whole(self) -> Self:
         needed = ("y", "value") if self.kind in ("heatmap", "contour") else ("y",)
         for field in needed:
             if getattr(self, field) is None:
