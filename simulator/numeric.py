@@ -1,6 +1,6 @@
-"""Sums, maxima and binomial chances are computed so that they are the same on every Python."""
+"""Sums, maxima, binomial chances and groups are computed so that they are the same on every Python."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from math import ceil, comb, floor, lgamma, sqrt
 from operator import add
@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 Number = TypeVar("Number")
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 EXACT = 1_000
 """Most requests whose binomial coefficients a float can hold."""
 
@@ -50,3 +52,11 @@ def _chance(requests: int, k: int, share: Any) -> Any:
     with np.errstate(divide="ignore"):  # the logarithm of an impossible chance: e to its power is 0
         likely = (times * np.log(chance) if times else 0.0 for times, chance in ((k, share), (requests - k, 1.0 - share)))
         return np.exp(ways + ordered_sum(likely))
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return items by their key; keys and items are in the order in which they come up."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

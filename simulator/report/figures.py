@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -17,25 +18,13 @@ from simulator.studies.window import SweepPoint
 WIDTH_IN = 16 / 2.54
 BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6b6b6b"  # Okabe and Ito
 SHADE = "#e9eff5"
-LOOK: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "specsim",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
-    "font.size": 9.0,
-    "legend.fontsize": 8.0,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.linewidth": 1.6,
-    "hatch.linewidth": 0.6,
-}
+LOOK = Path(__file__).parent / "templates" / "look.mplstyle"
 
 
 @contextmanager
 def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Any]:
     """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
-    with mpl.rc_context(LOOK):
+    with style.context(str(LOOK)):
         yield Figure(figsize=(width_in, height_in), layout="constrained", **options)
 
 
@@ -48,6 +37,13 @@ def log_x(axes: Any, base: float = 10) -> None:
     """Make the lower axis logarithmic, with plain numbers at its ticks."""
     axes.set_xscale("log", base=base)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def curve(axes: Any, points: Sequence[Any], x: str, y: str, line: str, **look: Any) -> None:
+    """Draw a field of points over another one, at the points that have it."""
+    places = [(getattr(point, x), getattr(point, y)) for point in points if getattr(point, y) is not None]
+    if places:
+        axes.plot(*zip(*places, strict=True), line, **look)
 
 
 def window_sweep(points: Sequence[SweepPoint]) -> str:
@@ -89,18 +85,15 @@ def _steps(axes: Any, points: Sequence[SweepPoint]) -> None:
     gammas = [point.gamma for point in points]
     main, mean = [point.main_step_ms for point in points], [point.law_step_ms for point in points]
     differ = not np.allclose(main, mean)
-    vanilla = [(p.gamma, p.vanilla_step_ms) for p in points if p.vanilla_step_ms is not None]
-    if vanilla:
-        axes.plot(*zip(*vanilla, strict=True), ":", color=GREY, label="vanilla, law")
+    curve(axes, points, "gamma", "vanilla_step_ms", ":", color=GREY, label="vanilla, law")
     if differ:
         axes.plot(gammas, mean, "--", color=ORANGE, label="mean step, law")
     axes.plot(gammas, main, "-", color=BLUE, label="step without fallback, law" if differ else "step, law")
-    simulated = [(p.gamma, p.simulated_step_ms) for p in points if p.simulated_step_ms is not None]
-    if simulated:
-        label = "mean step, simulation"
-        axes.plot(*zip(*simulated, strict=True), "o", mfc="none", mec=VERMILLION, ms=5, label=label)
+    look = {"mfc": "none", "mec": VERMILLION, "ms": 5}
+    curve(axes, points, "gamma", "simulated_step_ms", "o", label="mean step, simulation", **look)
     axes.set_ylabel("step time (ms)")
-    shown = [*main, *mean, *(step for _, step in simulated), *(step for _, step in vanilla)]
+    others = (step for point in points for step in (point.simulated_step_ms, point.vanilla_step_ms))
+    shown = [*main, *mean, *(step for step in others if step is not None)]
     room = (max(shown) - min(shown)) or max(shown)
     axes.set_ylim(max(0.0, min(shown) - 0.34 * room), max(shown) + 0.08 * room)
     _zero_slope(axes, points)
@@ -135,20 +128,14 @@ def _slope(points: Sequence[SweepPoint]) -> float | None:
 
 
 def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
-    gammas = [point.gamma for point in points]
-    vanilla = [(p.gamma, p.vanilla_tpot_ms) for p in points if p.vanilla_tpot_ms is not None]
-    if vanilla:
-        axes.plot(*zip(*vanilla, strict=True), ":", color=GREY, label="vanilla, law")
-    law = [point.law_tpot_ms for point in points]
-    axes.plot(gammas, law, "-", color=BLUE, label="law, marginal rates")
-    replayed = [(p.gamma, p.replayed_tpot_ms) for p in points if p.replayed_tpot_ms is not None]
-    simulated = [(p.gamma, p.simulated_tpot_ms) for p in points if p.simulated_tpot_ms is not None]
-    if replayed:
-        axes.plot(*zip(*replayed, strict=True), "x", color=GREEN, ms=5, label="law, replayed means")
-    if simulated:
-        axes.plot(*zip(*simulated, strict=True), "o", mfc="none", mec=VERMILLION, ms=5, label="simulation")
+    look = {"mfc": "none", "mec": VERMILLION, "ms": 5}
+    curve(axes, points, "gamma", "vanilla_tpot_ms", ":", color=GREY, label="vanilla, law")
+    curve(axes, points, "gamma", "law_tpot_ms", "-", color=BLUE, label="law, marginal rates")
+    curve(axes, points, "gamma", "replayed_tpot_ms", "x", color=GREEN, ms=5, label="law, replayed means")
+    curve(axes, points, "gamma", "simulated_tpot_ms", "o", label="simulation", **look)
     axes.set_ylabel("time per token (ms)")
-    top = max([*law, *(tpot for _, tpot in (*simulated, *replayed, *vanilla))])
+    drawn = ("vanilla_tpot_ms", "law_tpot_ms", "replayed_tpot_ms", "simulated_tpot_ms")
+    top = max(getattr(point, name) or 0.0 for point in points for name in drawn)
     baseline = points[0].baseline_tpot_ms
     if baseline <= 1.1 * top:
         axes.axhline(baseline, color=GREY, lw=1.0, ls="-.", label="autoregressive, law")

@@ -12,11 +12,7 @@ MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(|[`~]{3,}|^[ \t]*(?:#|>|[-+*][ \
 
 def plain(text: str) -> str:
     """Return text with everything escaped that would be markup."""
-    return MARKUP.sub(_escaped, text)
-
-
-def _escaped(markup: re.Match[str]) -> str:
-    return "".join(letter if letter.isspace() else f"\\{letter}" for letter in markup[0])
+    return MARKUP.sub(lambda markup: "".join(letter if letter.isspace() else f"\\{letter}" for letter in markup[0]), text)
 
 
 def as_markdown(page: Page) -> str:

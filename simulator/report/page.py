@@ -1,8 +1,10 @@
 """Pages as files: a picture (.svg), a page and its picture (.md), one page with everything (.html), or a folder of all."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 from simulator.files import writing
@@ -21,6 +23,15 @@ def page_files(page: Page, name: str) -> dict[str, str]:
         f"{name}.html": as_html(page),
         **{figure.file: figure.svg for figure in page.figures},
     }
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table as CSV text."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> None:

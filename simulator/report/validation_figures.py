@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from simulator.evidence.validation import Prediction, Validated
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.evidence.validation import Validated
+from simulator.numeric import grouped
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, legend_above, svg
 
 MARKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREEN), ("v", GREY))
 BANDS = ((0.10, "#e4ebf2"), (0.05, "#cfdbe8"))
@@ -20,10 +19,9 @@ MOST_PERCENT = 30.0
 def parity(papers: Sequence[Validated]) -> str:
     """Draw run against published of every predicted cell, a panel for each paper, bands of 5 % and 10 %; SVG text."""
     shown = [paper for paper in papers if paper.predicted]
-    with mpl.rc_context(LOOK):
-        across = min(3, len(shown)) or 1
-        rows = -(-len(shown) // across) or 1
-        drawing = Figure(figsize=(WIDTH_IN, 0.5 + 2.4 * rows), layout="constrained")
+    across = min(3, len(shown)) or 1
+    rows = -(-len(shown) // across) or 1
+    with canvas(0.5 + 2.4 * rows) as drawing:
         panels = drawing.subplots(rows, across, squeeze=False).ravel()
         for axes, paper in zip(panels, shown, strict=False):
             _panel(axes, paper)
@@ -41,7 +39,8 @@ def _panel(axes: Any, paper: Validated) -> None:
     for band, shade in BANDS:
         axes.fill_between(span, span * (1 - band), span * (1 + band), color=shade, lw=0)
     axes.plot(span, span, "-", color=GREY, lw=0.8)
-    for (unit, cells), (mark, colour) in zip(_by_unit(paper.predicted).items(), MARKS, strict=False):
+    by_unit = grouped(paper.predicted, lambda cell: cell.cell.unit)
+    for (unit, cells), (mark, colour) in zip(by_unit.items(), MARKS, strict=False):
         x, y = [cell.published for cell in cells], [cell.run for cell in cells]
         lows, highs = ([cell.interval[end] if cell.interval else cell.run for cell in cells] for end in (0, 1))
         axes.vlines(x, lows, highs, color=colour, lw=0.7, alpha=0.5)
@@ -57,13 +56,6 @@ def _panel(axes: Any, paper: Validated) -> None:
     axes.legend(loc="upper left", borderaxespad=0.1, handletextpad=0.2)
 
 
-def _by_unit(cells: Sequence[Prediction]) -> dict[str, list[Prediction]]:
-    by_unit: dict[str, list[Prediction]] = {}
-    for cell in cells:
-        by_unit.setdefault(cell.cell.unit, []).append(cell)
-    return by_unit
-
-
 def _ticks(low: float, high: float) -> list[float]:
     """Return a few round numbers between two, for a logarithmic axis."""
     steps = (1, 2, 5) if high / low > 4 else (1, 1.5, 2, 3, 4, 5, 7)
@@ -75,8 +67,7 @@ def residuals(papers: Sequence[Validated]) -> str:
     """Draw the signed error of every predicted cell in the papers' order, and that of the baseline; SVG text."""
     shown = [paper for paper in papers if paper.predicted]
     cells = [cell for paper in shown for cell in paper.predicted]
-    with mpl.rc_context(LOOK):
-        drawing = Figure(figsize=(WIDTH_IN, 3.3), layout="constrained")
+    with canvas(3.3) as drawing:
         axes = drawing.subplots()
         for band, shade in BANDS:
             axes.axhspan(-100 * band, 100 * band, color=shade, lw=0)
@@ -96,7 +87,7 @@ def residuals(papers: Sequence[Validated]) -> str:
         axes.set_xlim(-1, len(cells))
         axes.set_xlabel("predicted cells in the papers' order")
         axes.set_ylabel("run over published (%)")
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.4)
+        legend_above(axes, 2)
         return svg(drawing)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, canvas, legend_above, log_x, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, canvas, curve, legend_above, log_x, svg
 from simulator.report.pages.load import LINES
 from simulator.report.run_serving import crossed
 from simulator.report.run_summary import number, origin, short_names
@@ -127,19 +127,13 @@ def _rates(rates: Any, ratios: Any, study: BatchStudy, reference: BatchStudy, fi
     ratios.plot(sizes, [values[size] / base[size] for size in sizes], style, **look)
 
 
-def _drawn(axes: Any, points: Sequence[BatchPoint], field: str, style: str, **look: Any) -> None:
-    """Draw a field over the sizes that have it."""
-    places = [(point.batch, getattr(point, field)) for point in points if getattr(point, field) is not None]
-    if places:
-        axes.plot(*zip(*places, strict=True), style, **look)
-
-
 def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
     if points[0].vanilla_speedup is not None:
-        _drawn(axes, points, "vanilla_speedup", "--", color=GREY, label="vanilla_sd, law")
-        _drawn(axes, points, "simulated_vanilla_speedup", "s", mfc="none", mec=GREY, ms=5, label="vanilla_sd, simulation")
-    _drawn(axes, points, "speedup", "-", color=BLUE, label=f"{name}, law")
-    _drawn(axes, points, "simulated_speedup", "o", mfc="none", mec=VERMILLION, ms=5, label=f"{name}, simulation")
+        curve(axes, points, "batch", "vanilla_speedup", "--", color=GREY, label="vanilla_sd, law")
+        look = {"mfc": "none", "mec": GREY, "ms": 5, "label": "vanilla_sd, simulation"}
+        curve(axes, points, "batch", "simulated_vanilla_speedup", "s", **look)
+    curve(axes, points, "batch", "speedup", "-", color=BLUE, label=f"{name}, law")
+    curve(axes, points, "batch", "simulated_speedup", "o", mfc="none", mec=VERMILLION, ms=5, label=f"{name}, simulation")
     axes.axhline(1.0, color=GREY, lw=0.8)
     axes.set_ylabel("speed-up over autoregressive")
     axes.set_ylim(0.0)
@@ -153,9 +147,9 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
     rows = {point.batch: point.verify_rows for point in points}
     for edge in edges:
         axes.axvline(edge, color=ORANGE, lw=0.7, zorder=0, label="another tile of rows" if edge == edges[0] else None)
-    _drawn(axes, points, "verify_ms", "-", color=BLUE, label="target verifies its windows")
-    _drawn(axes, points, "decode_ms", "-.", color=GREY, label="target decodes one token per request")
-    _drawn(axes, points, "draft_ms", "--", color=GREEN, label="T_draft")
+    curve(axes, points, "batch", "verify_ms", "-", color=BLUE, label="target verifies its windows")
+    curve(axes, points, "batch", "decode_ms", "-.", color=GREY, label="target decodes one token per request")
+    curve(axes, points, "batch", "draft_ms", "--", color=GREEN, label="T_draft")
     axes.set_ylabel("law (ms)")
     axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)
     top, last = axes.get_ylim()[1], 0.0
@@ -166,7 +160,8 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
 
 
 def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
-    _drawn(axes, points, "relative_draft_overhead", "-", color=BLUE, label="exposed draft time / T_draft of vanilla_sd, law")
+    label = "exposed draft time / T_draft of vanilla_sd, law"
+    curve(axes, points, "batch", "relative_draft_overhead", "-", color=BLUE, label=label)
     axes.set_ylabel("relative draft overhead")
     axes.set_ylim(0.0, axes.get_ylim()[1] * 1.3)
     top, before = axes.get_ylim()[1], None
@@ -181,8 +176,8 @@ def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
 
 
 def _trees(axes: Any, points: Sequence[BatchPoint]) -> None:
-    _drawn(axes, points, "apart_trees_ms", "--", color=VERMILLION, label="all re-sampled trees in a second pass")
-    _drawn(axes, points, "fused_trees_ms", "-", color=BLUE, label="all re-sampled trees in the same pass")
-    _drawn(axes, points, "drafted_trees_ms", "-.", color=GREY, label="drafted trees alone")
+    curve(axes, points, "batch", "apart_trees_ms", "--", color=VERMILLION, label="all re-sampled trees in a second pass")
+    curve(axes, points, "batch", "fused_trees_ms", "-", color=BLUE, label="all re-sampled trees in the same pass")
+    curve(axes, points, "batch", "drafted_trees_ms", "-.", color=GREY, label="drafted trees alone")
     axes.set_ylabel("target in a step, law (ms)")
     axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)

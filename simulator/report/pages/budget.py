@@ -60,15 +60,13 @@ def sentences(study: BudgetStudy) -> Iterator[str]:
                 optima.append(f"gamma = {study.best(count, way)} by {way} (within {FLAT:.0%} from {first} to {last})")
         yield f"most {count} tokens per second at {', '.join(optima)}"
     for way in ("law", "simulation"):
-        verified, emitted = (_changes(study.around(count, way)) for count in ("verified", "emitted"))
+        verified, emitted = (
+            ", ".join(f"{gamma}: {change:+.2%}" for gamma, change in study.around(count, way).items())
+            for count in ("verified", "emitted")
+        )
         if verified and emitted:
             yield f"against gamma = c by {way}: verified {verified}; emitted {emitted}"
     yield f"law: {study.source}"
-
-
-def _changes(shares: dict[int, float]) -> str:
-    """Return the gain or loss of budgets in words; empty without any."""
-    return ", ".join(f"{gamma}: {change:+.2%}" for gamma, change in shares.items())
 
 
 # ---- the picture

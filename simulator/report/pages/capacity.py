@@ -1,8 +1,9 @@
 """The load that scenarios carry: verdicts, times and tokens, and how requests pile up under a traffic."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from simulator.numeric import grouped
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong, Table
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.run_summary import number, percent, short_names
@@ -45,18 +46,10 @@ def scenario_names(capacities: Sequence[Capacity]) -> dict[str, str]:
     return dict(zip(names, short_names(names), strict=True))
 
 
-def by_traffic(capacities: Sequence[Capacity]) -> Mapping[str, list[Capacity]]:
-    """Return the capacities by their workload."""
-    groups: dict[str, list[Capacity]] = {}
-    for capacity in capacities:
-        groups.setdefault(capacity.workload, []).append(capacity)
-    return groups
-
-
 def answers(capacities: Sequence[Capacity]) -> Iterator[str]:
     """Yield which scenarios carry a traffic and which of them carries most, a sentence per traffic."""
     short = scenario_names(capacities)
-    for traffic, group in by_traffic(capacities).items():
+    for traffic, group in grouped(capacities, lambda capacity: capacity.workload).items():
         best = max(group, key=lambda capacity: capacity.carried_per_s)
         carriers = [short[capacity.scenario] for capacity in group if capacity.offered.carried]
         verdict = f"carried by {', '.join(carriers)}" if carriers else "carried by none"
@@ -90,7 +83,7 @@ def time_rows(capacities: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
 
 def capacity_figure(capacities: Sequence[Capacity]) -> str:
     """Return a column per traffic: requests in the system over time, above carried against offered rate; SVG text."""
-    short, groups = scenario_names(capacities), by_traffic(capacities)
+    short, groups = scenario_names(capacities), grouped(capacities, lambda capacity: capacity.workload)
     colours = dict(zip(short, COLOURS * len(short), strict=False))
     with canvas(5.2, WIDTH_IN * 1.15) as figure:
         panels = figure.subplots(2, len(groups), squeeze=False, height_ratios=(3, 2))

@@ -1,13 +1,13 @@
 """The claims of the papers beside ours (``specsim validate --claims``): verdict, bound and the command that gives it."""
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from io import StringIO
 from typing import Any
 
 from simulator.evidence.claims import VERDICTS, Judged
+from simulator.numeric import grouped
 from simulator.report.blocks import Block, Code, Page, Paragraph, Table, Words, sections
+from simulator.report.page import csv_text
 from simulator.report.run_summary import number
 
 CLAIMS = "claims.csv"
@@ -53,7 +53,6 @@ def page(claims: Sequence[Judged], command: str) -> Page:
     """Return the page of claims: how many have which verdict, then a table for each paper."""
     return Page(
         title="The papers, claim by claim",
-        about="",
         answer=f"{len(claims)} claims: {counts(claims)}." if claims else "No claims are written down.",
         opening=[Paragraph(RULE)],
         sections=sections(*((paper, blocks) for paper, blocks in by_paper(claims).items())),
@@ -63,9 +62,7 @@ def page(claims: Sequence[Judged], command: str) -> Page:
 
 def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
     """Return the table of claims of each paper."""
-    papers: dict[str, list[Judged]] = {}
-    for one in claims:
-        papers.setdefault(one.row.paper, []).append(one)
+    papers = grouped(claims, lambda one: one.row.paper)
     return {paper: [*_blocks(paper, own)] for paper, own in papers.items()}
 
 
@@ -108,8 +105,4 @@ def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
 
 def claims_csv(claims: Iterable[Judged]) -> str:
     """Return every claim as CSV text under ``COLUMNS``."""
-    text = StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_record(one) for one in claims)
-    return text.getvalue()
+    return csv_text(COLUMNS, ([_record(one)[name] for name in COLUMNS] for one in claims))

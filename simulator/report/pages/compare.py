@@ -31,12 +31,14 @@ def page(result: Comparison) -> Page:
     opening += map(Paragraph, borrowed(result))
     picture = "Time per token of each scenario, and the parts of a step"
     opening.append(Figure(picture, "compare.svg", lambda: comparison_figure(result)))
+    numbers = Table(_head(result, ""), list(measure_rows(result)), "Numbers of the scenarios")
+    parts = Table(_head(result, ""), list(part_rows(result)), "Parts of a step, and lanes")
     commands = Bullets([(Strong(run.letter), " ", Code(run.command)) for run in runs])
     sections = [
-        Section("What they come to", list(_measures(result))),
+        Section("What they come to", [numbers, Paragraph(LEGEND)]),
         Section("What differs in what went in", list(_differences(result))),
         Section("Where differing numbers come from", list(_sources(result)), terminal=False),
-        Section("Where the time goes", list(_parts(result))),
+        Section("Where the time goes", [parts, Paragraph(PARTS)]),
         Section("Each of them alone", [commands], terminal=False),
         Section("The scenarios, resolved", list(_resolved(result)), terminal=False),
     ]
@@ -77,11 +79,6 @@ def _named(run: ComparedRun) -> Words:
 
 def _head(result: Comparison, first: str) -> list[str]:
     return [first, *(run.letter for run in result.runs)]
-
-
-def _measures(result: Comparison) -> Iterator[Block]:
-    yield Table(_head(result, ""), list(measure_rows(result)), "Numbers of the scenarios")
-    yield Paragraph(LEGEND)
 
 
 def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
@@ -135,11 +132,6 @@ def _sources(result: Comparison) -> Iterator[Block]:
                 rows.append((Code(difference.field), f"{run.letter}: {value.text}", value.confidence, value.source))
     if rows:
         yield Table(("field", "", "confidence", "source"), rows, "Where differing numbers come from", badges=(2,))
-
-
-def _parts(result: Comparison) -> Iterator[Block]:
-    yield Table(_head(result, ""), list(part_rows(result)), "Parts of a step, and lanes")
-    yield Paragraph(PARTS)
 
 
 def part_rows(result: Comparison) -> Iterator[tuple[str, ...]]:

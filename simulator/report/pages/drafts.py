@@ -33,15 +33,10 @@ def page(result: DraftStudy) -> Page:
 def rows(study: DraftStudy) -> Iterator[tuple[str, ...]]:
     """Yield a row per draft, under ``HEAD``."""
     for point in study.points:
-        places = [_nearest(rate) for rate in SHOWN]
+        places = [min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate)) for rate in SHOWN]
         worth = (f"{point.speedups[place]:.2f} ({point.windows[place]})" for place in places)
         size = number(point.billions, 3), number(point.draft_ms, 3)
         yield (point.model, *size, *worth, _percentage(point.pays), _percentage(point.needed))
-
-
-def _nearest(rate: float) -> int:
-    """Return the place of the swept rate that is nearest."""
-    return min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
 
 
 def _percentage(rate: float | None) -> str:

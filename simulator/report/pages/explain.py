@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Paragraph, Table, sections
-from simulator.scenario.explain import Default, Explanation
+from simulator.scenario.explain import Explanation
 
 
 def page(name: str, explanation: Explanation) -> Page:
@@ -22,9 +23,6 @@ def page(name: str, explanation: Explanation) -> Page:
 
 def _defaults(explanation: Explanation) -> Iterator[Block]:
     """Yield the title of each group of defaults, and the fields in it with their values."""
-    groups: dict[str, list[Default]] = {}
-    for default in explanation.defaults:
-        groups.setdefault(default.of, []).append(default)
-    for group, defaults in groups.items():
+    for group, defaults in grouped(explanation.defaults, lambda default: default.of).items():
         yield Paragraph(group)
         yield Bullets([f"{default.field} = {default.value}   {default.source or ''}".rstrip() for default in defaults])

@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
 from simulator.evidence.drawn import Found, Place
 from simulator.evidence.published import PaperFigure
 from simulator.report.blocks import Page, Paragraph, Table
-from simulator.report.figures import BLUE, GREEN, GREY, LOOK, ORANGE, VERMILLION, WIDTH_IN, svg
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, log_x, svg
 
 Points = Mapping[str, Sequence[tuple[Place, float]]]
 """Points by the label of their series."""
@@ -23,10 +20,12 @@ GROUP = 0.8
 def picture(asked: Found, ours: Points) -> str:
     """Draw our points of a figure and the published ones; SVG text."""
     described = asked.picture
-    with mpl.rc_context(LOOK):
-        drawing = Figure(figsize=(WIDTH_IN, 3.9), layout="constrained")
+    with canvas(3.9) as drawing:
         axes = drawing.subplots()
-        names = _names(asked, ours) if described.kind == "bars" else []
+        names: list[Place] = []
+        if described.kind == "bars":
+            published = (printed.points for printed in described.published)
+            names = list(dict.fromkeys(x for points in (*ours.values(), *published) for x, _ in points))
         for label, points in ours.items():
             colour, mark = _look(asked, label)
             if names:
@@ -40,19 +39,11 @@ def picture(asked: Found, ours: Points) -> str:
             xs: Sequence[Any] = [x for x, _ in printed.points]
             if names:
                 xs, _ = _bars(asked, printed.label, xs, names)
-            text = f"{printed.label}, published"
-            axes.plot(
-                xs, [y for _, y in printed.points], mark, mfc="white", mec=colour if not names else "black", ms=7, label=text
-            )
+            look = {"mfc": "white", "mec": "black" if names else colour, "ms": 7, "label": f"{printed.label}, published"}
+            axes.plot(xs, [y for _, y in printed.points], mark, **look)
         _dress(axes, asked, names)
         drawing.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
         return svg(drawing)
-
-
-def _names(asked: Found, ours: Points) -> list[Place]:
-    """Return the names below the groups of bars, in the order in which series and published points name them."""
-    published = {printed.label: printed.points for printed in asked.picture.published}
-    return list(dict.fromkeys(x for points in (*ours.values(), *published.values()) for x, _ in points))
 
 
 def _look(asked: Found, label: str) -> tuple[str, str]:
@@ -79,8 +70,7 @@ def _dress(axes: Any, asked: Found, names: Sequence[Place]) -> None:
     if names:
         axes.set_xticks(range(len(names)), [str(name).replace(" ", "\n") for name in names], size=8)
     if "x" in described.log:
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        log_x(axes, 2)
     if "y" in described.log:
         axes.set_yscale("log")
         return
@@ -116,13 +106,10 @@ def page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) 
     count = sum(bool(row[2]) for row in rows)
     return Page(
         title=f"{len(figures)} figures of the papers, {count} drawn anew",
-        about="",
-        answer="",
         opening=[
             Table(("paper", "figure", "drawn", "claims, or why none"), rows, "Figures of the papers"),
             Paragraph("Draw one: specsim figure PAPER NUMBER. The verdicts on claims: specsim validate --claims."),
         ],
-        sections=[],
         command="specsim figure",
     )
 

@@ -99,13 +99,8 @@ def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block
         yield Paragraph(f"The best point by {label(metric)}, with its interval, its timeline and what went into it:")
         words = ["specsim", "run", points.file.scenario]
         for key, value in (points.file.set | points.design.point(point["point"]).settings).items():
-            words += ["--set", _set(key, value)]
+            words += ["--set", f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}"]
         yield Listing(shlex.join(words))
-
-
-def _set(key: str, value: Any) -> str:
-    """Return ``key=value`` as ``--set`` takes it."""
-    return f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}"
 
 
 def _pictures(points: SweepTable) -> Iterator[Block]:

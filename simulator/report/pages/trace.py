@@ -1,14 +1,16 @@
 """What a recorded trace contains: the pages of ``specsim trace info`` and ``compare``, the figures of ``plot``."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from simulator.acceptance.statistics import Hits, PipelineNumbers, Statistics, WindowMean
+from simulator.acceptance.statistics import Hits, Statistics, WindowMean
 from simulator.acceptance.trace import Trace
+from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Table, sections
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, legend_above, log_x, svg
 from simulator.report.run_summary import number, percent, share
@@ -94,7 +96,11 @@ def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
     """Return the page of several traces: their numbers, a column for each."""
     statistics = [numbers for _, numbers in traces]
     head = ("", *(name for name, _ in traces))
-    columns: dict[str, Callable[[WindowMean], str]] = {"replayed": _replayed, "i.i.d. error": _independent, "law error": _law}
+    columns: dict[str, Callable[[WindowMean], str]] = {
+        "replayed": lambda window: number(window.replayed),
+        "i.i.d. error": lambda window: _error(window.independent_error_percent),
+        "law error": lambda window: _error(window.law_error_percent),
+    }
     rows = list(_size_rows(statistics))
     for label, value in columns.items():
         rows += _compared_windows(statistics, label, value)
@@ -129,18 +135,6 @@ def _compared_windows(
             yield (f"γ = {gamma}: {label}", *(by_gamma.get(gamma, "") for by_gamma in cells))
 
 
-def _replayed(window: WindowMean) -> str:
-    return number(window.replayed)
-
-
-def _independent(window: WindowMean) -> str:
-    return _error(window.independent_error_percent)
-
-
-def _law(window: WindowMean) -> str:
-    return _error(window.law_error_percent)
-
-
 def _error(value: float | None) -> str:
     return "" if value is None else percent(value)
 
@@ -155,8 +149,8 @@ def _place(fraction: float | None) -> str:
 
 def _window_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for window in numbers.windows:
-        means = number(window.independent), _independent(window), number(window.law), _law(window)
-        yield str(window.gamma), number(window.replayed), *means
+        formula = number(window.independent), _error(window.independent_error_percent)
+        yield str(window.gamma), number(window.replayed), *formula, number(window.law), _error(window.law_error_percent)
 
 
 def _flavour_window(numbers: Statistics) -> int:
@@ -167,7 +161,7 @@ def _flavour_window(numbers: Statistics) -> int:
 def _flavour_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for flavour in numbers.flavours:
         window = flavour.windows[_flavour_window(numbers) - 1]
-        means = number(window.replayed), _independent(window), _law(window)
+        means = number(window.replayed), *map(_error, (window.independent_error_percent, window.law_error_percent))
         yield flavour.flavour, f"{flavour.tokens:,}", share(flavour.rate), *means, _share(flavour.repetition)
 
 
@@ -214,13 +208,17 @@ def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
 
 def figures(numbers: Statistics) -> dict[str, str]:
     """Return SVG texts by file name without ending, of what was recorded in the trace."""
-    drawings = {"windows": _draw_windows, "run_lengths": _draw_runs, "acceptance_by_position": _draw_positions}
+    drawings = {
+        "windows": _draw_windows,
+        "run_lengths": _draw_runs,
+        "acceptance_by_position": partial(_by_position, of="flavours", verb="accepted"),
+    }
     if numbers.hits:
         drawings["hits_by_width"] = _draw_hits
     if any(hit.fraction is not None for hit in numbers.hits):
         drawings["exit_hits_at_corrections"] = _draw_corrections
     if numbers.drafters:
-        drawings["drafters_by_position"] = _draw_drafters
+        drawings["drafters_by_position"] = partial(_by_position, of="drafters", verb="kept")
     if len(numbers.pipelines) > 1:
         drawings["pipeline_hits"] = _draw_pipelines
     return {name: _drawn(draw, numbers) for name, draw in drawings.items()}
@@ -264,25 +262,17 @@ def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
     legend_above(axes, 2)
 
 
-def _draw_positions(drawing: Drawing, numbers: Statistics) -> None:
-    """Draw acceptance at each position of a window, of the windows that got there, by kind of text."""
-    _by_position(drawing, {flavour.flavour: flavour.by_position for flavour in numbers.flavours}, "accepted", 4)
-
-
-def _draw_drafters(drawing: Drawing, numbers: Statistics) -> None:
-    """Draw acceptance at each position of a window, of the windows that got there, by drafter."""
-    _by_position(drawing, {drafter.name: drafter.by_position for drafter in numbers.drafters}, "kept", 5)
-
-
-def _by_position(drawing: Drawing, rates_by_name: Mapping[str, Sequence[float]], verb: str, columns: int) -> None:
+def _by_position(drawing: Drawing, numbers: Statistics, of: str, verb: str) -> None:
+    """Draw acceptance at each position of a window, of the windows that got there, by kind of text or by drafter."""
     axes = drawing.subplots()
-    for index, (name, rates) in enumerate(rates_by_name.items()):
+    for index, curve in enumerate(getattr(numbers, of)):
+        name, rates = curve.flavour if of == "flavours" else curve.name, curve.by_position
         axes.plot(range(1, len(rates) + 1), [100.0 * rate for rate in rates], label=name, **_look(index))
     axes.set_xlabel(f"position in the window (all before it {verb})")
     axes.set_ylabel(f"{verb} (%)")
     axes.set_ylim(0.0, 101.0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_above(axes, columns)
+    legend_above(axes, 4 if of == "flavours" else 5)
 
 
 def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
@@ -316,9 +306,7 @@ def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
 def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
     """Draw the share of tokens that were in the dynamic tree by its width, and the pipeline steps that a token took."""
     hits, steps = drawing.subplots(1, 2)
-    families: dict[tuple[int, int], list[PipelineNumbers]] = {}
-    for pipeline in numbers.pipelines:
-        families.setdefault((pipeline.branching, pipeline.stages), []).append(pipeline)
+    families = grouped(numbers.pipelines, lambda pipeline: (pipeline.branching, pipeline.stages))
     for index, ((branching, stages), members) in enumerate(sorted(families.items(), key=lambda family: -len(family[1]))):
         members.sort(key=lambda pipeline: pipeline.width)
         widths, style = [pipeline.width for pipeline in members], _look(index) | {"ls": "-" if len(members) > 2 else ":"}
@@ -335,11 +323,7 @@ def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
 
 
 def _by_place(numbers: Statistics) -> dict[str, list[Hits]]:
-    places: dict[str, list[Hits]] = {}
-    for hit in numbers.hits:
-        name = "draft" if hit.fraction is None else f"exit at {hit.fraction:.0%} of depth"
-        places.setdefault(name, []).append(hit)
-    return places
+    return grouped(numbers.hits, lambda hit: "draft" if hit.fraction is None else f"exit at {hit.fraction:.0%} of depth")
 
 
 def _look(index: int) -> Any:

@@ -3,10 +3,8 @@
 Terminal, JSON, CSV of every cell, and a page.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from io import StringIO
 from typing import Any
 
 from simulator.evidence.claims import Judged
@@ -14,6 +12,7 @@ from simulator.evidence.fits import Question
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure, PublishedCell
 from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, apart, summaries
+from simulator.numeric import grouped
 from simulator.report import validation_figures
 from simulator.report.blocks import (
     Block,
@@ -29,6 +28,7 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
+from simulator.report.page import csv_text
 from simulator.report.pages.claims import by_paper, counts
 from simulator.report.run_summary import number, share, signed_share
 from simulator.scenario.uncertainty import SHARE
@@ -52,20 +52,8 @@ APART_HEAD = ("paper", "cells", "MAPE", "baseline", "median", "its median")
 NARROW = (0, 1, 2, 3, 4, 8, 9, 10)
 """Columns of ``HEAD`` that a terminal shows."""
 COLUMNS = (
-    *(
-        "paper",
-        "role",
-        "cell",
-        "source",
-        "model",
-        "task",
-        "method",
-        "hardware",
-        "temperature",
-        "batch_size",
-        "quantity",
-        "unit",
-    ),
+    *("paper", "role", "cell", "source", "model", "task", "method", "hardware", "temperature", "batch_size", "quantity"),
+    "unit",
     *("published", "run", "error_percent", "low", "high", "baseline", "baseline_error_percent", "kind", "same_as", "note"),
 )
 """Columns of the CSV of every cell; ``baseline`` is what arithmetic gives, ``kind`` a prediction or an interpolation."""
@@ -152,11 +140,7 @@ def cell_rows(papers: Sequence[Validated]) -> Iterator[tuple[str, ...]]:
 
 def cells_csv(papers: Sequence[Validated]) -> str:
     """Return every cell that was run as CSV text under ``COLUMNS``."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(cell_rows(papers))
-    return text.getvalue()
+    return csv_text(COLUMNS, cell_rows(papers))
 
 
 def page(
@@ -179,7 +163,6 @@ def page(
     ]
     return Page(
         title="How far off the simulator is",
-        about="",
         answer=_headline(pooled, summaries(papers)[-1].again),
         opening=[Paragraph(f"{laws_headline(gaps)}."), *_answer(papers, missed), *drawings],
         sections=[
@@ -317,10 +300,9 @@ def _unmapped_rows(paper: Validated) -> Iterator[tuple[str, ...]]:
     for cell in paper.unmapped:
         reasons.setdefault((cell.role, paper.paper.note(cell) or cell.reason or "not mapped yet"), []).append(cell.cell)
     for (role, why), names in reasons.items():
-        tables: dict[str, list[str]] = {}
-        for name in names:
-            tables.setdefault(name.rpartition(":")[0], []).append(name.rpartition(":")[2])
-        yield role, "; ".join(f"{name}: {', '.join(numbers)}" for name, numbers in tables.items()), why
+        tables = grouped(names, lambda name: name.rpartition(":")[0])
+        listed = (f"{table}: {', '.join(name.rpartition(':')[2] for name in own)}" for table, own in tables.items())
+        yield role, "; ".join(listed), why
 
 
 def _far_off(papers: Sequence[Validated]) -> Iterator[Block]:
