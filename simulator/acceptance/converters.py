@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from simulator.acceptance.header import MOST_FLAVOURS
 from simulator.acceptance.rescale import check_length
 from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import CONVERTED, Trace
@@ -22,9 +23,6 @@ from simulator.files.schema import BadInput, Fault
 Row = Mapping[str, Any]
 MOST = np.iinfo(np.uint16).max
 """Largest count that a trace can hold."""
-FLAVOURS = np.iinfo(np.uint8).max + 1
-"""Kinds of text that a trace can distinguish."""
-
 FROM_ANY_START = (
     "exact at every window up to the recorded one, since what a window keeps was recorded at every position; "
     "token ids, ranks and probabilities are not known, and there are no early exits"
@@ -140,8 +138,8 @@ def _trace(
         message = f"--window {window}: a window was kept up to {largest} draft tokens, so the recorded one was not smaller"
         raise BadInput([Fault(("", 0, 0), "", message)])
     flavours = list(dict.fromkeys(request.flavour for request in requests))
-    if len(flavours) > FLAVOURS:
-        raise BadInput([Fault(("", 0, 0), "", f"holds {len(flavours)} flavours; a trace can distinguish {FLAVOURS}")])
+    if len(flavours) > MOST_FLAVOURS:
+        raise BadInput([Fault(("", 0, 0), "", f"holds {len(flavours)} flavours; a trace can distinguish {MOST_FLAVOURS}")])
     header = {
         "format": CONVERTED,
         "temperature": None,

@@ -8,7 +8,6 @@ the further it runs ahead; and too little where a hit makes the next one far lik
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +74,7 @@ def independence(
         name=name,
         requests=len(replay.order),
         rate=float(rates[0]),
-        by_position=_by_position(replayed, max(recorded, default=1)),
+        by_position=replayed.by_place(max(recorded, default=1), FEWEST),
         errors=tuple(_error(gamma, rates, _per_step(replayed, gamma, weights)) for gamma in recorded),
     )
 
@@ -111,8 +110,3 @@ def _error(gamma: int, rates: NDArray[np.float64], recorded: NDArray[np.float64]
     percents = 100.0 * (formula / recorded - 1.0)
     low, high = np.percentile(percents[1:], INTERVAL_PERCENT)
     return IidError(gamma, float(recorded[0]), float(formula[0]), float(percents[0]), float(low), float(high))
-
-
-def _by_position(replayed: WindowReplay, gamma: int) -> tuple[float, ...]:
-    reached = replayed.kept(gamma)[::-1].cumsum()[::-1].tolist()
-    return tuple(after / before for before, after in pairwise(reached) if before >= FEWEST)

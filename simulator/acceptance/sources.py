@@ -10,7 +10,7 @@ top kappa (MSD-7): ``off_exit``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -120,13 +120,9 @@ def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any,
     """
     reach = list(accumulate(rates, mul, initial=1.0))
     stops, offs = (*(1.0 - rate for rate in rates), 1.0), (*rejected_off, next_off)
-    accepted, off_exit = (_stacked(map(mul, reach, chances)) for chances in (stops, offs))
+    rows = (np.broadcast_arrays(*map(mul, reach, chances)) for chances in (stops, offs))
+    accepted, off_exit = (np.array(chances, dtype=np.float64) for chances in rows)
     return Odds(accepted, off_exit, reach[-1] * path_off, source)
-
-
-def _stacked(rows: Iterable[Any]) -> NDArray[np.float64]:
-    """Return numbers and arrays that fit each other as the rows of one array."""
-    return np.array(np.broadcast_arrays(*rows), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -222,15 +222,13 @@ def _flavour(trace: Trace, name: str, seed: int) -> FlavourNumbers:
     replay = Replay(trace, [name], seed)
     gamma = min(8, trace.window or 8)
     windows = WindowReplay.of(replay)
-    kept = windows.kept(gamma)
-    reached = kept[::-1].cumsum()[::-1]
     return FlavourNumbers(
         flavour=name,
         requests=len(replay.order),
         tokens=len(replay.positions()) + len(replay.order),
         rate=float(replay.accepted[replay.positions()].mean()),
         windows=_windows(replay, windows),
-        by_position=tuple(float(reached[i + 1] / reached[i]) for i in range(gamma) if reached[i] >= FEWEST),
+        by_position=windows.by_place(gamma, FEWEST),
         repetition=_repetition(trace, replay.order),
     )
 

@@ -13,6 +13,7 @@ engine: from position 1 of every request, each behind what the one before commit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,11 @@ class WindowReplay:
         """Return the mean accepted draft tokens of all windows."""
         kept = self.kept(gamma, bonus)
         return float(np.arange(gamma + 1) @ kept / kept.sum())
+
+    def by_place(self, gamma: int, fewest: int) -> tuple[float, ...]:
+        """Return the share kept at each position of a window, of the windows that got there, if ``fewest`` or more did."""
+        reached = self.kept(gamma)[::-1].cumsum()[::-1].tolist()
+        return tuple(after / before for before, after in pairwise(reached) if before >= fewest)
 
     def _windows(self, gamma: int, bonus: bool, stretches: Stretches) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yield (request, tokens kept, how often) of all windows, in parts."""

@@ -125,7 +125,8 @@ def run(
 
             free(folder)
         status.update("simulating")
-        command = typed("run", [scenario], overrides, seed, _run_options(replications, explain_gap))
+        words = ["--replications", str(replications)] if replications else []
+        command = typed("run", [scenario], overrides, seed, [*words, *["--explain-gap"] * explain_gap])
         with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
             result, span = run_with_interval(loaded, command, log, finished)
         result = replace(result, explain_gap=explain_gap)
@@ -140,11 +141,6 @@ def run(
             page = _reported(loaded, result, span, folder, status)
     files = f"report: {folder}/report.html   {folder}/report.md   (timeline.json opens in Perfetto)"
     answer(as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files)
-
-
-def _run_options(replications: int | None, explain_gap: bool) -> list[str]:
-    """Return the options of a run as they are typed."""
-    return [*(["--replications", str(replications)] if replications else []), *(["--explain-gap"] if explain_gap else [])]
 
 
 def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Status) -> Page:

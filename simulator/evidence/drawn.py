@@ -127,10 +127,6 @@ class DrawnFigure(Frozen):
     published: tuple[Printed, ...] = ()
     remark: str = ""
 
-    def commands(self, folder: Path) -> list[str]:
-        """Return every command that the figure needs."""
-        return [command for one in self.series for command in (*one.commands(folder), *one.others(folder))]
-
 
 class Found(NamedTuple):
     """Holds a figure, its paper and number, and the file that describes it."""
@@ -143,7 +139,8 @@ class Found(NamedTuple):
     @property
     def commands(self) -> list[str]:
         """Return every command that the figure needs."""
-        return self.picture.commands(self.folder)
+        series, folder = self.picture.series, self.folder
+        return [command for one in series for command in (*one.commands(folder), *one.others(folder))]
 
     @property
     def folder(self) -> Path:

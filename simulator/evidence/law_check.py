@@ -24,11 +24,12 @@ from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
+from simulator.serving.service import lanes_of
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
 from simulator.strategies.common.capabilities import Tunable, line_of
 from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.step import Kind, Lanes
+from simulator.strategies.common.step import Kind
 from simulator.world import World
 
 CONTEXT = 100
@@ -145,7 +146,7 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
         strategy = strategy.tuned(cost, odds, trial.batch, CONTEXT)
     predicted = strategy.law(cost, odds, trial.batch, CONTEXT)
     check = partial(LawCheck, strategy.name)
-    if strategy.needs.in_flight == 1 and line_of(strategy, cost, _lanes(World(), strategy, cost)) is None:
+    if strategy.needs.in_flight == 1 and line_of(strategy, cost, lanes_of(World(), strategy, cost, cost.stages)) is None:
         for kind in predicted.kinds:
             durations = strategy.durations(cost, strategy.step(kind, CONTEXT))
             law_s = float(strategy.step_seconds(durations, kind))
@@ -154,7 +155,8 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
     ways = ("simulation", "replay") if strategy.needs.in_flight == 1 else ("simulation",)
     for way in ways:
         turn = steady_turn(strategy, acceptance, cost, trial.batch, way == "replay")
-        met = strategy.law(cost, odds, trial.batch, CONTEXT, _shares(turn.kinds))
+        shares = {kind: count / sum(turn.kinds.values()) for kind, count in turn.kinds.items()}
+        met = strategy.law(cost, odds, trial.batch, CONTEXT, shares)
         laws = {"": met} if len(predicted.kinds) > 1 and trial.batch > 1 else {"": met, ", kinds as predicted": predicted}
         for words, law_of_run in laws.items():
             yield check(f"{way}, step", trial.condition + words, law_of_run.claim, law_of_run.step_s, turn.step_s)
@@ -163,25 +165,10 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
                 yield check(f"{way}, tokens", trial.condition + words, EXACT, tokens, turn.tokens_per_step)
 
 
-def _shares(kinds: dict[Kind, int]) -> dict[Kind, float]:
-    steps = sum(kinds.values())
-    return {kind: count / steps for kind, count in kinds.items()}
-
-
-def _lanes(world: World, strategy: Strategy, cost: StatedCost) -> Lanes:
-    """Return the lanes of an example, with a memory that target and draft share where they slow each other down."""
-    if cost.contention > 1.0:
-        world.share_memory(("target", "draft"), cost.contention)
-    stages = tuple(world.lane(f"stage {number}") for number in range(1, cost.stages + 1))
-    links = tuple(world.lane(f"link {number}") for number in range(1, cost.stages))
-    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages, links)
-    return lanes._replace(line=line_of(strategy, cost, lanes))
-
-
 def step_from_rest(strategy: Strategy, cost: StatedCost, kind: Kind) -> float:
     """Return the seconds that a step of this kind takes on lanes that have nothing else to do."""
     world = World()
-    lanes = _lanes(world, strategy, cost)
+    lanes = lanes_of(world, strategy, cost, cost.stages)
     durations = strategy.durations(cost, strategy.step(kind, CONTEXT))
     ends: list[float] = []
 
@@ -218,7 +205,7 @@ def steady_turn(strategy: Strategy, acceptance: Acceptance, cost: StatedCost, ba
         scheduler.replay()
     else:
         world = World()
-        lanes = _lanes(world, strategy, cost)
+        lanes = lanes_of(world, strategy, cost, cost.stages)
         for _ in range(strategy.needs.in_flight):
             world.environment.process(scheduler.run(world, lanes))
         world.environment.run()

@@ -31,10 +31,9 @@ def request_log(path: Path | None) -> Iterator[Callable[[Request], object] | Non
     """Yield a function that writes a finished request to ``path``; None without a path."""
 
     def row(request: Request) -> list[object]:
-        arrival_s, first_token_s, finished_s = request.arrival_s, request.first_token_s, request.finished_s
-        tpot_s = (finished_s - first_token_s) / (request.tokens - 1) if request.tokens > 1 else 0.0
-        times = [arrival_s, request.admitted_s, first_token_s, finished_s]
-        spans = [first_token_s - arrival_s, tpot_s, finished_s - arrival_s]
+        times = [request.arrival_s, request.admitted_s, request.first_token_s, request.finished_s]
+        spent = request.spent_s
+        spans = [spent["ttft"], spent.get("tpot", 0.0), spent["e2e"]]
         return [request.index, *times, request.prompt_tokens, request.tokens, request.preemptions, *spans]
 
     with _table(path, REQUEST_COLUMNS) as write:

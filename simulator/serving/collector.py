@@ -81,12 +81,7 @@ class MetricsCollector:
             self._finished(request)
         if not self.first <= request.index < self.last:
             return
-        spent: dict[Metric, float] = {
-            "ttft": request.first_token_s - request.arrival_s,
-            "e2e": request.finished_s - request.arrival_s,
-        }
-        if request.tokens > 1:
-            spent["tpot"] = (request.finished_s - request.first_token_s) / (request.tokens - 1)
+        spent = request.spent_s
         for metric, seconds in spent.items():
             self.times[metric].add(seconds)
         self.wait.add(request.admitted_s - request.arrival_s)

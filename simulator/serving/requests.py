@@ -22,6 +22,7 @@ from simulator.acceptance.sources import Cursor
 from simulator.files.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.serving.lengths import OutputTokens, PromptTokens, draw_lengths
+from simulator.serving.slo import Metric
 from simulator.serving.traffic import Line, TrafficFile
 from simulator.strategies.common.step import State
 
@@ -214,6 +215,14 @@ class Request:
     def left(self) -> int:
         """Return the tokens that still have to go through a prefill before it can decode."""
         return 0 if self.state is not None else self.prompt_tokens + self.tokens - self.cached
+
+    @property
+    def spent_s(self) -> dict[Metric, float]:
+        """Return the seconds that it took, by metric, once it has ended; TPOT only where it has more than a token."""
+        spent: dict[Metric, float] = {"ttft": self.first_token_s - self.arrival_s, "e2e": self.finished_s - self.arrival_s}
+        if self.tokens > 1:
+            spent["tpot"] = (self.finished_s - self.first_token_s) / (self.tokens - 1)
+        return spent
 
 
 class Source(Protocol):

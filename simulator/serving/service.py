@@ -76,7 +76,7 @@ class Service:
         if fleet:
             fleet.open(replicas)
         for world, replica in zip(worlds, replicas, strict=True):
-            lanes = self._lanes(world)
+            lanes = lanes_of(world, self.strategy, self.cost, self.stages, self.one_lane)
             for _ in range(self.strategy.needs.in_flight):
                 environment.process(replica.run(world, lanes))
         environment.run()
@@ -99,21 +99,6 @@ class Service:
         memory = self.serving.memory.pool(self.kv_tokens)
         return Scheduler(self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration)
 
-    def _lanes(self, world: World) -> Lanes:
-        """Make the lanes of a replica in its world."""
-        if self.cost.contention > 1.0:
-            world.share_memory(("target", "draft"), self.cost.contention)
-        target = world.lane("target")
-        draft = target if self.one_lane else world.lane("draft")
-        lanes = Lanes(
-            target,
-            draft,
-            world.lane("rendezvous"),
-            tuple(world.lane(f"stage {number}") for number in range(1, self.stages + 1)),
-            tuple(world.lane(f"link {number}") for number in range(1, self.stages)),
-        )
-        return lanes._replace(line=line_of(self.strategy, self.cost, lanes))
-
     def _ended(
         self,
         replicas: Sequence[Scheduler],
@@ -130,6 +115,18 @@ class Service:
         done = ServiceRun(self, replicas, collector, end_s, busy_s, spans)
         done.tally.check()
         return done
+
+
+def lanes_of(world: World, strategy: Strategy, cost: Cost, stages: int, one_lane: bool = False) -> Lanes:
+    """Make the lanes of a replica in its world, with a memory that target and draft share where they slow each other down."""
+    if cost.contention > 1.0:
+        world.share_memory(("target", "draft"), cost.contention)
+    target = world.lane("target")
+    draft, rendezvous = target if one_lane else world.lane("draft"), world.lane("rendezvous")
+    of_stages = tuple(world.lane(f"stage {number}") for number in range(1, stages + 1))
+    links = tuple(world.lane(f"link {number}") for number in range(1, stages))
+    lanes = Lanes(target, draft, rendezvous, of_stages, links)
+    return lanes._replace(line=line_of(strategy, cost, lanes))
 
 
 def _numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | None:

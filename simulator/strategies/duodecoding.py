@@ -262,7 +262,8 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return the pass of the target, the drafting of all sequences with the copies between them, and the messages."""
-        kv_tokens, sequences = step.rows.kv_tokens, self._sequences(step.kind)
+        kv_tokens, detail = step.rows.kv_tokens, step.kind.detail
+        sequences = detail.sequences if isinstance(detail, SequenceDetail) else 0
         written = [together(self._pass(cost, rows, kv_tokens), times=times) for rows, times in self.passes(sequences).items()]
         copied = (sequences + 1) * cost.copy(kv_tokens) if sequences > 1 and not self.batched else 0.0
         send, reply = self._exchange(cost, self.gamma)
@@ -273,10 +274,6 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
             "verify": Phase(self.verify_us.value * 1e-6, {}),
             "reply": reply,
         }
-
-    def _sequences(self, kind: Kind) -> int:
-        """Return the number of sequences that are drafted in a step of this kind; 0 where it does not say."""
-        return kind.detail.sequences if isinstance(kind.detail, SequenceDetail) else 0
 
     def _pass(self, cost: Cost, rows: int, kv_tokens: int) -> Phase:
         """Return one pass of the draft over ``rows`` of one request."""

@@ -20,8 +20,7 @@ from simulator.scenario import Loaded, Scenario, run
 from simulator.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import ResampledTrees
-from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.studies.window import main_kind
+from simulator.studies.window import main_kind, serial_drafting
 
 SIZES = range(1, 65)
 SIMULATED = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -150,9 +149,10 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     acceptance = loaded.acceptance()
     points = []
     for size in sizes:
-        scenario = at_size(loaded.scenario, size)
+        sized = at_size(loaded, size)
+        scenario = sized.scenario
         if scenario.kv_tokens is None or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens:
-            points.append(_point(run.tuned(_loaded(loaded, scenario)).scenario, acceptance, size in simulate_at))
+            points.append(_point(run.tuned(sized).scenario, acceptance, size in simulate_at))
     return points
 
 
@@ -184,22 +184,17 @@ def tile_edges(loaded: Loaded, points: Iterable[BatchPoint | LawAtBatch]) -> lis
     return edges
 
 
-def _loaded(loaded: Loaded, scenario: Scenario) -> Loaded:
-    return Loaded(scenario, loaded.trace, loaded.document)
-
-
-def at_size(scenario: Scenario, size: int) -> Scenario:
+def at_size(loaded: Loaded, size: int) -> Loaded:
     """Return the scenario with ``size`` requests at a time, and enough of them for ``TURNS`` on all places.
 
     Raises :class:`BadInput` for a scenario with arrivals.
     """
-    requests = scenario.requests
+    scenario, requests = loaded.scenario, loaded.scenario.requests
     if requests.arrivals:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
         raise BadInput([Fault((scenario.name, 0, 0), "requests.arrivals", message)])
-    return scenario.replace(
-        requests=requests.model_copy(update={"concurrency": size, "count": max(requests.count, TURNS * size)})
-    )
+    count = max(requests.count, TURNS * size)
+    return loaded.replace(requests=requests.model_copy(update={"concurrency": size, "count": count}))
 
 
 def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> BatchPoint:
@@ -209,7 +204,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
     drafted = ordered_sum(parts[name].wall_s for name in strategy.traits.drafted_in if name in parts)
-    vanilla = _vanilla(scenario)
+    vanilla = serial_drafting(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
     exposed = strategy.derived(cost, step).get("exposed_draft_ms") if isinstance(strategy, DerivesNumbers) else None
     overhead = None
@@ -245,15 +240,6 @@ def _trees(scenario: Scenario) -> dict[str, float]:
         return {}
     passes = strategy.tree_passes_s(scenario.cost, scenario.batch, scenario.mean_context)
     return {f"{name}_trees_ms": seconds * 1e3 for name, seconds in passes.items()}
-
-
-def _vanilla(scenario: Scenario) -> Scenario | None:
-    """Serial drafting with the scenario's window and drafter; None where the strategy is that already, or drafts nothing."""
-    own = scenario.strategy
-    if not isinstance(own, DraftsChain) or own.serial:
-        return None
-    serial = VanillaSD(gamma=own.window, drafter=own.chain_drafter, bonus_on_full_accept=own.bonus_on_full_accept)
-    return scenario.replace(strategy=serial)
 
 
 def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance) -> dict[str, float]:

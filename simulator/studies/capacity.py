@@ -147,7 +147,8 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progr
     most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
     low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]
     if loaded.scenario.slo:
-        part, low = _first(loaded, searched), 0.0
+        requests, low = loaded.scenario.requests, 0.0
+        part = loaded.replace(requests=requests.model_copy(update={"count": min(searched, requests.count)}))
         natural, faintest = trial_rate(part), FAINTEST * high
         while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
             rate = (low * high) ** 0.5 if low else high / 1.5
@@ -220,12 +221,6 @@ def trial_rate(loaded: Loaded) -> float:
         last = source.next_s
         count += len(list(source.due(last)))
     return count / last
-
-
-def _first(loaded: Loaded, count: int) -> Loaded:
-    """Return the scenario with its first ``count`` requests."""
-    requests = loaded.scenario.requests
-    return loaded.replace(requests=requests.model_copy(update={"count": min(count, requests.count)}))
 
 
 def faster(loaded: Loaded, factor: float) -> Loaded:

@@ -70,11 +70,11 @@ def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | No
 
 
 def _point(loaded: Loaded, size: int) -> LoadPoint:
-    scenario = at_size(loaded.scenario, size)
-    outcome, _ = run.simulate(scenario, Loaded(scenario, loaded.trace, loaded.document).acceptance())
+    sized = at_size(loaded, size)
+    outcome, _ = run.simulate(sized.scenario, sized.acceptance())
     tbt = outcome.serving.tbt
     return LoadPoint(
-        scenario=scenario.name,
+        scenario=sized.scenario.name,
         clients=size,
         tokens_per_s=outcome.tokens_per_s,
         tpot_ms=outcome.tpot_s * 1e3,

@@ -113,12 +113,10 @@ def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
     last = loaded[-1]
     link = link_between_servers(last) if swept else 0
     rows = tuple(network_rows(loaded))
-    return NetworkStudy(rows, _link_sweep(last, link) if swept else None)
-
-
-def _link_sweep(loaded: Loaded, link: int) -> LinkSweep:
-    exchanges = spans_of(loaded, True), spans_of(loaded, False)
-    return LinkSweep(link, exchanges, latency_sweep(loaded), rate_sweep(loaded), breaking(loaded))
+    if not swept:
+        return NetworkStudy(rows)
+    exchanges = spans_of(last, True), spans_of(last, False)
+    return NetworkStudy(rows, LinkSweep(link, exchanges, latency_sweep(last), rate_sweep(last), breaking(last)))
 
 
 def network_rows(loaded: Sequence[Loaded]) -> list[NetworkRow]:

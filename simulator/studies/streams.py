@@ -64,6 +64,7 @@ class TwoModels:
 class StreamStudy:
     """Holds the sweep over k, and where the scenario lies on the plane; None without a draft model."""
 
+    scenario: str
     whole: tuple[StreamPoint, ...]
     pruned: tuple[StreamPoint, ...]
     """Trees that have no more nodes than are kept are in both."""
@@ -71,23 +72,15 @@ class StreamStudy:
     """Tokens per pass of the best path alone with 1, 2, ... streams: ``drafter.emitted`` of Mirror-SD (MSD-4)."""
     two_models: TwoModels | None
 
-
-@dataclass(frozen=True)
-class NamedStreamStudy:
-    """Holds the stream study of a scenario under its name."""
-
-    scenario: str
-    streams: StreamStudy
-
     def as_data(self) -> dict[str, Any]:
         """Return the study as plain data."""
-        return {"scenario": self.scenario} | asdict(self.streams)
+        return asdict(self)
 
 
-def study(loaded: Sequence[Loaded]) -> NamedStreamStudy:
+def study(loaded: Sequence[Loaded]) -> StreamStudy:
     """Return the stream study of the only scenario; raises as :func:`stream_sweep`."""
     (scenario,) = loaded
-    return NamedStreamStudy(scenario.scenario.name, stream_sweep(scenario))
+    return stream_sweep(scenario)
 
 
 def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> StreamStudy:
@@ -114,7 +107,8 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     shapes = (shape._replace(streams=count, branching=1) for count in range(1, shape.streams + 1))
     chains = (strategy.with_shape(chain) for chain in shapes)
     emitted = (_replayed(loaded.replace(strategy=chain)).tokens_per_step for chain in chains)
-    return StreamStudy(tuple(whole), tuple(pruned), tuple(emitted), _two_models(loaded, strategy))
+    name, plane = loaded.scenario.name, _two_models(loaded, strategy)
+    return StreamStudy(name, tuple(whole), tuple(pruned), tuple(emitted), plane)
 
 
 def best(points: Iterable[StreamPoint]) -> StreamPoint:

@@ -114,6 +114,15 @@ def main_kind(kinds: Iterable[Kind]) -> Kind:
     return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.extra_work))
 
 
+def serial_drafting(scenario: Scenario) -> Scenario | None:
+    """Return vanilla drafting with the scenario's window and drafter; None where the strategy is that, or drafts no chain."""
+    own = scenario.strategy
+    if not isinstance(own, DraftsChain) or own.serial:
+        return None
+    serial = VanillaSD(gamma=own.window, drafter=own.chain_drafter, bonus_on_full_accept=own.bonus_on_full_accept)
+    return scenario.replace(strategy=serial)
+
+
 def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
     strategy, law = scenario.schedule, run.law(scenario, acceptance)
     kind = main_kind(law.kinds)
@@ -128,10 +137,8 @@ def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
         overlap_ms=named[strategy.traits.hidden_behind] * 1e3 if strategy.traits.hidden_behind else None,
         baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
     )
-    if isinstance(strategy, DraftsChain) and not strategy.serial:
-        chain, bonus = strategy.chain_drafter, strategy.bonus_on_full_accept
-        serial = VanillaSD(gamma=strategy.window, drafter=chain, bonus_on_full_accept=bonus)
-        vanilla = run.law(scenario.replace(strategy=serial), acceptance)
+    if serial := serial_drafting(scenario):
+        vanilla = run.law(serial, acceptance)
         point = replace(point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3)
     return point
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from simulator.acceptance.header import MOST_FLAVOURS
 from simulator.files.schema import BadInput, Fault
 
 JSON_LINES = frozenset({".jsonl", ".ndjson", ".json"})
 UNNAMED = "prompts"
 """The flavour of prompts that state none."""
-
-MOST_FLAVOURS = 256
-"""A trace numbers its flavours in one byte."""
 
 
 @dataclass(frozen=True)

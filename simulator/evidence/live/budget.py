@@ -257,7 +257,8 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
     runs: dict[int, list[list[Decoding]]] = {}
     with beside(pair, cores) as connection:
         first = decode(target, connection, prompts[0], tokens, Split(WARM_UP, 1))
-        chosen = list(budgets) or _around(budget(cost_coefficient(*_passes([first]))))
+        middle = budget(cost_coefficient(*_passes([first])))
+        chosen = list(budgets) or sorted({1, 2, *(max(1, middle + offset) for offset in range(-2, 3)), 2 * middle})
         alone_s = 0.0
         for round_ in range(rounds):
             alone_s += sum(alone(target, prompt, tokens).seconds for prompt in prompts)
@@ -271,10 +272,6 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
     best = max(points, key=lambda point: point.tokens_per_s).budget
     count = rounds * requests * (tokens - 1)
     return MeasuredBudgets(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / alone_s, best, rounds, requests, points)
-
-
-def _around(c: int) -> list[int]:
-    return sorted({1, 2, *(max(1, c + offset) for offset in range(-2, 3)), 2 * c})
 
 
 def _passes(decoded: Sequence[Decoding]) -> tuple[float, float]:

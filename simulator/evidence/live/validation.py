@@ -111,19 +111,8 @@ class LivePoint:
 
     def data(self) -> dict[str, Any]:
         """Return the point as plain data."""
-        names = (
-            "measured_ms",
-            "predicted_ms",
-            "error",
-            "spread",
-            "bound",
-            "held",
-            "interval_ms",
-            "covered",
-            "requests",
-            "identical",
-        )
-        return self.setting._asdict() | {name: getattr(self, name) for name in names}
+        names = ("measured_ms", "predicted_ms", "error", "spread", "bound", "held", "interval_ms", "covered", "requests")
+        return self.setting._asdict() | {name: getattr(self, name) for name in (*names, "identical")}
 
 
 class Live(NamedTuple):

@@ -10,7 +10,7 @@ from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, T
 from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, canvas, legend_above, log_x, svg
 from simulator.report.run_summary import number
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
-from simulator.studies.streams import NamedStreamStudy, StreamPoint, StreamStudy, TwoModels, best, fall
+from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
 
 HEAD = ("k", "nodes", "kept", "tokens", "step (ms)", "plain steps", "ms/token", "speed-up", "")
 LEGEND = "Replay of recorded streams. tokens: per step; plain steps: a step in units of one of autoregressive decoding."
@@ -21,16 +21,15 @@ LABELLED_AT = 30.0
 """R at which the lines of the plane are labelled."""
 
 
-def page(result: NamedStreamStudy) -> Page:
+def page(result: StreamStudy) -> Page:
     """Return the page of the stream study: its picture, what it shows in words, and a table of trees."""
-    streams = result.streams
     return Page(
         title=f"{result.scenario}: streams over the tree factor k",
         opening=[
-            Figure("Speed-up over k, and streaming against two models", "streams.svg", lambda: stream_figure(streams)),
-            Bullets(list(sentences(streams))),
+            Figure("Speed-up over k, and streaming against two models", "streams.svg", lambda: stream_figure(result)),
+            Bullets(list(sentences(result))),
         ],
-        sections=[Section("Trees", [Table(HEAD, list(rows(streams)), "Trees, whole and pruned"), Paragraph(LEGEND)])],
+        sections=[Section("Trees", [Table(HEAD, list(rows(result)), "Trees, whole and pruned"), Paragraph(LEGEND)])],
     )
 
 

@@ -45,7 +45,6 @@ from simulator.files.schema import replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
-from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import ProvenSteps, drafts_first
 
 MARGIN = 1.0 + 1e-6
@@ -81,19 +80,10 @@ class Watch:
     def note(self, request: Request) -> None:
         """Count a request that has ended; raises :class:`LimitBrokenError` with the first one too many."""
         for limit in self.left if request.index in self._counted else ():
-            if _taken(request, limit.metric) > limit.seconds * MARGIN:
+            if request.spent_s.get(limit.metric, 0.0) > limit.seconds * MARGIN:
                 self.left[limit] -= 1
                 if self.left[limit] < 0:
                     raise LimitBrokenError(limit)
-
-
-def _taken(request: Request, metric: str) -> float:
-    """Return the seconds that a request took; 0 as the TPOT of a single token."""
-    if metric == "ttft":
-        return request.first_token_s - request.arrival_s
-    if metric == "e2e":
-        return request.finished_s - request.arrival_s
-    return (request.finished_s - request.first_token_s) / (request.tokens - 1) if request.tokens > 1 else 0.0
 
 
 def holds_for(loaded: Loaded) -> bool:
@@ -102,12 +92,8 @@ def holds_for(loaded: Loaded) -> bool:
     whole = scenario.serving.policy.name in ("fixed_batch", "prefill_first")
     by_position = loaded.trace is None or loaded.trace.run is None or not scenario.schedule.window
     calm = not scenario.cost.jitters and (by_position or _room_for_all(scenario))
-    return whole and calm and _own_steps(scenario.schedule) and _monotone(scenario)
-
-
-def _own_steps(strategy: Strategy) -> bool:
-    """Return whether the work of a request in its steps depends on no other request."""
-    return isinstance(strategy, ProvenSteps) and strategy.independent_steps
+    own_steps = isinstance(scenario.schedule, ProvenSteps) and scenario.schedule.independent_steps
+    return whole and calm and own_steps and _monotone(scenario)
 
 
 def _room_for_all(scenario: Scenario) -> bool:

@@ -10,7 +10,7 @@ from simulator.serving.slo import Limit
 from simulator.studies.capacity import Trial, quiet, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
-from simulator.studies.plan.file import Candidate, NoCandidate, Plan
+from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
     Finding,
@@ -161,7 +161,7 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
         "exports": answered.exports,
         "sizes": [finding_data(finding) for finding in answered.sizes],
         "searched": [finding_data(finding) for finding in answered.search.findings],
-        "left_out": [_left_out_data(combination) for combination in plan.left_out],
+        "left_out": [{name: getattr(one, name) for name in ("name", "reason", "no_room")} for one in plan.left_out],
         "laws": [{**point._asdict(), "candidate": point.candidate.name} for point in answered.laws],
     }
 
@@ -169,10 +169,6 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
 def _sensitivity_data(case: Sensitivity) -> dict[str, Any]:
     answer = case.answer and finding_data(case.answer)
     return {"change": case.change, "holds": case.holds, "answer": answer, "reason": case.reason}
-
-
-def _left_out_data(combination: NoCandidate) -> dict[str, Any]:
-    return {"name": combination.name, "reason": combination.reason, "no_room": combination.no_room}
 
 
 def finding_data(finding: Finding) -> dict[str, Any]:
