@@ -23,7 +23,7 @@ from simulator.serving.requests import Requests
 from simulator.strategies.tree_sd import TreeSD
 from simulator.studies.crossovers import by_exact_laws, crossovers
 from simulator.studies.method_features import MethodFile, features, read_method
-from simulator.studies.methods import MethodPoint, candidates, left_out, method_sweep, summary
+from simulator.studies.methods import MethodComparison, MethodPoint, candidates, left_out, method_sweep
 
 SCENARIO = "methods_vicuna_7b_a100"
 FILES = Catalogue().names("method")
@@ -215,7 +215,7 @@ def test_the_comparison_keeps_origins_apart() -> None:
     assert published.acceptance == "3.94 tokens a step, published for vicuna_7b; bursts of eagle"
     assert published.published_speedup == 2.9
     assert [one.method for one in left_out(found)] == ["space"]
-    data = summary(SCENARIO, points, left_out(found))
+    data = MethodComparison(SCENARIO, "", tuple(points), tuple(left_out(found))).as_data()
     assert data["methods"][0]["speedup"] == pytest.approx(points[0].baseline_tpot_ms / points[0].tpot_ms)
 
 

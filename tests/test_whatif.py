@@ -16,7 +16,7 @@ from simulator.report.pages.drafts import sentences
 from simulator.report.pages.network import broken
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import baseline
-from simulator.studies.drafts import LONGEST, RATES, draft_study
+from simulator.studies.drafts import LONGEST, RATES, study
 from simulator.studies.network import CLOSE, breaking, latency_sweep, network_rows
 
 SERIAL = ["strategy.drafter={name: autoregressive}", "draft.model=qwen3_0_6b", "target.tensor_parallel=4"]
@@ -40,7 +40,7 @@ def worth(loaded: Loaded, rate: float) -> float:
 def test_a_bigger_draft_needs_what_makes_the_laws_equal() -> None:
     names = ("qwen3_0_6b", "qwen3_1_7b", "qwen3_8b")
     own, *others = (with_draft(name) for name in names)
-    found = draft_study(own, others)
+    found = study([own, *others])
     assert [one.model for one in found.points] == list(names)
     assert found.stand_in
     assert found.own_speedup == pytest.approx(worth(own, found.own_rate), rel=1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -213,6 +213,7 @@ def outcome_of(done: ServiceRun) -> Outcome:
     tally, times, end = done.tally, done.collector.times, done.end_s
     steps = sum(tally.steps.values())
     replicas = tuple(_replica(replica, end, busy_s) for replica, busy_s in zip(done.replicas, done.busy_s, strict=False))
+    lanes = done.busy_s[0] if done.busy_s else ()
     return Outcome(
         step_s=tally.step_seconds / steps,
         tokens_per_step=tally.committed / tally.request_steps,
@@ -227,15 +228,9 @@ def outcome_of(done: ServiceRun) -> Outcome:
         windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
         serving=_serving(done),
-        busy_s=_mean_busy_s(done.busy_s),
+        busy_s={lane: ordered_sum(busy_s[lane] for busy_s in done.busy_s) / len(done.busy_s) for lane in lanes},
         replicas=replicas if len(replicas) > 1 else (),
     )
-
-
-def _mean_busy_s(busy_s: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the busy seconds of each lane, mean over replicas."""
-    lanes = busy_s[0] if busy_s else ()
-    return {lane: ordered_sum(of_replica[lane] for of_replica in busy_s) / len(busy_s) for lane in lanes}
 
 
 def _littles(tally: Tally, end: float) -> Littles:

@@ -17,7 +17,6 @@ from simulator.acceptance.sequence_chances import budget
 from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
 from simulator.scenario import Loaded, run
-from simulator.scenario.outcome import Outcome
 from simulator.strategies.common.studied import SharedBudget
 from simulator.strategies.common.traits import Facts
 from simulator.studies.window import at_window
@@ -123,12 +122,8 @@ def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> Bu
     for count in ("verified", "emitted"):
         scenario = loaded.change(count=count).scenario
         replayed, (outcome, _) = run.replay(scenario, acceptance), run.simulate(scenario, acceptance)
-        rates[count] = replace(getattr(point, count), replay=_rate(replayed), simulation=_rate(outcome))
+        rates[count] = replace(getattr(point, count), replay=1.0 / replayed.tpot_s, simulation=1.0 / outcome.tpot_s)
     return replace(point, **rates)
-
-
-def _rate(outcome: Outcome) -> float:
-    return 1.0 / outcome.tpot_s
 
 
 def _checked(loaded: Loaded) -> SharedBudget:

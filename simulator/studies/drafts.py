@@ -9,7 +9,7 @@ How often the tokens of a further draft are kept is not assumed: the study says 
 Chances are taken as independent.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,22 +66,17 @@ class DraftStudy:
 
 
 def study(loaded: Sequence[Loaded]) -> DraftStudy:
-    """Return the draft study of a scenario, the first, and of the same scenario with further drafts."""
-    return draft_study(loaded[0], loaded[1:])
-
-
-def draft_study(base: Loaded, alternatives: Iterable[Loaded]) -> DraftStudy:
-    """Return a point for the draft of a scenario and for those of its alternatives.
+    """Return the draft study of a scenario, the first, and of the same scenario with further drafts.
 
     Raises :class:`BadInput` for a strategy that is not vanilla_sd.
     """
-    scenario = base.scenario
+    base, scenario = loaded[0], loaded[0].scenario
     serial = isinstance(scenario.strategy, DraftsChain) and scenario.strategy.serial
     if not serial or scenario.draft is None:
         raise BadInput([Fault((scenario.name, 0, 0), "strategy", "expected vanilla_sd with a draft model on its device")])
     rate = _rate(base, scenario.strategy.window)
     best = max(_speedup(base, window, rate) for window in range(1, LONGEST + 1))
-    points = tuple(_point(loaded, best) for loaded in (base, *alternatives))
+    points = tuple(_point(one, best) for one in loaded)
     return DraftStudy(scenario.name, scenario.acceptance.stand_in, rate, best, points)
 
 

@@ -89,7 +89,8 @@ class MethodComparison:
 
     def as_data(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
-        return summary(self.scenario, self.points, self.excluded)
+        rows = [asdict(point) | {"speedup": point.speedup, "relative_step": point.relative_step} for point in self.points]
+        return {"scenario": self.scenario, "methods": rows, "left_out": [asdict(method) for method in self.excluded]}
 
 
 def study(candidates: Sequence[MethodCandidate], scenario: str) -> MethodComparison:
@@ -220,9 +221,3 @@ def source_of(loaded: Loaded, published: PublishedMean | None) -> str:
     if published is None:
         return f"recorded, drafter {name}"
     return f"{published.tokens_per_step:g} tokens a step, {published.confidence} for {published.target}; bursts of {name}"
-
-
-def summary(scenario: str, points: Iterable[MethodPoint], excluded: Iterable[ExcludedMethod]) -> dict[str, Any]:
-    """Return the comparison as plain data."""
-    rows = [asdict(point) | {"speedup": point.speedup, "relative_step": point.relative_step} for point in points]
-    return {"scenario": scenario, "methods": rows, "left_out": [asdict(method) for method in excluded]}
