@@ -44,8 +44,10 @@ LONGEST_CHAIN = 32
 """Most files that start from one another by ``like``."""
 PROFILES = ("device", "link", "engine")
 """Kinds of file whose numbers are borrowed where one starts from another by ``like``."""
-OWN = ("name", "about", "spread", "price_usd_per_hour")
+OWN = ("name", "about", "spread", "price_usd_per_hour", "cache_mb", "cache_bandwidth_gb_s")
 """Fields of a profile that are never borrowed: a spread was measured on one device and says nothing of another."""
+IN_PARTS = ("decode", "prefill")
+"""Fields of attention in parts; a profile whose attention is one roofline has none of them."""
 
 
 def shipped() -> Path:
@@ -162,6 +164,11 @@ class Catalogue:
         base = self.content(kind, origin, (*seen, path))
         for field in OWN:
             base.data.pop(field, None)
+        if "peak_tflops" in document.data:
+            base.data.pop("peaks_tflops", None)  # those of the other device, beside which this peak would be odd
+        attention = document.data.get("attention")
+        if isinstance(attention, dict) and _in_parts(attention) != _in_parts(base.data.get("attention")):
+            base.data.pop("attention", None)  # the other form has no field in common
         _borrow(base.data, origin.stem)
         base.merge(document)
         return base
@@ -228,6 +235,10 @@ class Catalogue:
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
+
+
+def _in_parts(attention: object) -> bool:
+    return isinstance(attention, dict) and any(part in attention for part in IN_PARTS)
 
 
 def _file(path: Path) -> Document:

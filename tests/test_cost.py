@@ -76,7 +76,8 @@ def test_one_layer_by_hand() -> None:
 def test_rows_add_up() -> None:
     """A chunk of prefill and two verifications in one pass are the sum of their rows."""
     total = Rows.prefill(16) + Rows.decode(8, 100) + Rows.decode(8, 50)
-    assert total == Rows(tokens=32, logit_rows=17, sequences=3, kv_tokens=16 + 108 + 58, attention_pairs=136 + 836 + 436)
+    prompt = {"prompt_tokens": 16, "prompt_sequences": 1, "prompt_kv_tokens": 16, "prompt_pairs": 136}
+    assert total == Rows(32, 17, 3, kv_tokens=16 + 108 + 58, attention_pairs=136 + 836 + 436, **prompt)
 
 
 @pytest.mark.parametrize("exit_layer", [1, 2, 0.5, 0.75])

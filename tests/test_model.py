@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from simulator.cost.formats import WEIGHT_BYTES
 from simulator.cost.huggingface import read_config
-from simulator.cost.model import WEIGHT_BYTES, Experts, ModelSpec
+from simulator.cost.model import Experts, ModelSpec
 from simulator.files.schema import BadInput, read, validate
 
 MODELS = Path(__file__).parent.parent / "scenarios" / "models"
@@ -105,7 +106,16 @@ def test_kv_bytes(changes, per_layer):
 
 @pytest.mark.parametrize(
     ("kind", "thousand_weights"),
-    [("fp32", 4000), ("bf16", 2000), ("fp8", 1000), ("int4", 500), ("q8_0", 1062.5), ("q4_0", 562.5), ("q5_k_m", 712.5)],
+    [
+        ("fp32", 4000),
+        ("bf16", 2000),
+        ("fp8", 1000),
+        ("int4", 515.625),
+        ("nvfp4", 562.5),
+        ("q8_0", 1062.5),
+        ("q4_0", 562.5),
+        ("q5_k_m", 712.5),
+    ],
 )
 def test_bytes_of_quantised_weights(kind, thousand_weights):
     assert 1000 * WEIGHT_BYTES[kind] == pytest.approx(thousand_weights, rel=1e-12)

@@ -8,7 +8,8 @@ import pytest
 
 from simulator.cost.device import Device, Link, RingAllReduce
 from simulator.cost.engine import Engine
-from simulator.cost.model import WEIGHT_BYTES, ModelSpec
+from simulator.cost.formats import WEIGHT_BYTES
+from simulator.cost.model import ModelSpec
 from simulator.evidence.calibrate import fit, passes, quality
 from simulator.evidence.calibrate.importers import CACHE_MB, cached, imported
 from simulator.evidence.calibrate.measurements import table as make_table

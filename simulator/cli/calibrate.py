@@ -110,7 +110,7 @@ def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., An
 @fit_options(report=True)
 @click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
 @click.option("--at", type=Tiles(), help="Token counts of that table [default: 11, on both sides of each step].")
-@click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of nine sets; 64 with a table].")
+@click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of six sets; 64 with a table].")
 @click.option("--ratios", type=click.IntRange(min=2), metavar="TOKENS", help="Fit the table's ratios to TOKENS, no more.")
 @click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
 def device(

@@ -141,11 +141,29 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
         for key, value in computed.items():
             text += f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n"
     if kind in PROFILES:
-        data["numbers"] = numbers = list(provenance(validate(_class_of(kind), document)))
+        profile = validate(_class_of(kind), document)
+        data["numbers"] = numbers = list(provenance(profile))
+        if kind == "device":
+            data["formats"], lines = _formats(profile)
+            text += lines
         text += "\nnumbers, and where they come from\n"
         for number in numbers:
             text += f"  {number['parameter']} = {number['value']:g}   {number['confidence']}: {number['source']}\n"
     return Details(text, data)
+
+
+def _formats(device: Any) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return, as data and as text, how a device computes with weights of each format, and whose kernels stand for them."""
+    from simulator.cost.formats import FORMATS
+
+    rows, text = {}, "\nformats of weights: bytes, what products compute in, whose kernels\n"
+    for name in device.formats:
+        form = FORMATS[name]
+        peak = device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
+        kernels = next((key for key, curve in device.matmul.items() if curve is device.matmul_for(name)), "default")
+        rows[name] = {"bytes": form.weight_bytes, "arithmetic": form.arithmetic, "peak_tflops": peak, "kernels": kernels}
+        text += f"  {name}: {form.weight_bytes:.4g} bytes, {form.arithmetic} ({peak:g} Tflops), kernels of {kernels}\n"
+    return rows, text
 
 
 def _trace_details(name: str, path: Path) -> Details:

@@ -10,13 +10,18 @@ from itertools import pairwise
 from math import ceil, log, log2
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from simulator.files.schema import Fraction, Frozen, NonNegative, OneOrMore, Positive
+from simulator.cost.formats import FORMATS, Arithmetic, CacheFormat, NumberFormat
+from simulator.files.schema import Fraction, Frozen, NonNegative, OneOrMore, Positive, Ranged
 from simulator.numeric import elementwise_max
 
 if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
+
+
+SMALLEST_TILE = 8
+"""Fewest rows that tensor cores multiply at once (the N of their instructions, with the weights as M)."""
 
 
 class WidthPoint(Frozen):
@@ -65,7 +70,15 @@ class Roofline(Frozen):
         return self
 
     def tiled(self, tokens: float) -> float:
-        """Return ``tokens`` rounded up to whole tiles."""
+        """Return the rows whose flops ``tokens`` take: whole tiles; below the first one 8, 16, 32, ... as tensor cores do."""
+        if tokens > self.tile_tokens[0]:
+            return self._whole(tokens)
+        step = SMALLEST_TILE
+        while step < tokens:
+            step *= 2
+        return min(step, self.tile_tokens[0])
+
+    def _whole(self, tokens: float) -> float:
         for tile in self.tile_tokens:
             if tokens <= tile:
                 return tile
@@ -77,9 +90,9 @@ class Roofline(Frozen):
         The end of a tile that a width table passes smoothly does not count.
         """
         steps = {before.tokens for before, after in pairwise(self.width) if after.tokens == before.tokens + 1}
-        end = self.tiled(tokens)
+        end = self._whole(tokens)
         while self.width and end < self.width[-1].tokens and end not in steps:
-            end = self.tiled(end + 1)
+            end = self._whole(end + 1)
         return end
 
     def width_ratios(self, tokens: float) -> tuple[float, float]:
@@ -97,6 +110,45 @@ class Roofline(Frozen):
         return below.ratio, below.fixed_ratio
 
 
+class DecodeRoofline(Roofline):
+    """Attention of few query rows a sequence; beside bytes and flops, each KV head of a sequence takes a while of its own."""
+
+    head_us: NonNegative = NonNegative(value=0.0, source="assumed: not told apart")
+    """Time of one KV head of one sequence whatever is cached, over all multiprocessors, in us; a term of the norm."""
+
+
+class AttentionParts(Frozen):
+    """Attention as it is served: over a cache by one query row a sequence, and of whole prompts or chunks of them."""
+
+    decode: DecodeRoofline
+    """Attention of one query row a sequence, over keys and values of the cache."""
+    prefill: Roofline
+    """Attention of many query rows a sequence; it also moves queries and outputs."""
+
+
+class Attention(AttentionParts):
+    """Attention in parts, and what a verification takes, which lies between them: few rows over a cache that is read once."""
+
+    extra_row: Ranged = Ranged(
+        value=0.02,
+        low=0.0,
+        high=0.1,
+        source="assumed: the cache is read once for all rows; up to 1.7 times decode for 8 rows where kernels do not pack them",
+    )
+    """Time of each further query row of a sequence (verification: 2 to 32 rows), relative to decode of the first."""
+    kv_cache: dict[CacheFormat, AttentionParts] = Field(default={})
+    """Parts for caches whose kernels differ, by format of the cache; others take those above, with their own bytes."""
+
+    def over(self, cache: CacheFormat) -> AttentionParts:
+        """Return the parts for a cache of this format."""
+        return self.kv_cache.get(cache, self)
+
+
+def _in_parts(given: object) -> str:
+    in_parts = isinstance(given, Attention) or (isinstance(given, dict) and ("decode" in given or "prefill" in given))
+    return "parts" if in_parts else "one roofline"
+
+
 class Device(Frozen):
     """A device is hardware that computes."""
 
@@ -111,11 +163,19 @@ class Device(Frozen):
     memory_bandwidth_gb_s: Positive
     """Memory bandwidth of the datasheet, in 1e9 bytes a second; operations reach a share of it."""
     peak_tflops: Positive
-    """Dense peak of the datasheet, in 1e12 flops a second; operations reach a share of it."""
+    """Dense peak of the datasheet in 16 bits, in 1e12 flops a second; operations reach a share of it."""
+    peaks_tflops: dict[Arithmetic, Positive] = Field(default={})
+    """Dense peaks of its other arithmetic, in 1e12 operations a second; where none is stated, all is computed in 16 bits."""
+    cache_mb: Positive | None = None
+    """Last-level cache that weights can stay in from pass to pass, in 1e6 bytes."""
+    cache_bandwidth_gb_s: Positive | None = None
+    """Bandwidth at which products read weights from that cache, in 1e9 bytes a second."""
     matmul: dict[str, Roofline]
-    """Rooflines of matrix products: ``default``, and weight formats whose kernels differ."""
-    attention: Roofline
-    """Roofline of attention over cached tokens."""
+    """Rooflines of matrix products: ``default``, and weight formats whose kernels differ; shares are of the format's peak."""
+    attention: Annotated[
+        Annotated[Roofline, Tag("one roofline")] | Annotated[Attention, Tag("parts")], Discriminator(_in_parts)
+    ]
+    """Attention over cached tokens: one roofline, or ``decode`` and ``prefill``."""
     small_operations: Roofline
     """Roofline of norms, activations and rotations."""
     spread: Positive | None = None
@@ -136,17 +196,52 @@ class Device(Frozen):
         seconds: float = self.timer(operation)(size_bytes, flops, tokens)
         return seconds
 
-    def timer(self, operation: Roofline) -> Callable[[Any, Any, float], Any]:
-        """Return a function (bytes, flops, tokens) to the seconds of one operation; bytes and flops may be arrays."""
-        bandwidth = operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9
-        peak = operation.compute_efficiency.value * self.peak_tflops.value * 1e12
-        constant, p = operation.fixed_us.value * 1e-6, operation.p_norm.value
+    def number_format(self, weights: str) -> NumberFormat:
+        """Return how products with weights of this format are computed here.
 
-        def seconds(size_bytes: Any, flops: Any, tokens: float) -> Any:
+        A device that states no other peak computes everything in 16 bits. Raises :class:`ValueError` for arithmetic that the
+        device does not have.
+        """
+        form = FORMATS[weights]
+        if form.arithmetic in ("fp16", *self.peaks_tflops):
+            return form
+        if not self.peaks_tflops:
+            return form.weight_only
+        has = ", ".join(("fp16", *self.peaks_tflops))
+        instead = f"{weights.partition('_')[0]}_wo"
+        raise ValueError(
+            f"{self.name or 'the device'} has no {form.arithmetic} arithmetic; it has {has}. "
+            f"{instead} stores weights in this format and computes in 16 bits, as engines do on such a device"
+        )
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Return the names of the weight formats that the device computes as they are."""
+        return tuple(name for name, form in FORMATS.items() if form.arithmetic in ("fp16", *self.peaks_tflops))
+
+    def timer(self, operation: Roofline, arithmetic: Arithmetic = "fp16", cached: bool = False) -> Callable[..., Any]:
+        """Return a function (bytes, flops, tokens) to the seconds of one operation; bytes and flops may be arrays.
+
+        That of decode attention also takes the KV heads of all sequences. ``cached``: the bytes are in the cache, if the
+        device has one.
+        """
+        bandwidth = operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9
+        if cached and self.cache_bandwidth_gb_s is not None:
+            bandwidth = self.cache_bandwidth_gb_s.value * 1e9
+        peak = operation.compute_efficiency.value * self.peaks_tflops.get(arithmetic, self.peak_tflops).value * 1e12
+        constant, p = operation.fixed_us.value * 1e-6, operation.p_norm.value
+        per_head = operation.head_us.value * 1e-6 if isinstance(operation, DecodeRoofline) else 0.0
+
+        def seconds(size_bytes: Any, flops: Any, tokens: float, heads: float = 0.0) -> Any:
             memory_ratio, fixed_ratio = operation.width_ratios(tokens)
             memory, fixed = size_bytes / bandwidth * memory_ratio, constant * fixed_ratio
             compute = flops * (operation.tiled(tokens) / tokens if tokens else 1.0) / peak
             largest = elementwise_max(memory, compute)
+            if heads and per_head:
+                waiting = heads * per_head
+                largest = elementwise_max(largest, waiting)
+                norm = (memory / largest) ** p + (compute / largest) ** p + (waiting / largest) ** p
+                return fixed + largest * norm ** (1.0 / p)
             if isinstance(largest, float) and not largest:
                 return fixed
             return fixed + largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
@@ -154,8 +249,9 @@ class Device(Frozen):
         return seconds
 
     def matmul_for(self, weight_format: str) -> Roofline:
-        """Return the roofline of matrix products with weights of this format, or the default roofline."""
-        return self.matmul.get(weight_format, self.matmul["default"])
+        """Return the roofline of matrix products with weights of this format, of the nearest one, or the default roofline."""
+        names = (weight_format, *FORMATS[weight_format].curves)
+        return next((self.matmul[name] for name in names if name in self.matmul), self.matmul["default"])
 
 
 class TreeAllReduce(Frozen):

@@ -18,9 +18,10 @@ from simulator.cost.kernels import (
     attention_timer,
     head_time,
     layer_products,
+    product_timer,
     side_product_time,
 )
-from simulator.cost.model import WEIGHT_BYTES, DraftHead
+from simulator.cost.model import DraftHead
 from simulator.cost.partition import message_bytes
 from simulator.cost.placement import Placement
 from simulator.cost.protocol import Depth, Purpose, Role
@@ -227,10 +228,8 @@ class HardwareCost:
         if at == "fv":
             return Phase(transfer, {})
         place = self.target_place
-        device, adapter = place.device, float(place.model.hidden_size**2)
-        size = adapter * WEIGHT_BYTES[place.weights] / place.tensor_parallel
-        flops = 2.0 * logit_rows * adapter / place.tensor_parallel
-        exit_head = device.seconds(device.matmul_for(place.weights), size, flops, logit_rows) + head_time(place, logit_rows)
+        adapter = product_timer(place, place.weights)(0.0, 0.0, logit_rows, float(place.model.hidden_size**2))
+        exit_head = adapter + head_time(place, logit_rows)
         return Phase(exit_head + transfer, {"target compute": exit_head})
 
     def copy(self, tokens: int) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from simulator.cost.model import WEIGHT_BYTES
-from simulator.cost.partition import ACTIVATION_BYTES
+from simulator.cost.device import Attention
+from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
 
@@ -28,10 +28,57 @@ class LayerTime(NamedTuple):
 
 def attention_timer(place: Placement) -> Callable[[Rows], Any]:
     """Return a function from rows to the seconds of attention in one layer, on one of the tensor-parallel ranks."""
-    model, ranks = place.model, place.tensor_parallel
-    cached = model.kv_bytes_per_layer() * place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
-    pair, seconds = 4.0 * model.query_width, place.device.timer(place.device.attention)
+    model, ranks, device = place.model, place.tensor_parallel, place.device
+    traffic = place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
+    cached = model.kv_bytes_per_layer(CACHE_BYTES[place.kv_cache]) * traffic
+    pair = 4.0 * model.query_width
+    if isinstance(device.attention, Attention):
+        return _attention_in_parts(place, device.attention, cached / ranks, pair / ranks)
+    seconds = device.timer(device.attention)
     return lambda rows: seconds(rows.kv_tokens * cached / ranks, rows.attention_pairs * pair / ranks, rows.tokens)
+
+
+def _attention_in_parts(place: Placement, attention: Attention, cached: float, pair: float) -> Callable[[Rows], Any]:
+    """Return a function from rows to seconds; a token has ``cached`` bytes on a rank, a query-key pair ``pair`` flops.
+
+    Prompts are priced by ``prefill``, all other rows by ``decode``, with ``extra_row`` for those of a verification.
+    """
+    model, parts = place.model, attention.over(place.kv_cache)
+    decode, prefill, extra = place.device.timer(parts.decode), place.device.timer(parts.prefill), attention.extra_row.value
+    heads = max(1.0, model.num_key_value_heads / place.tensor_parallel)
+    query_and_output = 2.0 * ACTIVATION_BYTES * model.query_width / place.tensor_parallel
+
+    def seconds(rows: Rows) -> Any:
+        total: Any = 0.0
+        if rows.prompt_tokens:
+            size = rows.prompt_kv_tokens * cached + rows.prompt_tokens * query_and_output
+            total = prefill(size, rows.prompt_pairs * pair, rows.prompt_tokens)
+        if tokens := rows.tokens - rows.prompt_tokens:
+            sequences = max(1, rows.sequences - rows.prompt_sequences)
+            size = (rows.kv_tokens - rows.prompt_kv_tokens) * cached + tokens * query_and_output
+            flops = (rows.attention_pairs - rows.prompt_pairs) * pair
+            verifying = 1.0 + extra * max(0.0, tokens / sequences - 1.0)
+            total = total + decode(size, flops, tokens, sequences * heads) * verifying
+        return total
+
+    return seconds
+
+
+def product_timer(place: Placement, weight_format: str) -> Callable[..., float]:
+    """Return a function (inputs, outputs, rows, weights) to the seconds of a product on one of the tensor-parallel ranks.
+
+    Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times outputs by default.
+    """
+    device, ranks, form = place.device, place.tensor_parallel, place.device.number_format(weight_format)
+    timed = device.timer(device.matmul_for(weight_format), form.arithmetic, place.in_cache)
+
+    def seconds(inputs: float, outputs: float, rows: float, weights: float | None = None) -> float:
+        weights = inputs * outputs if weights is None else weights
+        size = form.product_bytes(inputs, outputs, rows, weights)
+        taken: float = timed(size / ranks, 2.0 * rows * weights / ranks, rows)
+        return taken
+
+    return seconds
 
 
 def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
@@ -45,29 +92,25 @@ def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) ->
     ``adapted`` of the rows do not pass the MLP; ``experts``: the MLP is a mixture of experts.
     """
     model, device, ranks = place.model, place.device, place.tensor_parallel
-
-    def product(weights: float, width: float, tokens: float) -> float:
-        size = weights * WEIGHT_BYTES[place.weights] + tokens * width * ACTIVATION_BYTES
-        return device.seconds(device.matmul_for(place.weights), size / ranks, 2.0 * tokens * weights / ranks, tokens)
-
+    product = product_timer(place, place.weights)
     hidden, ff, full = model.hidden_size, model.intermediate_size, n - adapted
-    mlp_width = hidden + ff * (2 if model.mlp == "gated" else 1)
     if experts and model.experts:
         touched, expert = model.experts.touched(full), model.expert_weights
         expert_tokens = max(1.0, full * model.experts.per_token / touched)
-        mlp = product(touched * expert, hidden + 3 * model.experts.intermediate_size, expert_tokens)
+        inner = model.experts.intermediate_size
+        mlp = product(hidden + inner, 2 * inner, expert_tokens, touched * expert)
         if model.experts.shared:
-            mlp += product(model.experts.shared * expert, hidden + 3 * model.experts.intermediate_size, full)
+            mlp += product(hidden + inner, 2 * inner, full, model.experts.shared * expert)
     else:
-        mlp = product(model.up_weights, mlp_width, full) + product(model.down_weights, ff + hidden, full)
+        mlp = product(hidden, model.up_weights // hidden, full) + product(ff, hidden, full)
     stream = hidden / ranks if place.collectives.per == "pass" else hidden  # tracks of an SPD draft have their own
     widths = n * (8 * stream + 2 * (model.query_width + 2 * model.kv_width) / ranks) + full * 3 * ff / ranks
     small_bytes = ACTIVATION_BYTES * widths
     small = device.seconds(device.small_operations, small_bytes, 0.0, n) * place.engine.small_operations_ratio.value
     return LayerTime(
-        qkv=product(model.qkv_weights, hidden + model.query_width + 2 * model.kv_width, n),
+        qkv=product(hidden, model.query_width + 2 * model.kv_width, n),
         attention=0.0,
-        output=product(model.output_weights, model.query_width + hidden, n),
+        output=product(model.query_width, hidden, n),
         mlp=mlp,
         small=small,
     )
@@ -75,25 +118,15 @@ def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) ->
 
 def side_product_time(place: Placement, tokens: int, width: int) -> float:
     """Return the seconds of the product of ``tokens`` rows with one h x ``width`` matrix."""
-    hidden, ranks = place.model.hidden_size, place.tensor_parallel
-    weights = hidden * width
-    size = weights * WEIGHT_BYTES[place.weights] + tokens * (hidden + width) * ACTIVATION_BYTES
-    return place.device.seconds(place.device.matmul_for(place.weights), size / ranks, 2.0 * tokens * weights / ranks, tokens)
+    return product_timer(place, place.weights)(place.model.hidden_size, width, tokens)
 
 
 def head_time(place: Placement, logit_rows: int) -> float:
     """Return the seconds of the LM head over ``logit_rows`` and of sampling from its logits; 0 without rows."""
     if not logit_rows:
         return 0.0
-    model, device = place.model, place.device
-    size = (
-        model.head_weights * WEIGHT_BYTES[place.weights]
-        + logit_rows * (model.hidden_size + model.vocab_size) * ACTIVATION_BYTES
-    )
-    flops = 2.0 * logit_rows * model.head_weights
-    head = device.seconds(
-        device.matmul_for(place.weights), size / place.tensor_parallel, flops / place.tensor_parallel, logit_rows
-    )
+    model = place.model
+    head = product_timer(place, place.table_format)(model.hidden_size, model.vocab_size, logit_rows, model.head_weights)
     return head + place.engine.sampling_us.value * 1e-6
 
 

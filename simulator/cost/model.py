@@ -12,12 +12,6 @@ from pydantic import Field, model_validator
 
 from simulator.files.schema import Confidence, Frozen
 
-WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5,
-                "q8_0": 34 / 32, "q5_k_m": 5.7 / 8, "q4_k": 4.5 / 8, "q4_0": 18 / 32}  # fmt: skip
-"""Bytes per weight. GGUF: block scales included (Q8_0 stores 32 weights in 34 bytes)."""
-
-WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q5_k_m", "q4_k", "q4_0"]
-
 
 class Experts(Frozen):
     """A mixture of experts has ``routed`` experts of width ``intermediate_size``, ``per_token`` of them active for a token."""
@@ -90,6 +84,8 @@ class ModelSpec(Frozen):
     """Most tokens of prompt and output together."""
     parameters: int | None = Field(default=None, gt=0)
     """Number of all weights, where the shapes do not determine it."""
+    tables: int | None = Field(default=None, ge=0, le=2)
+    """How many of embedding and LM head it holds; by default both, or one matrix for both."""
     experts: Experts | None = None
     """The mixture of experts; by default the model is dense."""
 
@@ -138,6 +134,12 @@ class ModelSpec(Frozen):
     def head_weights(self) -> int:
         """Return the number of weights in the LM head; a pass that yields logits reads them once."""
         return self.vocab_size * (self.embedding_width or self.hidden_size)
+
+    @property
+    def table_weights(self) -> int:
+        """Return the number of weights of embedding and LM head, which quantised checkpoints leave in 16 bits."""
+        tables = self.tables if self.tables is not None else 2 - self.tie_word_embeddings
+        return tables * self.head_weights
 
     @property
     def expert_weights(self) -> int:

@@ -12,11 +12,10 @@ from typing import Literal, NamedTuple
 from pydantic import field_validator, model_validator
 
 from simulator.cost.device import Device, Link
-from simulator.cost.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.cost.formats import ACTIVATION_BYTES, WEIGHT_BYTES, WeightFormat
+from simulator.cost.model import ModelSpec
 from simulator.files.schema import Frozen, NonNegative
 
-ACTIVATION_BYTES = 2
-"""Bytes of one element of a hidden state."""
 GIB = 2**30
 """Bytes in a GiB."""
 LayerFormula = Literal["printed", "grouped"]

@@ -6,11 +6,12 @@ from collections import Counter
 from functools import cached_property
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
-from simulator.cost.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
+from simulator.cost.model import ModelSpec
 from simulator.cost.partition import Pipeline
 from simulator.cost.protocol import Depth
 from simulator.files.schema import Frozen
@@ -43,7 +44,9 @@ class Placement(Frozen):
     machine: str = ""
     """Name of a machine: two roles on the same machine and device share that device."""
     weights: WeightFormat = "fp16"
-    """Format in which the weights are stored."""
+    """Format in which the weights are stored, and whether products compute in it (fp8) or in 16 bits (fp8_wo)."""
+    kv_cache: CacheFormat = "fp16"
+    """Format of the keys and values in the cache."""
     tensor_parallel: int = Field(default=1, gt=0)
     """Number of devices that share every layer."""
     link: Link | None = None
@@ -53,9 +56,19 @@ class Placement(Frozen):
     pipeline: Pipeline | None = None
     """Stages among which the layers are shared out, for strategies that run on stages."""
 
+    @field_validator("weights")
+    @classmethod
+    def _computed(cls, weights: WeightFormat, read: ValidationInfo) -> WeightFormat:
+        device = read.data.get("device")
+        if device is not None:
+            device.number_format(weights)
+        return weights
+
     @model_validator(mode="after")
     def _shared_out(self) -> Placement:
         if self.pipeline is not None:
+            for stage in self.pipeline.stages:
+                (stage.device or self.device).number_format(self.weights)
             layers = sum(stage.layers for stage in self.pipeline.stages)
             if layers != self.model.num_hidden_layers:
                 raise ValueError(f"the stages hold {layers} layers, {self.model.name} has {self.model.num_hidden_layers}")
@@ -79,11 +92,29 @@ class Placement(Frozen):
 
     def weights_gb(self, extra: int = 0) -> float:
         """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a method adds."""
-        return (self.model.weights + extra) * WEIGHT_BYTES[self.weights] / self.tensor_parallel / 1e9
+        form = FORMATS[self.weights]
+        tables = self.model.table_weights * (FORMATS[self.table_format].weight_bytes - form.weight_bytes)
+        return ((self.model.weights + extra) * form.weight_bytes + tables) / self.tensor_parallel / 1e9
 
     def kv_gb(self, tokens: int) -> float:
         """Return the size of the KV cache of ``tokens`` on one device in 1e9 bytes."""
-        return tokens * self.model.kv_bytes_per_token() / self.tensor_parallel / 1e9
+        return tokens * self.model.kv_bytes_per_token(CACHE_BYTES[self.kv_cache]) / self.tensor_parallel / 1e9
+
+    @property
+    def table_format(self) -> WeightFormat:
+        """Return the format of embedding and LM head."""
+        return "fp16" if FORMATS[self.weights].tables_in_16_bits else self.weights
+
+    @cached_property
+    def in_cache(self) -> bool:
+        """Return whether the weights of a pass stay in the device's cache from one pass to the next.
+
+        Every pass reads all weights but those of a separate embedding in the same order, so a cache that does not hold all
+        of them holds none when it matters. The first pass behind another model's reads them from memory, which is left out.
+        """
+        cache = self.device.cache_mb
+        unread = 0 if self.model.tie_word_embeddings else self.model.head_weights * FORMATS[self.table_format].weight_bytes
+        return cache is not None and self.weights_gb() * 1e9 - unread / self.tensor_parallel <= cache.value * 1e6
 
     @cached_property
     def on_stages(self) -> tuple[Placement, ...]:
@@ -108,7 +139,7 @@ class Placement(Frozen):
         for place, (first, last) in zip(self.on_stages, self.pipeline.bounds, strict=True):
             ends = (first == 0) + (last == model.num_hidden_layers)
             weights = round(layer * (last - first)) + ends * table
-            part = model.model_copy(update={"num_hidden_layers": last - first, "parameters": weights})
+            part = model.model_copy(update={"num_hidden_layers": last - first, "parameters": weights, "tables": ends})
             parts.append(place.model_copy(update={"model": part}))
         return tuple(parts)
 

@@ -30,6 +30,14 @@ class Rows(NamedTuple):
 
     The adapter's products are left out: of rank 8 they are 1/512 of the MLP at h = 4096 (SS-7).
     """
+    prompt_tokens: int = 0
+    """Those of ``tokens`` that belong to prompts, whose attention has kernels of its own; likewise the next three."""
+    prompt_sequences: int = 0
+    """Those of ``sequences``."""
+    prompt_kv_tokens: int = 0
+    """Those of ``kv_tokens``."""
+    prompt_pairs: int = 0
+    """Those of ``attention_pairs``."""
 
     def __add__(self, more: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
         return Rows(
@@ -39,6 +47,10 @@ class Rows(NamedTuple):
             self.kv_tokens + more.kv_tokens,
             self.attention_pairs + more.attention_pairs,
             self.adapted + more.adapted,
+            self.prompt_tokens + more.prompt_tokens,
+            self.prompt_sequences + more.prompt_sequences,
+            self.prompt_kv_tokens + more.prompt_kv_tokens,
+            self.prompt_pairs + more.prompt_pairs,
         )
 
     @staticmethod
@@ -46,12 +58,13 @@ class Rows(NamedTuple):
         """Return the rows of ``tokens`` new tokens in each sequence, with logits, behind ``context`` cached ones in total."""
         rows = tokens * sequences
         pairs = tokens * context + sequences * (tokens * (tokens + 1) // 2)
-        return tuple.__new__(Rows, (rows, rows, sequences, context + rows, pairs, 0))  # a third of the time
+        return tuple.__new__(Rows, (rows, rows, sequences, context + rows, pairs, 0, 0, 0, 0, 0))  # a third of the time
 
     @staticmethod
     def prefill(tokens: int, context: int = 0, ends: bool = True) -> Rows:
         """Return the rows of a prompt, or of a chunk behind ``context`` cached ones; if it ``ends`` here, with a logit."""
-        return Rows(tokens, int(ends), 1, context + tokens, tokens * context + tokens * (tokens + 1) // 2)
+        cached, pairs = context + tokens, tokens * context + tokens * (tokens + 1) // 2
+        return Rows(tokens, int(ends), 1, cached, pairs, 0, tokens, 1, cached, pairs)
 
 
 NO_ROWS = Rows()

@@ -90,6 +90,21 @@ class OneOrMore(Sourced):
     rules: ClassVar[Rules] = ((lambda value: value >= 1, "1 or more"),)
 
 
+class Ranged(NonNegative):
+    """A sourced number of zero or more that is not known well: it lies between ``low`` and ``high``."""
+
+    low: float | None = None
+    """The least that it may be; by default the number itself."""
+    high: float | None = None
+    """The most that it may be; by default the number itself."""
+
+    @model_validator(mode="after")
+    def _within(self) -> Ranged:
+        if (self.low is not None and self.low > self.value) or (self.high is not None and self.high < self.value):
+            raise ValueError(f"expected low <= value <= high, got {self.low}, {self.value:g}, {self.high}")
+        return self
+
+
 class Fraction(Positive):
     """A sourced share, above zero and at most one."""
 

@@ -1,10 +1,11 @@
 """How far a simulated number may be off: other requests, devices that are not quite as their profile, fits that left something.
 
-Three sources of error are drawn together ``DRAWS`` times, as factors on the number:
+Four sources of error are drawn together ``DRAWS`` times, as factors on the number:
 
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
   nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device that much slower.
+- *rows of a verification*: what further query rows cost attention in parts, of which a range is known (``extra_row``).
 - *residuals* of the cells that free parameters were fitted to, drawn with replacement; their standard errors widen them.
 
 Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
@@ -20,13 +21,14 @@ these are independent; if neighbours depend on each other, groups count that and
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import log
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cost.device import Device
-from simulator.files.schema import nested, replace_nested
+from simulator.cost.device import Attention, Device
+from simulator.files.schema import Positive, nested, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.serving.iteration import Iteration
@@ -164,9 +166,14 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
-    """Yield each device of a scenario by name, with what makes it slower by its spread in this or another scenario."""
+    """Yield each device of a scenario by name, with what makes it slower by its spread in this or another scenario.
+
+    Behind it comes what its attention takes for further rows of a verification, where that is known as a range alone.
+    """
     for name in devices(loaded.scenario):
         yield name, partial(with_slower, {name: 1.0})
+    for name in dict.fromkeys(device.name for device in nested(loaded.scenario, Device) if _widened(device) is not device):
+        yield f"{name}, rows of a verification", partial(_with_dearer_rows, name)
 
 
 def devices(scenario: Scenario) -> list[str]:
@@ -179,13 +186,39 @@ def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
     return Loaded(replace_nested(loaded.scenario, Device, partial(_slower, spreads)), loaded.trace, loaded.document)
 
 
+def _with_dearer_rows(name: str, loaded: Loaded) -> Loaded:
+    def change(device: Device) -> Device:
+        return _widened(device) if device.name == name else device
+
+    return Loaded(replace_nested(loaded.scenario, Device, change), loaded.trace, loaded.document)
+
+
+def _widened(device: Device) -> Device:
+    """Return a device whose attention takes one standard deviation longer for rows of a verification; itself without a range.
+
+    Between the number and its upper end lies half of what an interval holds.
+    """
+    attention = device.attention
+    if not isinstance(attention, Attention):
+        return device
+    row = attention.extra_row
+    if row.high is None:
+        return device
+    value = row.value + (row.high - row.value) / NormalDist().inv_cdf((1.0 + SHARE) / 2.0)
+    wider = attention.model_copy(update={"extra_row": row.model_copy(update={"value": value})})
+    return device.model_copy(update={"attention": wider})
+
+
 def _slower(spreads: Mapping[str, float], device: Device) -> Device:
     if not spreads.get(device.name):
         return device
     spread = UNMEASURED if device.spread is None else device.spread.value
     factor = (1.0 + spread) ** spreads[device.name]
-    rates = {
-        rate: getattr(device, rate).model_copy(update={"value": getattr(device, rate).value / factor})
-        for rate in ("memory_bandwidth_gb_s", "peak_tflops")
-    }
+
+    def divided(rate: Positive) -> Positive:
+        return rate.model_copy(update={"value": rate.value / factor})
+
+    names = ("memory_bandwidth_gb_s", "peak_tflops", "cache_bandwidth_gb_s")
+    rates: dict[str, object] = {name: divided(getattr(device, name)) for name in names if getattr(device, name) is not None}
+    rates["peaks_tflops"] = {name: divided(peak) for name, peak in device.peaks_tflops.items()}
     return device.model_copy(update=rates)

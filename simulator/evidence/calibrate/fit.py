@@ -47,9 +47,9 @@ class Form(NamedTuple):
 
 TILES = tuple(
     Form(tiles)
-    for tiles in ((1,), (64,), (128,), (64, 128), (64, 128, 256), (64, 128, 192, 256), (16, 64), (16, 64, 128), (32, 64, 128))
+    for tiles in ((1,), (16, 64), (64,), (128,), (256,), (64, 128, 192, 256))
 )
-"""Candidates for the formula."""
+"""Candidates for the formula; below the first tile there are those of 8, 16, 32, ... rows."""
 TABLE = Form((64,), (1, 64, 65, 128, 129, 192, 256, 257, 384, 385, 512))
 """The table: a point on each side of a step; steps beyond one tile of 64 stand in it."""
 START, BOUNDS = (5.0, 0.8, 0.7, 3.0), ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))

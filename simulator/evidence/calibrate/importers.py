@@ -69,6 +69,7 @@ def attention(part: str, queries: Queries, heads: Heads, time_us: float) -> Row:
     sequences, new, cached = queries
     pairs = sequences * (new * cached + new * (new + 1) / 2)
     work = {"size_bytes": sequences * (cached + new) * heads.kv_bytes, "flops": 4.0 * pairs * heads.query_width}
+    work |= {"sequences": sequences, "kv_heads": heads.kv_heads, "query_width": heads.query_width}
     shape = f"{heads.kv_heads:g} KV heads"
     return {"operation": "attention", "part": part, "shape": shape, "tokens": sequences * new, **work, "time_us": time_us}
 

@@ -7,15 +7,23 @@ column                meaning
                       layers of a model
 ``part``              optional: which of them; errors are stated by part. ``matmul`` parts of one model, tensor-parallel
                       degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
+``format``            optional, fp16: of the weights of a product (fp8, fp8_block, int8, int4, ...) or the cache of attention
 ``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
 ``tensor_parallel``   optional, 1: its degree, likewise
 ``shape``             optional: a name for the weights, as ``4096x12288``; likewise
 ``tokens``            rows of a product, query rows of attention, rows of small operations
 ``size_bytes``        bytes that must move: weights and activations ``2 (k m + n (k + m))`` of n rows and k x m fp16
-                      weights; keys and values of attention; what is sent, or the whole activation that is reduced
+                      weights (:meth:`~simulator.cost.formats.NumberFormat.product_bytes` in others); keys and values of
+                      attention, in the cache's format, without queries and outputs; what is sent, or the whole
+                      activation that is reduced
 ``flops``             ``2 n k m``; attention: 4 x query-key pairs x query heads x head width; else 0
 ``ranks``             of a collective
 ``layers``            of a pass
+``copies``            optional, 1: weights through which the repetitions of a product rotate; what a cache holds of all of them
+                      is read from there
+``sequences``         optional: of attention
+``kv_heads``          optional: of attention, on this device
+``query_width``       optional: query heads on this device x head width
 ``time_us``           kernel time, microseconds
 ``source``            where the row comes from
 ====================  ==========================================================================================
@@ -41,7 +49,7 @@ from simulator.names import shown
 Table: TypeAlias = pd.DataFrame
 OPERATIONS = ("matmul", "attention", "small_operations", "pass", "all_reduce", "transfer")
 LINK_OPERATIONS = OPERATIONS[4:]
-WORDS = {"operation": None, "part": "", "model": "", "shape": "", "source": "not stated"}
+WORDS = {"operation": None, "part": "", "format": "fp16", "model": "", "shape": "", "source": "not stated"}
 """Columns of text and what an empty or missing one means; None: it must be there."""
 NUMBERS = {
     "tensor_parallel": 1.0,
@@ -50,11 +58,15 @@ NUMBERS = {
     "flops": 0.0,
     "ranks": 1.0,
     "layers": 1.0,
+    "copies": 1.0,
+    "sequences": 0.0,
+    "kv_heads": 0.0,
+    "query_width": 0.0,
     "time_us": None,
 }
 """Columns of numbers, likewise."""
-COLUMNS = ("operation", "part", "model", "tensor_parallel", "shape", "tokens", "size_bytes", "flops", "ranks", "layers",
-           "time_us", "source")  # fmt: skip
+COLUMNS = ("operation", "part", "format", "model", "tensor_parallel", "shape", "tokens", "size_bytes", "flops", "ranks",
+           "layers", "copies", "sequences", "kv_heads", "query_width", "time_us", "source")  # fmt: skip
 MOST_FAULTS = 10
 LM_HEAD = "lm_head"
 

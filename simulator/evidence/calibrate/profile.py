@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from simulator.cost.device import Device, Link, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.device import Attention, Device, Link, RingAllReduce, Roofline, TreeAllReduce
 from simulator.evidence.calibrate import fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import Table
@@ -91,7 +91,10 @@ def _fitted(name: str, profile: Device, rows: Table, form: Form, ratios: int | N
         return fit.width_ratios(profile, rows, profile.matmul["default"], ratios)
     if name == "matmul":
         return fit.products(profile, rows, form)
-    return fit.attention(profile, rows, profile.attention) if name == "attention" else fit.small_operations(profile, rows)
+    if name == "attention":
+        like = profile.attention.decode if isinstance(profile.attention, Attention) else profile.attention
+        return fit.attention(profile, rows, like)
+    return fit.small_operations(profile, rows)
 
 
 def _section(name: str, profile: Device, operation: Roofline, rows: Table, like: Document) -> dict[str, Any]:

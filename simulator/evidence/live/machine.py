@@ -24,8 +24,9 @@ from simulator.acceptance.record.family import DRAFT, TARGET
 from simulator.acceptance.record.network import Network, NetworkShape, rotate
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
+from simulator.cost.formats import WEIGHT_BYTES, WeightFormat
 from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.model import WEIGHT_BYTES, ModelSpec, WeightFormat
+from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
 from simulator.evidence.calibrate import profile

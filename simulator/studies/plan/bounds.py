@@ -232,8 +232,10 @@ class FleetBounds:
         scenario = self._scenario
         most = getattr(scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max()))
         sizes = [0, *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)), most]
-        passes = (scenario.cost.prefill("target", Rows(below + 1, 1, 1)).wall_s / above for below, above in pairwise(sizes))
-        return np.asarray(self._lengths[:, 0] * min(passes), dtype=np.float64)
+        prompts = [Rows(below + 1, 1, 1, prompt_tokens=below + 1, prompt_sequences=1) for below in sizes[:-1]]
+        passes = [scenario.cost.prefill("target", rows).wall_s for rows in prompts]
+        share = min(seconds / above for seconds, above in zip(passes, sizes[1:], strict=True))
+        return np.asarray(self._lengths[:, 0] * share, dtype=np.float64)
 
     @cached_property
     def _step_work(self) -> Times:

@@ -1,0 +1,74 @@
+"""Number formats of weights, of what products take in, and of the KV cache: their bytes, and the arithmetic that they need.
+
+A format that quantises activations (W8A8, W4A4) computes at a peak of its own; a weight-only format (W8A16, W4A16) is widened
+to 16 bits in the kernel and computes at the 16-bit peak of any device.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Arithmetic = Literal["fp16", "fp8", "int8", "nvfp4"]
+"""What a product computes in; ``fp16`` stands for every 16-bit format, for which a device states ``peak_tflops``."""
+ACTIVATION_BYTES = 2
+"""Bytes of one element of a hidden state."""
+
+
+class NumberFormat(NamedTuple):
+    """A number format of weights."""
+
+    weight_bytes: float
+    """Bytes per weight, scales included."""
+    arithmetic: Arithmetic = "fp16"
+    """What products compute in."""
+    quantised_bytes: float = 0.0
+    """Bytes of one input of a product once it is quantised, scales included; 0: inputs stay in 16 bits."""
+    tables_in_16_bits: bool = False
+    """Whether checkpoints leave embedding and LM head in 16 bits (``ignore: [lm_head]`` of compressed-tensors; AWQ)."""
+    curves: tuple[str, ...] = ()
+    """Formats whose kernels stand in, the nearest first, where a device has no curve for this one."""
+
+    @property
+    def input_bytes(self) -> float:
+        """Return the bytes that one input of a product moves: read; quantised, it is also written and read again."""
+        return ACTIVATION_BYTES + 2.0 * self.quantised_bytes
+
+    @property
+    def weight_only(self) -> NumberFormat:
+        """Return the same weights, computed in 16 bits."""
+        return self._replace(arithmetic="fp16", quantised_bytes=0.0)
+
+    def product_bytes(self, inputs: float, outputs: float, rows: float, weights: float) -> float:
+        """Return the bytes that a product of ``rows`` moves: ``weights``, its inputs, and its outputs in 16 bits."""
+        return weights * self.weight_bytes + rows * (inputs * self.input_bytes + outputs * ACTIVATION_BYTES)
+
+
+BLOCK, GROUP = 128, 16
+"""Weights that share a scale: rows of int4 (GPTQ, AWQ) and sides of a block of fp8_block, and of nvfp4."""
+FORMATS = {
+    "fp32": NumberFormat(4.0),
+    "fp16": NumberFormat(2.0),
+    "bf16": NumberFormat(2.0),
+    "fp8": NumberFormat(1.0, "fp8", 1.0, True),
+    "fp8_block": NumberFormat(1.0 + 4 / BLOCK**2, "fp8", 1.0 + 4 / BLOCK, True, ("fp8",)),
+    "fp8_wo": NumberFormat(1.0, tables_in_16_bits=True),
+    "int8": NumberFormat(1.0, "int8", 1.0, True),
+    "int8_wo": NumberFormat(1.0, tables_in_16_bits=True),
+    "int4": NumberFormat(0.5 + 2 / BLOCK, tables_in_16_bits=True),
+    "nvfp4": NumberFormat(0.5 + 1 / GROUP, "nvfp4", 0.5 + 1 / GROUP, True),
+    "nvfp4_wo": NumberFormat(0.5 + 1 / GROUP, tables_in_16_bits=True, curves=("int4",)),
+    "mxfp4": NumberFormat(0.5 + 1 / 32, tables_in_16_bits=True, curves=("int4",)),
+    "q8_0": NumberFormat(34 / 32),
+    "q5_k_m": NumberFormat(5.7 / 8),
+    "q4_k": NumberFormat(4.5 / 8),
+    "q4_0": NumberFormat(18 / 32),
+}
+"""Formats of weights, by name. GGUF: block scales included (Q8_0 stores 32 weights in 34 bytes)."""
+WEIGHT_BYTES = {name: form.weight_bytes for name, form in FORMATS.items()}
+"""Bytes per weight, scales included."""
+WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "fp8_block", "fp8_wo", "int8", "int8_wo", "int4", "nvfp4", "nvfp4_wo",
+                       "mxfp4", "q8_0", "q5_k_m", "q4_k", "q4_0"]  # fmt: skip
+
+CacheFormat = Literal["fp16", "bf16", "fp8", "int8", "int4"]
+CACHE_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0 + 4 / 128, "int4": 0.5 + 4 / 128}
+"""Bytes of a cached value. Integers: a 16-bit scale and zero for each head of 128 values (LMDeploy); fp8: one for a tensor."""
