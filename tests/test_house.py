@@ -136,7 +136,20 @@ UNITS = (
 COUNTS_AND_RATIOS = {
     *("hidden_size", "intermediate_size", "vocab_size", "tables", "head_dim", "embedding_width", "kv_latent_width"),
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "first_dense_layers", "learned_positions"),
-    *("routed", "per_token", "shared", "parameters", "tensor_parallel", "count", "extra_row", "concurrency", "seed", "streams"),
+    *(
+        "routed",
+        "per_token",
+        "shared",
+        "parameters",
+        "tensor_parallel",
+        "count",
+        "extra_row",
+        "low",
+        "high",
+        "concurrency",
+        "seed",
+        "streams",
+    ),
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *(
         "small_operations_ratio",
