@@ -169,7 +169,7 @@ class Catalogue:
         attention = document.data.get("attention")
         if isinstance(attention, dict) and _in_parts(attention) != _in_parts(base.data.get("attention")):
             base.data.pop("attention", None)  # the other form has no field in common
-        _borrow(base.data, origin.stem)
+        borrow(base.data, origin.stem)
         base.merge(document)
         return base
 
@@ -255,11 +255,11 @@ def _kept(path: Path, name: str, _: tuple[int, int]) -> Document:
     return read(path, name)
 
 
-def _borrow(value: object, origin: str) -> None:
+def borrow(value: object, origin: str) -> None:
     """Mark every number with a source in ``value`` as borrowed from ``origin``; one borrowed before keeps its first home."""
     if isinstance(value, list):
         for inner in value:
-            _borrow(inner, origin)
+            borrow(inner, origin)
     if not isinstance(value, dict):
         return
     if "value" in value:
@@ -271,7 +271,7 @@ def _borrow(value: object, origin: str) -> None:
     if width_source and not width_source.startswith("borrowed from"):
         value["width_source"] = f"borrowed from {origin}: {width_source}"
     for inner in value.values():
-        _borrow(inner, origin)
+        borrow(inner, origin)
 
 
 def _relative_file(name: str, document: Document, where: Path_) -> Path:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.cost.device import Device, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.device import AttentionParts, DecodeRoofline, Device, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.formats import ACTIVATION_BYTES, FORMATS
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table
 from simulator.files.schema import BadInput, Fault
 
@@ -45,10 +46,7 @@ class Form(NamedTuple):
         return [0, *accumulate(int(after == before + 1) for before, after in pairwise(self.at))] if self.at else []
 
 
-TILES = tuple(
-    Form(tiles)
-    for tiles in ((1,), (16, 64), (64,), (128,), (256,), (64, 128, 192, 256))
-)
+TILES = tuple(Form(tiles) for tiles in ((1,), (16, 64), (64,), (128,), (256,), (64, 128, 192, 256)))
 """Candidates for the formula; below the first tile there are those of 8, 16, 32, ... rows."""
 TABLE = Form((64,), (1, 64, 65, 128, 129, 192, 256, 257, 384, 385, 512))
 """The table: a point on each side of a step; steps beyond one tile of 64 stand in it."""
@@ -85,11 +83,61 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
     distinct, place = np.unique(tokens, return_inverse=True)
     tiled = np.array([operation.tiled(count) / count for count in distinct])[place]
     ratio, fixed_ratio = np.array([operation.width_ratios(count) for count in distinct])[place].T
-    memory = rows.size_bytes.to_numpy() * ratio / (operation.memory_efficiency.value * device.memory_bandwidth_gb_s.value * 1e9)
-    compute = rows.flops.to_numpy() * tiled / (operation.compute_efficiency.value * device.peak_tflops.value * 1e12)
+    per_byte: Any = 1.0 / (operation.memory_efficiency.value * device.memory_bandwidth_gb_s.value * 1e9)
+    if device.cache_bandwidth_gb_s is not None:
+        share = cached_share(device, rows)
+        per_byte = (1.0 - share) * per_byte + share / (device.cache_bandwidth_gb_s.value * 1e9)
+    memory = rows.size_bytes.to_numpy() * ratio * per_byte
+    compute = rows.flops.to_numpy() * tiled / (operation.compute_efficiency.value * _peaks(device, rows) * 1e12)
     largest, p = np.maximum(memory, compute), operation.p_norm.value
-    norm = largest * ((memory / largest) ** p + (compute / largest) ** p) ** (1.0 / p)
-    return np.asarray(operation.fixed_us.value * 1e-6 * fixed_ratio + norm)
+    norm = (memory / largest) ** p + (compute / largest) ** p
+    if isinstance(operation, DecodeRoofline):
+        norm += (rows.sequences.to_numpy() * rows.kv_heads.to_numpy() * operation.head_us.value * 1e-6 / largest) ** p
+    return np.asarray(operation.fixed_us.value * 1e-6 * fixed_ratio + largest * norm ** (1.0 / p))
+
+
+def _peaks(device: Device, rows: Table) -> Seconds | float:
+    """Return the peak of each row's arithmetic, in 1e12 flops a second; attention computes in 16 bits."""
+    if rows.operation.iloc[0] != "matmul":
+        return device.peak_tflops.value
+    peaks = {
+        name: device.peaks_tflops.get(device.number_format(name).arithmetic, device.peak_tflops).value
+        for name in rows.format.unique()
+    }
+    return np.asarray(rows.format.map(peaks), dtype=float)
+
+
+def weight_bytes(rows: Table) -> Seconds:
+    """Return the bytes of all copies of the weights of each product, shape (rows,)."""
+    return np.asarray(rows.flops / (2.0 * rows.tokens) * rows.format.map(lambda name: FORMATS[name].weight_bytes) * rows.copies)
+
+
+def cached_share(device: Device, rows: Table) -> Seconds:
+    """Return the share of each product's bytes that the cache serves: all that it holds, none of twice as much (assumed)."""
+    if device.cache_mb is None or rows.operation.iloc[0] != "matmul":
+        return np.zeros(len(rows))
+    return np.asarray(np.clip(2.0 - weight_bytes(rows) / (device.cache_mb.value * 1e6), 0.0, 1.0))
+
+
+def cache_bandwidth(device: Device, operation: Roofline, rows: Table) -> float | None:
+    """Return the bandwidth of the cache, in 1e9 bytes a second, from products that it holds; None where it shows in none.
+
+    The other numbers of ``operation`` stay; products count whose bytes take half of their time or more at the datasheet's rate.
+    """
+    bandwidth = device.memory_bandwidth_gb_s.value
+    held_back = rows[(cached_share(device, rows) == 1.0) & (rows.size_bytes >= 0.5 * bandwidth * 1e9 * measured(rows))]
+    if held_back.empty:
+        return None
+    truth = measured(held_back)
+
+    def off(numbers: Sequence[float]) -> Seconds:
+        speed = device.memory_bandwidth_gb_s.model_copy(update={"value": numbers[0]})
+        return np.asarray(
+            np.log(seconds(device.model_copy(update={"cache_bandwidth_gb_s": speed}), operation, held_back) / truth)
+        )
+
+    (speed,) = _least(off, (2.0 * bandwidth,), ((bandwidth,), (20.0 * bandwidth,)))
+    return speed if speed > bandwidth else None
 
 
 def measured(rows: Table) -> Seconds:
@@ -206,6 +254,49 @@ def attention(device: Device, rows: Table, like: Roofline) -> Roofline:
         lambda x: np.log(seconds(device, roofline((x[0], memory, x[1], p)), rows) / truth), (6.0, 0.5), bounds
     )
     return roofline((fixed, memory, compute, p))
+
+
+def with_queries(rows: Table) -> Table:
+    """Return rows of attention whose bytes also count queries and outputs, as those of attention in parts do."""
+    return rows.assign(size_bytes=rows.size_bytes + 2.0 * ACTIVATION_BYTES * rows.tokens * rows.query_width)
+
+
+def uncached(device: Device, rows: Table) -> Table:
+    """Return the rows of attention without those whose cached tokens the device's cache serves when a call is repeated.
+
+    In a model, other layers push them out. Decode stays where twice the cache does not hold its keys and values, or where
+    reading them at the datasheet's rate takes less than a fifth of the time; a prompt has just written its own.
+    """
+    if device.cache_mb is None:
+        return rows
+    beyond = rows.size_bytes > 2e6 * device.cache_mb.value
+    minor = rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) < 0.2 * measured(rows)
+    return rows[beyond | minor | (rows.part == "prefill")]
+
+
+def attention_parts(device: Device, rows: Table, like: AttentionParts) -> AttentionParts:
+    """Return decode and prefill, each fitted to its own rows; a part without rows is that of ``like``.
+
+    Decode takes the compute efficiency of prefill, as it does too few flops to tell one.
+    """
+    rows = evenly(with_queries(uncached(device, rows)))
+    prefill, decode = like.prefill, like.decode
+    wide, narrow = rows[rows.part == "prefill"], rows[rows.part == "decode"]
+    if len(wide):
+        truth = measured(wide)
+        bounds = ((0.0, 0.02, 0.02, 1.0), (300.0, 1.0, 1.0, 50.0))
+        numbers = _least(lambda x: np.log(seconds(device, roofline(x), wide) / truth), (12.0, 0.5, 0.6, 1.2), bounds)
+        prefill = roofline(numbers)
+    if len(narrow):
+        truth, compute = measured(narrow), prefill.compute_efficiency.value
+
+        def made(x: Sequence[float]) -> DecodeRoofline:
+            return DecodeRoofline.model_validate(roofline((x[0], x[1], compute, x[2])).model_dump() | {"head_us": x[3]})
+
+        bounds = ((0.0, 0.02, 1.0, 0.0), (60.0, 1.0, 50.0, 2.0))
+        error: Callable[[Sequence[float]], Seconds] = lambda x: np.log(seconds(device, made(x), narrow) / truth)  # noqa: E731
+        decode = made(_least(error, (10.0, 0.8, 2.0, 0.02), bounds))
+    return AttentionParts(decode=decode, prefill=prefill)
 
 
 def bound_by_memory(device: Device, rows: Table) -> bool:

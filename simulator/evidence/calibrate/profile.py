@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
-from simulator.cost.device import Attention, Device, Link, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.device import (
+    Attention,
+    AttentionParts,
+    DecodeRoofline,
+    Device,
+    Link,
+    RingAllReduce,
+    Roofline,
+    TreeAllReduce,
+)
 from simulator.evidence.calibrate import fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import Table
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
-from simulator.files.schema import BadInput, Document, Fault
+from simulator.files.schema import BadInput, Document, Fault, Positive
+from simulator.names import IN_PARTS, borrow
 
 DEVICE_OPERATIONS = ("matmul", "attention", "small_operations")
+PRODUCTS = ("matmul", "fp16")
+Operation: TypeAlias = Roofline | AttentionParts
 NUMBERS = ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm")
 
 
@@ -51,33 +63,78 @@ def device(
     :class:`BadInput` where the rows hold nothing of a device.
     """
     if ratios:
-        rows, form, left_out = rows[rows.operation == "matmul"], TABLE, False
-    by_operation = {name: rows[rows.operation == name] for name in DEVICE_OPERATIONS if (rows.operation == name).any()}
-    if not by_operation:
+        rows, form, left_out = rows[(rows.operation == "matmul") & (rows.format == "fp16")], TABLE, False
+    rows = rows[rows.operation.isin(DEVICE_OPERATIONS)]
+    if rows.empty:
         raise BadInput([Fault(("measurements", 0, 0), "", f"hold none of {', '.join(DEVICE_OPERATIONS)}")])
-    products = by_operation.get("matmul")
+    groups = {(name, str(form)): part for (name, form), part in rows.groupby(["operation", "format"], sort=False)}
+    products = groups.get(PRODUCTS)
     tried = fit.best_tiles(profile, products) if products is not None and form is None else {}
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
-    fits = {name: _fitted(name, profile, measured, form, ratios) for name, measured in by_operation.items()}
-    before = {name: profile.matmul["default"] if name == "matmul" else getattr(profile, name) for name in by_operation}
-    data = deepcopy(like.data)
-    for name, operation in fits.items():
-        section = _section(name, profile, operation, by_operation[name], like)
+    data, before, fits = deepcopy(like.data), dict[str, Operation](), dict[str, Operation]()
+    errors, errors_before = dict[str, list[FitError]](), dict[str, list[FitError]]()
+    for group, all_rows in sorted(groups.items(), key=lambda entry: (entry[0] != PRODUCTS, entry[0][1] != "fp16")):
+        name = ", ".join(word for word in group if word != "fp16")
+        measured = _uncached(profile, all_rows)
+        before[name] = _of(profile, *group, measured)
+        fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
+        if group == PRODUCTS and (speed := _cache_speed(profile, fits[name], all_rows)):
+            number = _numbers({"cache_bandwidth_gb_s": speed}, _source(measured, "products that the cache holds"))
+            data |= number
+            profile = profile.model_copy(
+                update={"cache_bandwidth_gb_s": Positive.model_validate(number["cache_bandwidth_gb_s"])}
+            )
+        _write(data, group, profile, fits[name], measured, like)
         if ratios:
-            section = like.data[name]["default"] | {key: section[key] for key in ("width", "width_source")}
-        data[name] = {**data[name], "default": section} if name == "matmul" else section
-    errors, errors_before = (
-        {name: quality.errors(profile, operation, by_operation[name]) for name, operation in operations.items()}
-        for operations in (fits, before)
-    )
+            old, section = like.data["matmul"]["default"], data["matmul"]["default"]
+            data["matmul"] |= {"default": old | {key: section[key] for key in ("width", "width_source")}}
+        errors[name], errors_before[name] = (_errors(profile, of[name], measured) for of in (fits, before))
     outside: list[HeldOutErrors] = []
     steps: list[list[TileStep]] = [[], []]
+    layers = None
     if products is not None:
-        steps = [quality.steps(profile, operations["matmul"], products) for operations in (fits, before)]
-        outside += quality.ways_left_out(profile, products, form, fits["matmul"]) if left_out else []
+        now, old = (operations["matmul"] for operations in (fits, before))
+        if isinstance(now, Roofline) and isinstance(old, Roofline):
+            steps = [quality.steps(profile, operation, products) for operation in (now, old)]
+            layers = _layers(profile, products, now, old)
+    for (name, kind), measured in groups.items():
+        fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
+        if left_out and name == "matmul" and isinstance(fitted, Roofline):
+            held_out = quality.ways_left_out(profile, _uncached(profile, measured), form, fitted)
+            outside += [row if kind == "fp16" else row._replace(by=f"{kind}, {row.by}") for row in held_out]
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
-    layers = None if products is None else _layers(profile, products, fits["matmul"], before["matmul"])
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
+
+
+def _cache_speed(profile: Device, fitted: Operation, rows: Table) -> float | None:
+    return fit.cache_bandwidth(profile, fitted, rows) if isinstance(fitted, Roofline) else None
+
+
+def _uncached(profile: Device, rows: Table) -> Table:
+    """Return rows without products whose weights the device's cache holds; attention drops its own."""
+    return rows[fit.cached_share(profile, rows) == 0.0]
+
+
+def _of(profile: Device, name: str, form: str, rows: Table) -> Operation:
+    """Return an operation of a profile as rows of this format take it; attention in parts where the rows are."""
+    if name == "matmul":
+        return profile.matmul_for(form)
+    if name == "small_operations":
+        return profile.small_operations
+    attention = profile.attention
+    if isinstance(attention, Attention):
+        return attention.over(form)  # type: ignore[arg-type]
+    if set(rows.part) - {"decode", "prefill"}:
+        return attention
+    return AttentionParts(decode=DecodeRoofline.model_validate(attention.model_dump()), prefill=attention)
+
+
+def _errors(profile: Device, operation: Operation, rows: Table) -> list[FitError]:
+    if isinstance(operation, Roofline):
+        return quality.errors(profile, operation, rows)
+    rows = fit.with_queries(fit.uncached(profile, rows))
+    parts = [(operation.decode, rows[rows.part == "decode"]), (operation.prefill, rows[rows.part == "prefill"])]
+    return [error for part, measured in parts if len(measured) for error in quality.errors(profile, part, measured)]
 
 
 def _layers(profile: Device, rows: Table, fitted: Roofline, before: Roofline) -> Table:
@@ -86,15 +143,43 @@ def _layers(profile: Device, rows: Table, fitted: Roofline, before: Roofline) ->
     return fit.by_layer(rows, fit.measured(rows)).assign(**times)
 
 
-def _fitted(name: str, profile: Device, rows: Table, form: Form, ratios: int | None) -> Roofline:
+def _fitted(
+    group: tuple[str, str], profile: Device, rows: Table, form: Form, ratios: int | None, before: Operation
+) -> Operation:
     if ratios:
         return fit.width_ratios(profile, rows, profile.matmul["default"], ratios)
-    if name == "matmul":
+    if group[0] == "matmul":
         return fit.products(profile, rows, form)
-    if name == "attention":
-        like = profile.attention.decode if isinstance(profile.attention, Attention) else profile.attention
-        return fit.attention(profile, rows, like)
-    return fit.small_operations(profile, rows)
+    if group[0] == "small_operations":
+        return fit.small_operations(profile, rows)
+    if isinstance(before, Roofline):
+        return fit.attention(profile, rows, before)
+    return fit.attention_parts(profile, rows, before)
+
+
+def _write(
+    data: dict[str, Any], group: tuple[str, str], profile: Device, fitted: Operation, rows: Table, like: Document
+) -> None:
+    """Put an operation into the data of a file; of attention in parts, a part that has no rows says whose it is."""
+    name, form = group
+    if isinstance(fitted, AttentionParts):
+        parts = data["attention"]
+        if "decode" not in parts:  # one roofline until now, of which either part may stay
+            parts = data["attention"] = {"decode": deepcopy(parts), "prefill": deepcopy(parts)}
+            borrow(parts, profile.name or "the profile it starts from")
+        if form != "fp16":
+            parts = parts.setdefault("kv_cache", {}).setdefault(form, {key: deepcopy(parts[key]) for key in IN_PARTS})
+        for part in IN_PARTS:
+            measured = fit.with_queries(fit.uncached(profile, rows[rows.part == part]))
+            if len(measured):
+                parts[part] = _written(
+                    getattr(fitted, part), _source(measured, _parts(profile, getattr(fitted, part), measured))
+                )
+        if "prefill" not in set(rows.part):
+            parts["decode"]["compute_efficiency"] = deepcopy(parts["prefill"]["compute_efficiency"])
+        return
+    section = _section(name, profile, fitted, rows, like)
+    data[name] = section if name != "matmul" else {**data[name], "default" if form == "fp16" else form: section}
 
 
 def _section(name: str, profile: Device, operation: Roofline, rows: Table, like: Document) -> dict[str, Any]:
@@ -144,7 +229,8 @@ def text(data: Mapping[str, Any]) -> str:
 
 def _written(operation: Roofline, source: str) -> dict[str, Any]:
     """Return a roofline as it stands in a file; it is one fit, so the source stands with its first number."""
-    numbers = _numbers({key: getattr(operation, key).value for key in NUMBERS}, source)
+    keys = (*NUMBERS, "head_us") if isinstance(operation, DecodeRoofline) else NUMBERS
+    numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
     tiles = {"tile_tokens": list(operation.tile_tokens)} if operation.tile_tokens != (1,) else {}
     if not operation.width:
         return numbers | tiles
