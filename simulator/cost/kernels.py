@@ -11,6 +11,15 @@ from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
 
 
+def computes_longer_than_it_reads(place: Placement) -> bool:
+    """Return whether a weight takes longer to multiply with one row than to read: no decoding that was measured is so."""
+    device, form = place.device, place.device.number_format(place.weights)
+    product = device.matmul_for(place.weights)
+    peak = device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value * 1e12 * product.compute_efficiency.value
+    bandwidth = device.memory_bandwidth_gb_s.value * 1e9 * product.memory_efficiency.value
+    return 2.0 * product.tiled(1) / peak > form.weight_bytes / bandwidth
+
+
 class LayerTime(NamedTuple):
     """One layer takes these seconds on the device, by operation group."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
+from simulator.cost.kernels import computes_longer_than_it_reads
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.strategies.common.capabilities import DraftsChain
@@ -13,9 +14,20 @@ from simulator.strategies.common.drafters import StreamingDrafter
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     """Yield sentences for the report: about the law, the load, and the recording that was replayed."""
+    yield from _about_hardware(loaded.scenario)
     yield from _about_law(loaded.scenario)
     if loaded.trace is not None:
         yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
+
+
+def _about_hardware(scenario: Scenario) -> Iterator[str]:
+    for role, place in (("target", scenario.target), ("draft", scenario.draft)):
+        if place is not None and computes_longer_than_it_reads(place):
+            product = place.device.matmul_for(place.weights)
+            yield (
+                f"a {role}'s pass of one row comes out bound by compute on {place.device.name} (it is billed for "
+                f"{product.tiled(1):g} rows): check peak_tflops, compute_efficiency and tile_tokens of its products"
+            )
 
 
 def _about_law(scenario: Scenario) -> Iterator[str]:
