@@ -262,7 +262,7 @@ def borrow(value: object, origin: str) -> None:
             borrow(inner, origin)
     if not isinstance(value, dict):
         return
-    if "value" in value:
+    if "value" in value or "source" in value:  # a number, or a table with one source for all of its numbers
         source, before = str(value.get("source", "not stated")), value.get("confidence", "assumed")
         if before != "borrowed":
             value |= {"source": f"borrowed from {origin} ({before}): {source}", "confidence": "borrowed"}

@@ -38,6 +38,8 @@ class Engine(Frozen):
     """KV bytes that attention moves, relative to the bytes in the cache."""
     repeats_kv: bool = False
     """Whether keys and values are written out for every query head."""
+    all_reduce: tuple[str, ...] = ("ring",)
+    """Forms of all-reduce that the engine uses, best first: the first one that a link has is taken."""
     sampling_us: NonNegative
     """Time to choose tokens from the logits of an LM head, in us."""
 

@@ -141,8 +141,7 @@ def head_time(place: Placement, logit_rows: int) -> float:
 
 def all_reduce_time(place: Placement, tokens: int) -> float:
     """Return the seconds of one all-reduce over the activations of ``tokens``; 0 on one rank."""
-    if place.tensor_parallel == 1 or not place.collectives.count or place.link is None:
+    form = place.all_reduce_form()
+    if form is None or not place.collectives.count:
         return 0.0
-    size = tokens * place.model.hidden_size * ACTIVATION_BYTES
-    form = getattr(place.link.all_reduce, place.collectives.form)
-    return float(form.seconds(size, place.tensor_parallel))
+    return form.seconds(tokens * place.model.hidden_size * ACTIVATION_BYTES, place.tensor_parallel)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from simulator.cost.device import Device, Link
+from simulator.cost.device import AllReduceForm, Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
 from simulator.cost.model import ModelSpec
@@ -24,8 +24,8 @@ class Collectives(Frozen):
     """Number of all-reduces."""
     per: Literal["layer", "pass"] = "layer"
     """Whether that many are in each layer, or in a whole pass."""
-    form: Literal["ring", "tree"] = "ring"
-    """Which formula of the link gives their time."""
+    form: str | None = None
+    """Which form of the link gives their time (``ring``, ``tree``, or a measured one); null: what the engine uses."""
 
 
 class Placement(Frozen):
@@ -79,16 +79,25 @@ class Placement(Frozen):
         if self.tensor_parallel > 1 and self.collectives.count:
             if self.link is None:
                 raise ValueError("tensor_parallel above 1 needs a link between the devices")
-            if getattr(self.link.all_reduce, self.collectives.form) is None:
-                forms = [form for form in ("ring", "tree") if getattr(self.link.all_reduce, form) is not None]
+            if self.all_reduce_form() is None:
+                wanted = " or ".join(f"'{form}'" for form in self._wanted_forms())
+                forms = self.link.all_reduce.forms(self.tensor_parallel)
                 hint = f"it has {', '.join(forms)}" if forms else "it has none"
-                raise ValueError(f"link '{self.link.name}' has no all_reduce in form '{self.collectives.form}'; {hint}")
+                raise ValueError(f"link '{self.link.name}' has no all_reduce in form {wanted}; {hint}")
         if self.model.num_attention_heads % self.tensor_parallel:
             heads = self.model.num_attention_heads
             raise ValueError(
                 f"tensor_parallel {self.tensor_parallel} does not divide the {heads} attention heads of {self.model.name}"
             )
         return self
+
+    def _wanted_forms(self) -> tuple[str, ...]:
+        return (self.collectives.form,) if self.collectives.form else self.engine.all_reduce
+
+    def all_reduce_form(self) -> AllReduceForm | None:
+        """Return the first form of all-reduce that is wanted and that the link has for so many devices; None without any."""
+        forms = self.link.all_reduce.forms(self.tensor_parallel) if self.link else {}
+        return next((forms[name] for name in self._wanted_forms() if name in forms), None)
 
     def weights_gb(self, extra: int = 0) -> float:
         """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a method adds."""

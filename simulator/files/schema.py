@@ -1,6 +1,7 @@
 """Plain data becomes frozen models; a fault names the place where the faulty value was written."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -70,6 +71,20 @@ class Sourced(Frozen):
             if not allowed(self.value):
                 raise ValueError(f"expected {words}, got {self.value:g}")
         return self
+
+
+class SourcedTable(Frozen):
+    """A sourced table states once where all of its numbers come from."""
+
+    source: str = "not stated"
+    """Where they come from: a paper, a datasheet, a measurement."""
+    confidence: Confidence = "assumed"
+    """How well they are known."""
+
+    @property
+    @abstractmethod
+    def points(self) -> int:
+        """Return how many numbers the table holds."""
 
 
 class Positive(Sourced):
@@ -270,6 +285,8 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
 
 def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
     """Yield parameter, value, source and confidence of every sourced number in ``model``."""
+    if isinstance(model, SourcedTable):
+        yield {"parameter": f"{path} (points)", "value": model.points, "source": model.source, "confidence": model.confidence}
     width = getattr(model, "width", ())
     if isinstance(width, tuple) and width:  # a measured table has one source for all its points
         source = getattr(model, "width_source", "not stated")

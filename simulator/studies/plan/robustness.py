@@ -20,7 +20,7 @@ from simulator.acceptance.assignment import replay_behind
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.window_replay import WindowReplay
-from simulator.cost.device import Link, RingAllReduce, TreeAllReduce
+from simulator.cost.device import Link, MeasuredAllReduce, RingAllReduce, TreeAllReduce
 from simulator.files.schema import BadInput, Fault, replace_nested
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
@@ -103,7 +103,15 @@ def _longer(link: Link, times: float) -> Link:
 
     reduce = replace_nested(link.all_reduce, RingAllReduce, lambda ring: ring.model_copy(update=scaled(ring, "fixed_us")))
     reduce = replace_nested(reduce, TreeAllReduce, lambda tree: tree.model_copy(update=scaled(tree, "alpha_us")))
+    reduce = replace_nested(reduce, MeasuredAllReduce, lambda table: _later(table, times))
     return link.model_copy(update={**scaled(link, "latency_us"), "all_reduce": reduce})
+
+
+def _later(table: MeasuredAllReduce, times: float) -> MeasuredAllReduce:
+    """Return a table whose constant, the time of its smallest message, is ``times`` as long."""
+    added = {ranks: (times - 1.0) * column[0] for ranks, column in table.time_us.items()}
+    longer = {ranks: tuple(us + added[ranks] for us in column) for ranks, column in table.time_us.items()}
+    return table.model_copy(update={"time_us": longer})
 
 
 CHANGES: dict[str, Change] = {
