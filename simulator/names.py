@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from simulator.files.document import BadInput, Document, Fault, Path_, about, did_you_mean, read
+from simulator.files.document import BadInput, Document, Fault, Path_, did_you_mean, head, read
 from simulator.files.plugins import plugin_strategies
 
 FOLDERS = {
@@ -44,7 +44,7 @@ LONGEST_CHAIN = 32
 """Most files that start from one another by ``like``."""
 PROFILES = ("device", "link", "engine")
 """Kinds of file whose numbers are borrowed where one starts from another by ``like``."""
-OWN = ("name", "about", "spread", "price_usd_per_hour", "cache_mb", "cache_bandwidth_gb_s")
+OWN = ("name", "about", "maker", "year", "spread", "price_usd_per_hour", "cache_mb", "cache_bandwidth_gb_s")
 """Fields of a profile that are never borrowed: a spread was measured on one device and says nothing of another."""
 IN_PARTS = ("decode", "prefill")
 """Fields of attention in parts; a profile whose attention is one roofline has none of them."""
@@ -79,14 +79,16 @@ class Catalogue:
         return dict(sorted(files.items()))
 
     def abouts(self, kind: str) -> dict[str, str]:
-        """Return a line about every file of a kind, or about every strategy, by name."""
+        """Return a line about every file of a kind, or about every strategy, by name; devices by maker and year."""
         if kind == "strategy":
             ours = {name: _first_line(path) for name, path in strategy_files().items()}
             return ours | {name: f"of another package: {place}" for name, place in plugin_strategies().items()}
         names = self.names(kind)
         if kind == "trace":
             return {name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {name}" for name, path in names.items()}
-        return {name: about(path, shown(path)) for name, path in names.items()}
+        heads = {name: head(path, shown(path)) for name, path in names.items()}
+        by_age = sorted(heads, key=lambda name: (heads[name].get("maker", "").lower(), heads[name].get("year", "")))
+        return {name: f"{heads[name].get('year', '')} {heads[name]['about']}".strip() for name in by_age}
 
     def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
         """Return the file of a name that ``document`` mentions at ``where``; raises :class:`BadInput` where there is none."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -31,31 +33,42 @@ CLASSES = {
     "method": "studies.method_features:MethodFile",
 }
 """Module and class that a file is read into, by kinds that have a JSON Schema."""
-WIDTH = 98
-"""Columns of a line of ``list``."""
+WIDTH = 80
+"""Columns of a line of ``list`` and of the numbers of ``show``."""
 
 
 @click.command("list")
 @click.argument("kind", type=click.Choice((*KINDS, *PLURALS)), required=False, metavar="[KIND]")
+@click.argument("word", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @catalogue_option
-def list_(kind: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """List the names of everything in the catalogue, from scenarios to traces; of methods, their features."""
+def list_(kind: str | None, word: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """List the names of everything in the catalogue, from scenarios to traces; of methods, their features.
+
+    Devices are in the order of their makers and age. With a WORD, only what has it in its name or description.
+    """
     kind = PLURALS.get(kind or "", kind)
-    if kind == "method":
+    if kind == "method" and not word:
         _list_methods(as_json, own)
         return
     with faults_as_lines():
         catalogue = Catalogue(own)
         abouts = {name: catalogue.abouts(name) for name in ((kind,) if kind else KINDS)}
+    if word:
+        chosen = {name: _with(word.lower(), names) for name, names in abouts.items()}
+        abouts = {name: names for name, names in chosen.items() if names or kind}
     if as_json:
         click.echo(json.dumps(abouts, indent=2))
         return
-    column = max(len(name) for names in abouts.values() for name in names) + 2
+    column = max((len(name) for names in abouts.values() for name in names), default=0) + 2
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
         for name, about in names.items():
-            click.echo(f"  {name:<{column}}{_shorten(about, WIDTH - column)}")
+            click.echo(f"  {name:<{column}}{_shorten(about, WIDTH - column - 2)}")
+
+
+def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
+    return {name: about for name, about in abouts.items() if word in name.lower() or word in about.lower()}
 
 
 def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
@@ -121,12 +134,13 @@ def details(name: str, catalogue: Catalogue) -> Details:
 
 
 def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Details:
-    """Return a YAML file as it stands; of a model also the numbers that follow, of a profile every number with its source."""
+    """Return a YAML file as it stands; of a model also the numbers that follow; of a profile every number with its source."""
     from simulator.cost.model import ModelSpec
     from simulator.files.schema import provenance, validate
 
     document = catalogue.content(kind, path)
-    text = f"{kind} {name}   ({shown(path)})\n\n{path.read_text('utf-8')}"
+    title = f"{kind} {name}   ({shown(path)})\n\n"
+    text = title + path.read_text("utf-8")
     data = {"kind": kind, "name": name, "file": shown(path), "content": document.data}
     if kind == "model":
         model = validate(ModelSpec, document)
@@ -143,13 +157,23 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
     if kind in PROFILES:
         profile = validate(_class_of(kind), document)
         data["numbers"] = numbers = list(provenance(profile))
+        about = fill(" ".join(str(document.data.get("about", "")).split()), WIDTH)
+        counts = Counter(str(number["confidence"]) for number in numbers)
+        summary = ", ".join(f"{count} {confidence}" for confidence, count in counts.most_common())
+        text = f"{title}{about}\n"
         if kind == "device":
             data["formats"], lines = _formats(profile)
             text += lines
-        text += "\nnumbers, and where they come from\n"
-        for number in numbers:
-            text += f"  {number['parameter']} = {number['value']:g}   {number['confidence']}: {number['source']}\n"
+        text = "\n".join([text, f"numbers, and where they come from: {summary}", *map(_number, numbers), ""])
     return Details(text, data)
+
+
+def _number(number: dict[str, object]) -> str:
+    """Return a number of a profile with its source in lines of ``WIDTH`` columns; a source may begin with its confidence."""
+    source, confidence = str(number["source"]), str(number["confidence"])
+    words = source if source.startswith(confidence) else f"{confidence}: {source}"
+    line = f"  {number['parameter']} = {number['value']:g}   {words}"
+    return fill(line, WIDTH, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
 def _formats(device: Any) -> tuple[dict[str, dict[str, Any]], str]:

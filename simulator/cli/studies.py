@@ -113,8 +113,9 @@ def contestants(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]
     """Return the scenarios under their letters, with what is set in each of them."""
     from simulator.studies.compare import Contestant
 
-    runs = []
-    for name, (letter, overrides) in zip(asked.scenarios, by_letter(asked).items(), strict=True):
+    runs, changes = [], by_letter(asked)
+    names = asked.scenarios * (len(changes) if len(asked.scenarios) == 1 else 1)
+    for name, (letter, overrides) in zip(names, changes.items(), strict=True):
         (loaded,) = asked._replace(scenarios=(name,), overrides=tuple(overrides)).loaded()
         alone = [match[2] for match in map(LETTERED.fullmatch, asked.overrides) if match and match[1] == letter]
         command = typed("run", [name], overrides, asked.seed)
@@ -123,10 +124,17 @@ def contestants(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]
 
 
 def by_letter(asked: Asked) -> dict[str, list[str]]:
-    """Return the overrides of all scenarios by letter. Raises :class:`click.UsageError` for too few scenarios or letters."""
+    """Return the overrides of all scenarios by letter; a single scenario is taken once for each letter up to the last.
+
+    Raises :class:`click.UsageError` for too few or too many scenarios or letters.
+    """
     count, most = len(asked.scenarios), len(ascii_uppercase)
+    if count == 1:
+        letters = [match[1] for match in map(LETTERED.fullmatch, asked.overrides) if match]
+        count = ascii_uppercase.index(max(letters, default="A")) + 1
     if not 2 <= count <= most:
-        raise click.UsageError(f"expected 2 to {most} scenarios, got {count}")
+        alone = ", or one with --set A:KEY=VALUE --set B:KEY=VALUE"
+        raise click.UsageError(f"expected 2 to {most} scenarios{alone}, got {len(asked.scenarios)}")
     overrides: dict[str, list[str]] = {letter: [] for letter in ascii_uppercase[:count]}
     for text in asked.overrides:
         match = LETTERED.fullmatch(text)
@@ -171,10 +179,11 @@ STUDIES = (
         "compare",
         "Scenarios side by side: what they come to, and in what they differ.\n\n"
         "They are called A, B, C, ... in the order given, and compared with A. A SCENARIO is a name or a YAML file;\n"
-        "name one twice and change one of the two: specsim compare mine mine --set B:strategy.gamma=5.",
+        "a single one is changed letter by letter:\n"
+        "specsim compare mine --set A:target.device=h100_sxm --set B:target.device=h200_sxm.",
         "simulating",
         prepare=contestants,
-        metavar="SCENARIO SCENARIO...",
+        metavar="SCENARIO...",
         lettered=True,
     ),
     StudyCommand(

@@ -157,6 +157,10 @@ class Device(Frozen):
     """The name of its file."""
     about: str = ""
     """What the device is, in a sentence."""
+    maker: str = ""
+    """Who makes it; devices are listed by maker and age."""
+    year: int | None = Field(default=None, ge=1990, le=2100)
+    """The year in which it came out."""
     kind: Literal["gpu", "npu", "cpu"]
     """Sort of processor."""
     memory_gb: Positive
@@ -343,8 +347,8 @@ class AllReduce(Frozen):
     """Form of Mirror-SD."""
     ring: RingAllReduce | None = None
     """Form of NCCL."""
-    measured: dict[str, MeasuredAllReduce] = {}
-    """Tables by implementation: ``vllm_graph`` and ``sglang_graph`` (what the engine picks in a CUDA graph), ``eager``, ``nccl``."""
+    measured: dict[str, MeasuredAllReduce] = Field(default_factory=dict)
+    """Tables by implementation: ``vllm_graph``, ``sglang_graph`` (what these pick in a CUDA graph), ``eager``, ``nccl``."""
 
     def forms(self, ranks: int) -> dict[str, AllReduceForm]:
         """Return the forms for so many devices by name; a table serves no more devices than it was measured on."""

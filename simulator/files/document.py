@@ -297,14 +297,17 @@ def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[
     return result
 
 
-def about(path: Path, shown: str) -> str:
-    """Return what a file says it is (``about``); if that comes first, as in every shipped file, only the beginning is read."""
+def head(path: Path, shown: str) -> dict[str, str]:
+    """Return the plain fields that a file begins with, ``about`` among them; only the beginning is read if that comes first."""
+    fields: dict[str, str] = {}
     with suppress(yaml.YAMLError, OSError, UnicodeDecodeError):
         events = yaml.parse(reading.text(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        match tuple(islice(events, 5)):
-            case _, _, yaml.MappingStartEvent(), yaml.ScalarEvent(value="about"), yaml.ScalarEvent(value=text):
-                return str(text)
-    return str(read(path, shown).data.get("about", ""))
+        mapping = isinstance(next(islice(events, 2, 3), None), yaml.MappingStartEvent)
+        for key, value in zip(events, events, strict=False) if mapping else ():
+            if not (isinstance(key, yaml.ScalarEvent) and isinstance(value, yaml.ScalarEvent)):
+                break
+            fields[key.value] = value.value
+    return fields if "about" in fields else {**fields, "about": str(read(path, shown).data.get("about", ""))}
 
 
 def holds(value: Any, part: str | int) -> bool:

@@ -15,7 +15,7 @@ from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval, run_with_interval
 
-UNCOMPARED = ("about", "source", "confidence", "width_source")
+UNCOMPARED = ("about", "maker", "year", "source", "confidence", "width_source")
 """Fields that only say what further fields mean, or where they come from."""
 SOURCED = {"value", "source", "confidence"}
 INDEX = re.compile(r"\.\d+(?=\.|$)")
