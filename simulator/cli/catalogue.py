@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,8 +34,11 @@ CLASSES = {
     "method": "studies.method_features:MethodFile",
 }
 """Module and class that a file is read into, by kinds that have a JSON Schema."""
-WIDTH = 80
-"""Columns of a line of ``list`` and of the numbers of ``show``."""
+
+
+def _width() -> int:
+    """Return the columns of the terminal, 120 at most, for the lines of ``list`` and ``show``; 80 where there is none."""
+    return min(120, get_terminal_size().columns)
 
 
 @click.command("list")
@@ -61,10 +65,11 @@ def list_(kind: str | None, word: str | None, as_json: bool, own: tuple[Path, ..
         click.echo(json.dumps(abouts, indent=2))
         return
     column = max((len(name) for names in abouts.values() for name in names), default=0) + 2
+    width = _width()
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
         for name, about in names.items():
-            click.echo(f"  {name:<{column}}{_shorten(about, WIDTH - column - 2)}")
+            click.echo(f"  {name:<{column}}{_shorten(about, width - column - 2)}")
 
 
 def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
@@ -157,7 +162,7 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
     if kind in PROFILES:
         profile = validate(_class_of(kind), document)
         data["numbers"] = numbers = list(provenance(profile))
-        about = fill(" ".join(str(document.data.get("about", "")).split()), WIDTH)
+        about = fill(" ".join(str(document.data.get("about", "")).split()), _width())
         counts = Counter(str(number["confidence"]) for number in numbers)
         summary = ", ".join(f"{count} {confidence}" for confidence, count in counts.most_common())
         text = f"{title}{about}\n"
@@ -169,11 +174,11 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
 
 
 def _number(number: dict[str, object]) -> str:
-    """Return a number of a profile with its source in lines of ``WIDTH`` columns; a source may begin with its confidence."""
+    """Return a number of a profile with its source in lines of the terminal; a source may begin with its confidence."""
     source, confidence = str(number["source"]), str(number["confidence"])
     words = source if source.startswith(confidence) else f"{confidence}: {source}"
     line = f"  {number['parameter']} = {number['value']:g}   {words}"
-    return fill(line, WIDTH, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+    return fill(line, _width(), subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
 def _formats(device: Any) -> tuple[dict[str, dict[str, Any]], str]:
