@@ -173,9 +173,17 @@ def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:
     assert (folder / "compare.md").read_text() == page
 
 
+def test_a_single_scenario_is_changed_letter_by_letter(mine: str) -> None:
+    alone = data(mine, "--set", "A:durations.draft_ms=5", "--set", "C:durations.draft_ms=0", "--set", "requests.count=1")
+    sets = ["--set", "A:durations.draft_ms=5", "--set", "C:durations.draft_ms=0", "--set", "requests.count=1"]
+    assert alone == data(mine, mine, mine, *sets)
+    assert [one["tpot_ms"] for one in alone["scenarios"].values()] == pytest.approx([8.75, 10.0, 7.5])
+
+
 def test_one_scenario_or_a_letter_too_many_is_refused(mine: str) -> None:
     for args, words in (
-        ((mine,), "expected 2 to 26 scenarios, got 1"),
+        ((mine,), "expected 2 to 26 scenarios, or one with --set A:KEY=VALUE --set B:KEY=VALUE, got 1"),
+        ((mine, "--set", "A:seed=1"), "got 1"),
         ((mine, mine, "--set", "C:seed=1"), "there are scenarios A to B"),
         ((mine, mine, "--set", "B:strategy.gama=1"), "strategy.gama"),
     ):

@@ -79,10 +79,11 @@ def test_a_slip_is_named_with_its_place(tmp_path: Path, text: str, words: str) -
 
 def test_show_says_of_every_number_where_it_comes_from(tmp_path: Path) -> None:
     catalogue(tmp_path, card=CARD)
-    shown = CliRunner().invoke(main, ["show", "card", "--catalogue", str(tmp_path)])
+    shown = CliRunner().invoke(main, ["show", "card", "--catalogue", str(tmp_path)], env={"COLUMNS": "100"})
     assert shown.exit_code == 0, shown.output
     assert "peak_tflops = 200   datasheet: its datasheet" in shown.output
-    assert "attention.p_norm = 1.2   borrowed: borrowed from a100_80g_sxm (calibrated)" in shown.output
+    assert "attention.p_norm = 1.2   borrowed from a100_80g_sxm (calibrated):" in shown.output
+    assert max(map(len, shown.output.splitlines()[1:])) <= 100
 
 
 def test_two_cards_are_compared_in_one_line() -> None:

@@ -55,7 +55,7 @@ FAULTS = [
     (A100 + "target: {device: a100}\n", "x.yaml:3:10: target.device: there is no device 'a100'; did you mean 'a100_80g_sxm'?"),
     (A100 + "target: {device: {memory_bandwidth_gb_s: -3}}\n", "x.yaml:3:19: target.device.memory_bandwidth_gb_s: expected a number above 0, got -3"),
     (A100 + "target: {link: null}\n", "x.yaml:3:1: target: tensor_parallel above 1 needs a link between the devices"),
-    (A100 + "target: {link: ultrafusion}\n", "x.yaml:3:1: target: link 'ultrafusion' has no all_reduce in form 'ring'; it has none"),
+    (A100 + "target: {link: ultrafusion}\n", "x.yaml:3:1: target: link 'ultrafusion' has no all_reduce in form 'vllm_graph' or 'nccl' or 'ring'; it has none"),
     (A100 + "draft: null\n", "strategy: mirror_sd needs a draft, and the scenario has none"),
     (A100 + "draft: {model: llama_68m}\n", "x.yaml:3:9: draft.model: the draft's vocabulary of 32,000 is not the target's of 151,936"),
     (A100 + "strategy: {exit_layer: 65}\n", "x.yaml:3:12: strategy.exit_layer: the target has 64 layers, got 65"),
@@ -132,8 +132,8 @@ def test_a_model_that_does_not_fit_says_what_would(tmp_path: Path, monkeypatch: 
     code, lines = fail(tmp_path, text, "--set", "shared_memory=null", monkeypatch=monkeypatch)
     assert code == 3
     assert lines == [
-        "error: x.yaml:2:47: target.tensor_parallel: target opt_66b 133.2 GB does not fit a100_80g_sxm with 80 GB, "
-        "of which 72 may be used; set target.tensor_parallel=2"
+        "error: x.yaml:2:47: target.tensor_parallel: target opt_66b 133.2 GB does not fit a100_80g_sxm with 85.9 GB, "
+        "of which 77.31 may be used; set target.tensor_parallel=2"
     ]
 
 

@@ -124,6 +124,7 @@ UNITS = (
     "_tflops",
     "_us",
     "_us_per_logit_row",
+    "_kib",
     "_ms",
     "_s",
     "_bytes",
