@@ -168,7 +168,7 @@ COUNTS_AND_RATIOS = {
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
-    *("axes", "fixed_ratio", "burstiness", "rate_scale", "replicas", "warm_up", "cool_down", "samples", "level"),
+    *("axes", "fixed_ratio", "burstiness", "rate_scale", "replicas", "warm_up", "cool_down", "samples", "level", "year"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
     *("values", "labels", "x", "points"),  # of a drawn figure, whose axes are named with their units
 }
