@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from simulator.cli.calibrate import FORMATS
 from simulator.cli.main import main
-from simulator.cost.device import Device, Link, RingAllReduce, TreeAllReduce
+from simulator.cost.collectives import RingAllReduce, TreeAllReduce
+from simulator.cost.device import Device, Link
 from simulator.cost.model import ModelSpec
 from simulator.evidence.calibrate import fit, importers, measurements, passes, profile, quality
 from simulator.evidence.calibrate.fit import DATASHEET, Form, roofline

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from simulator.cost.device import Link, MeasuredAllReduce
+from simulator.cost.collectives import MeasuredAllReduce
+from simulator.cost.device import Link
 from simulator.cost.kernels import all_reduce_time
 from simulator.files.schema import BadInput, provenance, validate
 from simulator.names import Catalogue

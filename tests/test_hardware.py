@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from simulator.cost.device import Device, Link, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.collectives import RingAllReduce, TreeAllReduce
+from simulator.cost.device import Device, Link, Roofline
 from simulator.cost.engine import Engine
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simulator.cost.device import Device, Link, RingAllReduce
+from simulator.cost.collectives import RingAllReduce
+from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import WEIGHT_BYTES
 from simulator.cost.model import ModelSpec

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from simulator.acceptance.sources import Cycle, Odds, Rates, accepted_prefix
-from simulator.cost.device import TreeAllReduce
+from simulator.cost.collectives import TreeAllReduce
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.strategies.common.claim import EXACT

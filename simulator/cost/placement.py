@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from simulator.cost.device import AllReduceForm, Device, Link
+from simulator.cost.collectives import AllReduceForm
+from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
 from simulator.cost.model import ModelSpec

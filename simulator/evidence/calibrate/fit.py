@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.cost.device import AttentionParts, DecodeRoofline, Device, RingAllReduce, Roofline, TreeAllReduce
+from simulator.cost.collectives import RingAllReduce, TreeAllReduce
+from simulator.cost.device import AttentionParts, DecodeRoofline, Device, Roofline
 from simulator.cost.formats import ACTIVATION_BYTES, FORMATS
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table
 from simulator.files.schema import BadInput, Fault

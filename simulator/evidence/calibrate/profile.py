@@ -8,16 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
-from simulator.cost.device import (
-    Attention,
-    AttentionParts,
-    DecodeRoofline,
-    Device,
-    Link,
-    RingAllReduce,
-    Roofline,
-    TreeAllReduce,
-)
+from simulator.cost.collectives import RingAllReduce, TreeAllReduce
+from simulator.cost.device import Attention, AttentionParts, DecodeRoofline, Device, Link, Roofline
 from simulator.evidence.calibrate import fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import Table

@@ -20,7 +20,8 @@ from simulator.acceptance.assignment import replay_behind
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.window_replay import WindowReplay
-from simulator.cost.device import Link, MeasuredAllReduce, RingAllReduce, TreeAllReduce
+from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
+from simulator.cost.device import Link
 from simulator.files.schema import BadInput, Fault, replace_nested
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
