@@ -16,10 +16,13 @@ import pytest
 
 from simulator.cost.collectives import MeasuredAllReduce
 from simulator.cost.device import Link
+from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.kernels import all_reduce_time
+from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, provenance, validate
 from simulator.names import Catalogue
 from simulator.scenario import load
+from simulator.scenario.run import run, summary
 from simulator.studies.plan.robustness import slower_links
 from tests.test_cost import ENGINE, LINK, place
 
@@ -134,3 +137,15 @@ def test_a_custom_kernel_in_a_graph_takes_a_tenth_of_an_eager_call() -> None:
     assert 5 < small["vllm_graph"] < 7
     assert 13 < small["nccl"] < 23
     assert small["eager"] > 40
+
+
+@pytest.mark.parametrize("form", ["vllm_graph", "eager", "nccl", "ring"])
+def test_law_replay_and_simulation_take_the_same_time_for_it(form: str) -> None:
+    """Two all-reduces in each of 64 layers of a pass over 8 A100; all else of a step is the same."""
+    loaded = load("vanilla_qwen3_32b_a100", [f"target.collectives.form={form}", "requests.count=4"])
+    result = summary(run(loaded))
+    assert result["replay"]["tpot_ms"] == pytest.approx(result["simulated"]["tpot_ms"], rel=1e-9)
+    target = loaded.scenario.target
+    assert target is not None
+    spent = HardwareCost(target).target(Rows.decode(8, 500)).busy["target collectives"]
+    assert spent == pytest.approx(2 * 64 * all_reduce_time(target, 8), rel=1e-9)
