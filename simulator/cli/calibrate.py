@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
     from simulator.files.schema import Document
     from simulator.names import Catalogue
+    from simulator.report.blocks import Page
 
 FORMATS = ("vidur", "llmservingsim", "aiconfigurator")
 """Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
@@ -52,9 +53,10 @@ def calibrate() -> None:
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="Whose files.")
 @click.option("--model", help="Model whose shapes were measured, where the file does not hold them.")
-@click.option("--source", required=True, help="Where the rows come from: repository, commit, licence.")
+@click.option("--source", required=True, help="Where the rows come from: repository@commit, licence; the file's path is added.")
 @click.option("--out", type=OUT, required=True, help="CSV file to write (.csv, .csv.gz).")
-@click.option("--cache-mb", type=float, help="Leave products out whose weights a cache holds [default: 80 for aiconfigurator].")
+@click.option("--device", "card", metavar="NAME", help="Set aside rows that beat its peak or its memory.")
+@click.option("--cache-mb", type=float, help="Mark rows that a cache holds [default: that of --device; 80 for aiconfigurator].")
 @json_option
 @catalogue_option
 def import_(
@@ -63,31 +65,51 @@ def import_(
     model: str | None,
     source: str,
     out: Path,
+    card: str | None,
     cache_mb: float | None,
     as_json: bool,
     own: tuple[Path, ...],
 ) -> None:
-    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator to a table."""
+    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator to a table.
+
+    What has no place in the table is skipped, and told with its reason and number.
+    """
+    from collections import Counter
+
     import pandas as pd
 
+    from simulator.cost.device import Device
     from simulator.cost.model import ModelSpec
-    from simulator.evidence.calibrate.importers import CACHE_MB, cached, imported
+    from simulator.evidence.calibrate.importers import cache_of, checked, imported
     from simulator.evidence.calibrate.measurements import write
     from simulator.names import Catalogue
 
-    with faults_as_lines():
+    skipped: Counter[str] = Counter()
+    with working("reading") as status:
         shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
-        rows = pd.concat([imported(form, file, shapes) for file in files], ignore_index=True).assign(source=source)
-        default_mb = CACHE_MB if form == "aiconfigurator" else 0.0
-        small = cached(rows, default_mb if cache_mb is None else cache_mb)
-        left_out = {"rows": int(small.sum()), "shapes": rows[small]["shape"].nunique()}
-        rows = rows[~small]
+        chip = None if card is None else _validated(Device, _document("device", card, Catalogue(own)))
+        tables = []
+        for number, file in enumerate(files, 1):
+            status.update(f"reading {file.name}, {number} of {len(files)}")
+            path = "/".join(file.parts[-2:]) if file.is_absolute() else file
+            tables.append(imported(form, file, shapes, skipped).assign(source=f"{source} {path}"))
+        rows = checked(pd.concat(tables, ignore_index=True), chip, cache_of(form, chip, cache_mb), skipped)
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
-    data = {"written": str(out), "rows": counts, "cached": left_out}
-    lost = "; left out, as a cache holds the weights: {rows} products of {shapes} shapes".format(**left_out)
-    words = f"{out}: {counts}" + lost * bool(left_out["rows"])
-    click.echo(json.dumps(data, indent=2) if as_json else words)
+    reasons = {reason: count for reason, count in skipped.most_common() if count}
+    marked = int((rows.left_out != "").sum())
+    data = {"written": str(out), "rows": counts, "cached": marked, "skipped": reasons, "checked": card}
+    answer(as_json, lambda: data, lambda: _import_page(data))
+
+
+def _import_page(data: dict[str, Any]) -> Page:
+    from simulator.report.blocks import Page, Table
+
+    rows = [*data["rows"].items(), ("of these marked: a cache holds their bytes", data["cached"])]
+    rows += [(f"skipped: {reason}", count) for reason, count in data["skipped"].items()]
+    against = f"against {data['checked']}" if data["checked"] else "against no device (--device)"
+    table = Table(("rows", "number"), [(what, f"{count:,}") for what, count in rows], "Rows")
+    return Page(str(data["written"]), about=f"Rates checked {against}.", opening=[table])
 
 
 def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -194,6 +216,38 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
         ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in weights.width)
         click.echo(f"{name}: memory efficiency {weights.memory_efficiency:g}; memory time by tokens {ratios}")
     click.echo(f"written: {out}\n" if out else "", nl=False)
+
+
+@calibrate.command()
+@click.argument("name", metavar="PROFILE")
+@click.argument("tables", nargs=-1, required=True, type=FILE)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for a page.")
+@json_option
+@catalogue_option
+def score(name: str, tables: tuple[Path, ...], out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """Hold a device or a link against tables without a fit: errors by operation, part, format, implementation and rows.
+
+    PROFILE is a link where the tables hold collectives or transfers alone.
+    """
+    from simulator.cost.device import Device, Link
+    from simulator.evidence.calibrate import quality
+    from simulator.evidence.calibrate.measurements import LINK_OPERATIONS, read
+    from simulator.names import Catalogue
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.calibrate import score_page
+
+    with working("reading"):
+        rows = read(tables)
+        if rows.operation.isin(LINK_OPERATIONS).all():
+            errors = list(quality.link_scores(_validated(Link, _document("link", name, Catalogue(own))), rows))
+        else:
+            errors = list(quality.scores(_validated(Device, _document("device", name, Catalogue(own))), rows))
+        page = score_page(
+            Path(name).stem, errors, shlex.join(["specsim", "calibrate", "score", name, *(t.name for t in tables)])
+        )
+        if out:
+            write_files(out, page_files(page, f"{Path(name).stem}_score"))
+    answer(as_json, lambda: {"profile": name, "errors": [error._asdict() for error in errors]}, lambda: page)
 
 
 @calibrate.command()

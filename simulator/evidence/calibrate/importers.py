@@ -1,50 +1,54 @@
 """Other people's measurements as our table: microsoft/vidur, casys-kaist/LLMServingSim and ai-dynamo/aiconfigurator.
 
-Vidur (``data/profiling``): one file for a model's products and small operations, one for attention, one for each
-collective, known by their columns; medians in milliseconds of 20 repeats, kernel time only. A fork publishes attention
-medians alone, without shapes. LLMServingSim (``profiler/v0``): nanoseconds by layer name and tokens, without shapes.
-Files without shapes need the model. AIConfigurator: milliseconds of single products (``gemm``), each a layer of its own,
-or of attention (``generation_attention``, ``context_attention``).
+``columns.yaml`` says which columns tell a kind of file, what they are called here, and which rows have no place here: those are
+skipped, and counted by reason. Files without shapes need the model. Single products are layers of their own.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pandas as pd
+import yaml
 
+from simulator.cost.device import Device
+from simulator.cost.formats import CACHE_BYTES, FORMATS, WEIGHT_BYTES
 from simulator.cost.model import ModelSpec
-from simulator.evidence.calibrate.measurements import Table, table
+from simulator.evidence.calibrate.measurements import CACHED, Table, table
 from simulator.files.schema import BadInput, Fault
 from simulator.names import shown
 
-Row = dict[str, object]
-HALF_PRECISION = ("float16", "bfloat16")
-HEAD_WIDTH = 128
-"""Of Llama, Qwen and most others; one formula of bytes and flops does not hold for 64 and 256, too."""
-HALF = 2
-"""Bytes of a number in fp16, in which all of these were measured."""
-MOST_TOKENS = 2048
-"""Beyond this, kernels are those of long prefills; left out."""
-ONE_NODE = "devices_per_node"
-CACHE_MB = 80.0
-"""Twice the L2 of an A100. Files that repeat a product of fewer bytes of weights time the cache."""
+Row = dict[str, Any]
+Skipped: TypeAlias = "Counter[str]"
+IMPORTERS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text("utf-8"))
+"""What is known of the files of each project, by its name."""
+CACHE_MB = {"aiconfigurator": 80.0}
+"""What a cache holds between repeats, unless stated: twice the L2 of an A100, for files that repeat one operation."""
+LAUNCHES = 1.5
+"""Eager rows within so many times the shortest one of their kernel time the host (assumed; 1.2 to 2)."""
+MOST_NAMED = 3
 
 
-def product(part: str, tokens: float, inputs: float, outputs: float, time_us: float) -> Row:
-    """Return the row of a product with ``inputs`` x ``outputs`` weights on one device."""
-    size = HALF * (inputs * outputs + tokens * (inputs + outputs))
-    flops = 2.0 * tokens * inputs * outputs
-    shape = f"{inputs:.0f}x{outputs:.0f}"
-    work = {"shape": shape, "tokens": tokens, "size_bytes": size, "flops": flops, "time_us": time_us}
-    return {"operation": "matmul", "part": part, **work}
+def product(part: str, tokens: float, inputs: float, outputs: float, time_us: float, weights: str = "fp16") -> Row:
+    """Return the row of a product with ``inputs`` x ``outputs`` weights of a format on one device."""
+    size = FORMATS[weights].product_bytes(inputs, outputs, tokens, inputs * outputs)
+    work = {
+        "shape": f"{inputs:.0f}x{outputs:.0f}",
+        "tokens": tokens,
+        "size_bytes": size,
+        "flops": 2.0 * tokens * inputs * outputs,
+    }
+    return {"operation": "matmul", "part": part, "format": weights, **work, "time_us": time_us}
 
 
 def small(tokens: float, hidden: float, inner: float, qkv: float, time_us: float) -> Row:
     """Return the row of a layer's norms, rotary positions, activation and residuals, as bytes of activations."""
-    size = HALF * tokens * (8 * hidden + 3 * inner + 2 * qkv)
+    size = FORMATS["fp16"].weight_bytes * tokens * (8 * hidden + 3 * inner + 2 * qkv)
     return {"operation": "small_operations", "tokens": tokens, "size_bytes": size, "time_us": time_us}
 
 
@@ -64,167 +68,199 @@ class Heads(NamedTuple):
     query_width: float
 
 
-def attention(part: str, queries: Queries, heads: Heads, time_us: float) -> Row:
-    """Return the row of one layer's attention on one device."""
+def attention(part: str, queries: Queries, heads: Heads, time_us: float, cache: str = "fp16") -> Row:
+    """Return the row of one layer's attention on one device over a cache of a format."""
     sequences, new, cached = queries
     pairs = sequences * (new * cached + new * (new + 1) / 2)
     work = {"size_bytes": sequences * (cached + new) * heads.kv_bytes, "flops": 4.0 * pairs * heads.query_width}
     work |= {"sequences": sequences, "kv_heads": heads.kv_heads, "query_width": heads.query_width}
-    shape = f"{heads.kv_heads:g} KV heads"
-    return {"operation": "attention", "part": part, "shape": shape, "tokens": sequences * new, **work, "time_us": time_us}
+    what = {"operation": "attention", "part": part, "shape": f"{heads.kv_heads:g} KV heads", "format": cache}
+    return {**what, "tokens": sequences * new, **work, "time_us": time_us}
 
 
-def _heads(model: ModelSpec, ranks: float = 1) -> Heads:
-    kv_heads = model.num_key_value_heads or model.num_attention_heads
-    return Heads(kv_heads / ranks, model.kv_bytes_per_layer() / ranks, model.query_width / ranks)
+# ---- what a row of each kind of file becomes
 
 
-# ---- vidur
+def _products(row: Row) -> Iterator[Row]:
+    weights = row["format"]
+    name = f"{row['framework']} {row['inputs']}x{row['outputs']}{' ' * (weights != 'fp16')}{weights.removeprefix('fp16')}"
+    work = product("product", row["tokens"], row["inputs"], row["outputs"], row["product"], weights)
+    yield {"model": name, "copies": row["copies"], **work}
 
 
-def vidur(frame: Table, name: str, model: ModelSpec | None) -> Table:
-    """Return the table of any file of vidur's; ``name`` is what the file is called."""
-    if "time_stats.attn_pre_proj.median" in frame:
-        return _placed(_vidur_layers(frame), model=name.removesuffix("_linear"))
-    if "time_stats.attn_decode.median" in frame:
-        return _placed(_vidur_attention(frame), model=name)
-    if "collective" in frame:
-        return _placed(_vidur_collective(frame))
-    return _placed(_vidur_medians(frame, _given(model)), model=_given(model).name)
+def _layers(row: Row) -> Iterator[Row]:
+    ranks, hidden, tokens, weights = row["tensor_parallel"], row["hidden"], row["tokens"], row["format"]
+    width = row.get("head_width", hidden / row["query_heads"])
+    query, inner = width * row["query_heads"] / ranks, row["inner"] / ranks
+    qkv = query + 2 * width * row["kv_heads"] / ranks
+    shapes = {"qkv": (hidden, qkv), "output": (query, hidden), "up": (hidden, inner * (1 + row.get("gated", True)))}
+    shapes |= {"down": (inner, hidden), "lm_head": (hidden, row.get("vocabulary", 0) / ranks)}
+    for part, (inputs, outputs) in shapes.items():
+        if part in row:
+            yield {"tensor_parallel": ranks, **product(part, tokens, inputs, outputs, row[part], weights)}
+    if "small" in row:
+        yield {"tensor_parallel": ranks, **small(tokens, hidden, inner, qkv, row["small"])}
+    if "prefill" in row:
+        yield from _attention({**row, "part": "prefill", "sequences": 1, "new": tokens, "cached": 0})
 
 
-def _vidur_layers(frame: Table) -> Iterator[Row]:
-    frame = frame[frame.num_tokens <= MOST_TOKENS]
-    medians = frame.groupby(["num_tensor_parallel_workers", "num_tokens"], as_index=False).median(numeric_only=True)
-    for _, row in medians.iterrows():
-        ranks, tokens, hidden, inner = row.num_tensor_parallel_workers, row.num_tokens, row.n_embd, row.n_expanded_embd
-        qkv = (row.n_embd + 2 * row.n_kv_head * row.n_embd / row.n_head) / ranks
-        shapes = {
-            "attn_pre_proj": ("qkv", hidden, qkv),
-            "attn_post_proj": ("output", hidden / ranks, hidden),
-            "mlp_up_proj": ("up", hidden, 2 * inner / ranks),
-            "mlp_down_proj": ("down", inner / ranks, hidden),
-        }
-        where = {"tensor_parallel": ranks}
-        for column, (part, inputs, outputs) in shapes.items():
-            yield where | product(part, tokens, inputs, outputs, row[f"time_stats.{column}.median"] * 1e3)
-        others = ("input_layernorm", "attn_rope", "post_attention_layernorm", "mlp_act", "add", "add")  # two residuals
-        time_us = sum(row[f"time_stats.{column}.median"] for column in others) * 1e3
-        yield where | small(tokens, hidden, inner / ranks, qkv, time_us)
+def _attention(row: Row) -> Iterator[Row]:
+    if row.get("before") is not None:  # a batch of a chunk behind cached tokens, or of decodes
+        row = {**row, "part": "decode"} if not row["new"] else {**row, "sequences": 1, "cached": row["before"]}
+    part = str(row.get("part", "prefill" if row.get("new") else "decode"))
+    cache = str(row.get("cache", row["format"]))
+    ranks, width = row["tensor_parallel"], row.get("head_width") or row["hidden"] / row["query_heads"]
+    kv_heads, time_us = row["kv_heads"] / ranks, row["both" if "both" in row else part]
+    heads = Heads(kv_heads, 2 * CACHE_BYTES[cache] * width * kv_heads, width * row["query_heads"] / ranks)
+    queries = Queries(row.get("sequences", 1), row["new"] if part == "prefill" else 1, row["cached"])
+    yield {"tensor_parallel": ranks, **attention(part, queries, heads, time_us, cache)}
 
 
-def _vidur_attention(frame: Table) -> Iterator[Row]:
-    for row in frame.itertuples(index=False, name=None):
-        cells = dict(zip(frame.columns, row, strict=True))
-        ranks, query_width = cells["num_tensor_parallel_workers"], cells["n_embd"] / cells["num_tensor_parallel_workers"]
-        kv_heads = cells["n_kv_head"] / ranks
-        heads = Heads(kv_heads, 2 * HALF * kv_heads * cells["n_embd"] / cells["n_q_head"], query_width)
-        part, new = ("prefill", cells["prefill_chunk_size"]) if cells["is_prefill"] else ("decode", 1)
-        queries = Queries(cells["batch_size"], new, cells["kv_cache_size"])
-        yield {"tensor_parallel": ranks} | attention(part, queries, heads, cells[f"time_stats.attn_{part}.median"] * 1e3)
+def _collectives(row: Row) -> Iterator[Row]:
+    size = row["elements"] * row["element_bytes"] if "elements" in row else row["size_bytes"]
+    work = {"size_bytes": size, "ranks": row["ranks"], "time_us": row[row["operation"]]}
+    yield {"operation": row["operation"], "implementation": row.get("implementation", ""), **work}
 
 
-def _vidur_medians(frame: Table, model: ModelSpec) -> Iterator[Row]:
-    """Yield rows of the fork's files: sequences and cached tokens of decoding, or new and cached tokens of one prefill."""
-    part = "decode" if "attn_decode_median_ms" in frame else "prefill"
-    times = frame[f"attn_{part}_median_ms"] * 1e3
-    firsts = frame["batch_size" if part == "decode" else "prefill_chunk_size"]
-    for first, cached, time_us in zip(firsts, frame.kv_cache_size, times, strict=True):
-        queries = Queries(first, 1, cached) if part == "decode" else Queries(1, first, cached)
-        yield attention(part, queries, _heads(model), time_us)
-
-
-def _vidur_collective(frame: Table) -> Iterator[Row]:
-    """Yield rows of collectives within one node, where every rank is on it."""
-    frame = frame[frame.num_workers == frame[ONE_NODE]]
-    for collective, part in frame.groupby("collective"):
-        operation = {"all_reduce": "all_reduce", "send_recv": "transfer"}[str(collective)]
-        times = part[f"time_stats.{collective}.median"] * 1e3
-        for size, ranks, time_us in zip(part["size"], part.num_workers, times, strict=True):
-            yield {"operation": operation, "size_bytes": size, "ranks": ranks, "time_us": time_us}
-
-
-# ---- LLMServingSim
-
-
-def llmservingsim(frame: Table, name: str, model: ModelSpec | None) -> Table:
-    """Return layers by name; q, k and v (up and gate) were separate kernels and are summed; residuals are not in the file."""
-    return _placed(_serving_layers(frame, _given(model)), model=_given(model).name)
-
-
-def _serving_layers(frame: Table, model: ModelSpec) -> Iterator[Row]:
-    medians = frame.pivot_table(index=["tp_size", "input"], columns="layer_name", values="latency(ns)", aggfunc="median") * 1e-3
-    hidden, query = model.hidden_size, model.query_width
-    for (ranks, tokens), row in medians.iterrows():
-        qkv, inner = (query + 2 * model.kv_width) / ranks, model.intermediate_size / ranks
-        where: Row = {"tensor_parallel": ranks}
-        yield where | product("qkv", tokens, hidden, qkv, row.q_proj + row.k_proj + row.v_proj)
-        yield where | product("output", tokens, query / ranks, hidden, row.o_proj)
-        yield where | product("up", tokens, hidden, 2 * inner, row.up_proj + row.gate_proj)
-        yield where | product("down", tokens, inner, hidden, row.down_proj)
-        yield where | product("lm_head", tokens, hidden, model.vocab_size / ranks, row.lm_head)
-        yield where | small(tokens, hidden, inner, qkv, row.input_layernorm + row.post_layernorm + row.rope + row.act_fn)
-        yield where | attention("prefill", Queries(1, tokens, 0), _heads(model, ranks), row.attn)
-
-
-# ---- AIConfigurator
-
-
-def aiconfigurator(frame: Table, name: str, model: ModelSpec | None) -> Table:
-    """Return products in 16 bits, to ``MOST_TOKENS`` rows, or attention; the median where one was timed twice."""
-    if "kv_cache_dtype" in frame:
-        return _placed(_aiconfigurator_attention(frame))
-    frame = frame[frame.gemm_dtype.isin(HALF_PRECISION) & (frame.m <= MOST_TOKENS)]
-    medians = frame.groupby(["framework", "m", "n", "k"], as_index=False).latency.median()
-    return _placed(
-        {"model": f"{row.framework} {row.k}x{row.n}"} | product("product", row.m, row.k, row.n, row.latency * 1e3)
-        for row in medians.itertuples()
-    )
-
-
-def _aiconfigurator_attention(frame: Table) -> Iterator[Row]:
-    """Yield rows of full attention over a cache in 16 bits with heads of ``HEAD_WIDTH``, to ``MOST_TOKENS`` query rows."""
-    frame = frame[frame.kv_cache_dtype.isin(HALF_PRECISION) & (frame.window_size == 0) & (frame.head_dim == HEAD_WIDTH)]
-    frame = frame[frame.batch_size * frame.isl <= MOST_TOKENS]
-    keys = ["op_name", "batch_size", "isl", "step", "num_heads", "num_key_value_heads"]
-    for row in frame.groupby(keys, as_index=False).latency.median().itertuples():
-        heads = Heads(row.num_key_value_heads, 2 * HALF * row.num_key_value_heads * HEAD_WIDTH, row.num_heads * HEAD_WIDTH)
-        part = "prefill" if str(row.op_name).startswith("context") else "decode"
-        yield attention(part, Queries(row.batch_size, row.isl, row.step), heads, row.latency * 1e3)
-
-
-def cached(rows: Table, cache_mb: float) -> Table:
-    """Return which rows are products whose weights in 16 bits a cache of ``cache_mb`` holds, shape (rows,)."""
-    return (rows.operation == "matmul") & (rows.flops < rows.tokens * cache_mb * 1e6)
-
-
-IMPORTERS: Mapping[str, Callable[[Table, str, ModelSpec | None], Table]] = {
-    "vidur": vidur,
-    "llmservingsim": llmservingsim,
-    "aiconfigurator": aiconfigurator,
+ROWS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
+    "products": _products,
+    "layers": _layers,
+    "attention": _attention,
+    "collectives": _collectives,
 }
-"""Name of a format -> from its columns, what the file is called and the model, if that is known, to our table."""
 
 
-def _placed(rows: Iterator[Row], **same: object) -> Table:
-    return table(pd.DataFrame(rows).assign(**same))
+# ---- from a file to its rows
 
 
-def _given(model: ModelSpec | None) -> ModelSpec:
-    if model is None:
-        raise BadInput([Fault(("", 0, 0), "", "holds no shapes; name the model with --model")])
-    return model
-
-
-def imported(form: str, path: Path, model: ModelSpec | None) -> Table:
-    """Return the table of one file; raise BadInput that names the file."""
+def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | None = None) -> Table:
+    """Return the table of one file, counting what is ``skipped`` by reason; raise BadInput that names the file."""
     name = shown(path)
+    skipped = Counter() if skipped is None else skipped
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-        return IMPORTERS[form](frame, path.name.partition(".")[0], model)
+        kind = _kind(form, frame)
+        if kind.get("model") and model is None:
+            raise BadInput([Fault(("", 0, 0), "", "holds no shapes; name the model with --model")])
+        frame = _placed(_translated(frame, kind, skipped), kind, path, model)
+        times = set(kind["times"])
+        rows = ({key: cell for key, cell in row.items() if key not in times or cell > 0.0} for row in frame.to_dict("records"))
+        return table([{"model": row["model"], **ours} for row in rows for ours in ROWS[kind["rows"]](row)])
     except BadInput as error:
         raise BadInput([Fault((name, *fault.place[1:]), fault.field, fault.message) for fault in error.faults]) from error
     except KeyError as error:
         raise BadInput([Fault((name, 1, 1), str(error.args[0]), f"is required in a file of {form} and missing")]) from error
     except (OSError, ImportError, ValueError, AttributeError) as error:
         raise BadInput([Fault((name, 0, 0), "", f"is no file of {form}: {error}")]) from error
+
+
+def _kind(form: str, frame: Table) -> Mapping[str, Any]:
+    known = IMPORTERS[form]
+    for column, sentence in known["refused"].items():
+        if column in frame:
+            raise BadInput([Fault(("", 1, 1), column, sentence)])
+    for kind in known["kinds"]:
+        if kind["known_by"] in frame:
+            return dict(kind)
+    columns = ", ".join(kind["known_by"] for kind in known["kinds"])
+    raise BadInput([Fault(("", 1, 1), "", f"is no file of {form}; expected one of the columns {columns}")])
+
+
+def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Table:
+    """Return a file's rows under our names, times in microseconds; those without a place here are left out and counted."""
+    names = {
+        theirs.removesuffix("?"): ours for theirs, ours in kind["columns"].items() if theirs[-1:] != "?" or theirs[:-1] in frame
+    }
+    if missing := [theirs for theirs in names if theirs not in frame]:
+        raise KeyError(missing[0])
+    if "long" in kind:
+        frame = frame.pivot_table(
+            index=list(names), columns=kind["long"], values=frame.columns[-1], aggfunc="median"
+        ).reset_index()
+    sums, unit = {}, kind["unit_us"]
+    for part, columns in kind["times"].items():
+        there = [column.removesuffix("?") for column in columns if column[-1:] != "?" or column[:-1] in frame]
+        if there and set(there) <= set(frame.columns):
+            sums[part] = sum(frame[column] * unit for column in there)
+        elif there:
+            skipped[f"no times of {', '.join(sorted(set(there) - set(frame.columns)))} in the file"] += len(frame)
+    if not sums:
+        raise KeyError(next(iter(kind["times"].values()))[0])
+    frame = frame.rename(columns=names)[list(names.values())].assign(**sums)
+    for column, words in kind.get("words", {}).items():
+        if column in frame:
+            ours = frame[column].astype(str).map(words)
+            skipped.update({f"{column} {word}": int(n) for word, n in frame[column][ours.isna()].value_counts().items()})
+            frame = frame.assign(**{column: ours})[ours.notna()]
+    for rule, why in kind.get("keep", {}).items():
+        frame = kept(frame, frame.eval(rule), why, skipped)
+    if "eager" in kind and "kernel" in frame:
+        (time,) = sums
+        longer = frame[time] >= LAUNCHES * frame.groupby("kernel")[time].transform("min")
+        why = f"eager, within {LAUNCHES} of the shortest of its kernel: the host's time"
+        frame = kept(frame, longer | ~frame.eval(kind["eager"]), why, skipped)
+    if "copies" in kind:
+        frame = frame.assign(copies=frame.eval(kind["copies"]))
+    frame = frame.drop(columns="kernel", errors="ignore")
+    keys = [column for column in frame if column not in sums]
+    return frame.groupby(keys, as_index=False).median() if kind.get("median") else frame
+
+
+def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec | None) -> Table:
+    """Add the shapes of a model, the degree and formats that the folders of a file tell, and whose rows they are."""
+    stem = path.name.partition(".")[0].removesuffix("_linear")
+    where: Row = {"tensor_parallel": 1.0, "format": "fp16", "model": path.parent.name if stem in ("mlp", "attention") else stem}
+    if "inner" in frame and len(frame[["hidden", "inner"]].drop_duplicates()) > 1:  # of several models
+        where["model"] += " " + frame.hidden.astype(str) + "x" + frame.inner.astype(str)
+    if kind.get("folder"):
+        degree = re.fullmatch(r"tp(\d+)", path.absolute().parent.name)
+        weights, _, cache = path.absolute().parent.parent.name.partition("-kv")
+        if not degree or {weights, cache or "fp8"} - {"bf16", "fp16", "fp8"}:
+            raise BadInput([Fault(("", 0, 0), "", "expected folders like bf16/tp2 above it, which say its format and degree")])
+        where |= {"tensor_parallel": float(degree[1]), "format": weights.replace("bf16", "fp16"), "cache": cache or "fp16"}
+    if kind.get("model") and model is not None:
+        where |= {"model": model.name, "hidden": model.hidden_size, "inner": model.intermediate_size}
+        where |= {"query_heads": model.num_attention_heads, "kv_heads": model.num_key_value_heads, "head_width": model.head_dim}
+        where |= {"vocabulary": model.vocab_size, "gated": model.mlp == "gated"}
+    return frame.assign(**{column: value for column, value in where.items() if column not in frame})
+
+
+def kept(frame: Table, mask: Any, why: str, skipped: Skipped) -> Table:
+    """Return the rows of a mask; the others are counted as ``skipped``."""
+    skipped[why] += int((~mask).sum())
+    return frame[mask]
+
+
+def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skipped) -> Table:
+    """Mark products whose weights a cache holds; set aside what beats the peak of ``device`` or, beyond the cache, its memory.
+
+    A format for whose arithmetic the device states no peak is compared with the memory alone.
+    """
+    local, inside = rows.operation.isin(("matmul", "attention")), rows.size_bytes < cache_mb * 1e6
+    weights = rows.flops / rows.tokens / 2 * rows.format.map(WEIGHT_BYTES)  # bytes of a product's weights
+    cached = (rows.operation == "matmul") & (weights < cache_mb * 1e6)
+    rows = rows.assign(left_out=np.where(cached, CACHED, rows.left_out))
+    if device is None:
+        return rows
+    peaks = {
+        "fp16": device.peak_tflops.value,
+        **{name: peak.value for name, peak in device.peaks_tflops.items()},
+    }
+    computed = rows.format.map(lambda name: FORMATS[name].arithmetic).where(rows.operation == "matmul", "fp16")
+    times = [
+        rows.size_bytes / rows.time_us / (device.memory_bandwidth_gb_s.value * 1e3) * ~inside,
+        rows.flops / rows.time_us / (computed.map(peaks).fillna(np.inf) * 1e6),
+    ]
+    for rate, times_it in zip(("memory", "peak"), times, strict=True):
+        beyond = rows.assign(times=times_it)[local & (times_it > 1.0)].sort_values("times", ascending=False)
+        for row in beyond[:MOST_NAMED].itertuples():
+            skipped[f"{row.times:.2f} x the {rate}: {row.operation} {row.format} {row.shape}, {row.tokens:g} tokens"] += 1
+        skipped[f"others that beat the {rate}"] += max(0, len(beyond) - MOST_NAMED)
+    return rows[~local | ((times[0] <= 1.0) & (times[1] <= 1.0))]
+
+
+def cache_of(form: str, device: Device | None, stated_mb: float | None) -> float:
+    """Return the megabytes that a cache holds between repetitions: as stated, or the device's, or by project."""
+    if stated_mb is not None:
+        return stated_mb
+    return CACHE_MB.get(form, 0.0) if device is None or device.cache_mb is None else device.cache_mb.value

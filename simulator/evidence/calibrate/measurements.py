@@ -8,6 +8,8 @@ column                meaning
 ``part``              optional: which of them; errors are stated by part. ``matmul`` parts of one model, tensor-parallel
                       degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
 ``format``            optional, fp16: of the weights of a product (fp8, fp8_block, int8, int4, ...) or the cache of attention
+``implementation``    optional: which kernels carried an all-reduce (``vllm_graph``, ``eager``, ``nccl``), or how a kernel was
+                      launched (``graph``, ``eager``)
 ``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
 ``tensor_parallel``   optional, 1: its degree, likewise
 ``shape``             optional: a name for the weights, as ``4096x12288``; likewise
@@ -25,6 +27,8 @@ column                meaning
 ``kv_heads``          optional: of attention, on this device
 ``query_width``       optional: query heads on this device x head width
 ``time_us``           kernel time, microseconds
+``left_out``          optional: why no fit uses the row: ``cached`` (a cache holds its weights between repetitions; used
+                      where the device states a cache), ``test`` (chosen beforehand, by a stated rule), ``eager`` (the host's time)
 ``source``            where the row comes from
 ====================  ==========================================================================================
 """
@@ -49,7 +53,8 @@ from simulator.names import shown
 Table: TypeAlias = pd.DataFrame
 OPERATIONS = ("matmul", "attention", "small_operations", "pass", "all_reduce", "transfer")
 LINK_OPERATIONS = OPERATIONS[4:]
-WORDS = {"operation": None, "part": "", "format": "fp16", "model": "", "shape": "", "source": "not stated"}
+WORDS = {"operation": None, "part": "", "format": "fp16", "implementation": "", "model": "", "shape": "", "left_out": "",
+         "source": "not stated"}  # fmt: skip
 """Columns of text and what an empty or missing one means; None: it must be there."""
 NUMBERS = {
     "tensor_parallel": 1.0,
@@ -65,8 +70,11 @@ NUMBERS = {
     "time_us": None,
 }
 """Columns of numbers, likewise."""
-COLUMNS = ("operation", "part", "format", "model", "tensor_parallel", "shape", "tokens", "size_bytes", "flops", "ranks",
-           "layers", "copies", "sequences", "kv_heads", "query_width", "time_us", "source")  # fmt: skip
+COLUMNS = ("operation", "part", "format", "implementation", "model", "tensor_parallel", "shape", "tokens", "size_bytes",
+           "flops", "ranks", "layers", "copies", "sequences", "kv_heads", "query_width", "time_us", "left_out",
+           "source")  # fmt: skip
+LEFT_OUT = CACHED, TEST, EAGER = "cached", "test", "eager"
+"""Reasons why a row takes no part in a fit."""
 MOST_FAULTS = 10
 LM_HEAD = "lm_head"
 
@@ -129,12 +137,15 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
     for line, operation in enumerate(frame.operation, 2):
         if operation not in OPERATIONS:
             yield Fault((name, line, 1), "operation", f"there is no '{operation}'{did_you_mean(operation, OPERATIONS)}")
+    for line, reason in enumerate(frame.get("left_out", ()), 2):
+        if reason not in ("", *LEFT_OUT):
+            yield Fault((name, line, 1), "left_out", f"expected nothing or one of {', '.join(LEFT_OUT)}, got '{reason}'")
     for column, default in NUMBERS.items():
         if column not in frame:
             continue
         text = frame[column]
         values = pd.to_numeric(text.replace("", None if default is None else str(default)), errors="coerce")
-        least = np.nextafter(0.0, 1.0) if default is None or column in ("ranks", "layers", "tensor_parallel") else 0.0
+        least = np.nextafter(0.0, 1.0) if default is None or column in ("ranks", "layers", "copies", "tensor_parallel") else 0.0
         for row in np.flatnonzero(~((values >= least) & np.isfinite(values))):
             expected = "a number of 0 or more" if least == 0.0 else "a number above 0"
             yield Fault((name, int(row) + 2, 1), column, f"expected {expected}, got '{text[row]}'")

@@ -12,7 +12,7 @@ from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import Attention, AttentionParts, DecodeRoofline, Device, Link, Roofline
 from simulator.evidence.calibrate import fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
-from simulator.evidence.calibrate.measurements import Table
+from simulator.evidence.calibrate.measurements import CACHED, Table
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
 from simulator.files.schema import BadInput, Document, Fault, Positive
 from simulator.names import IN_PARTS, borrow
@@ -56,9 +56,9 @@ def device(
     """
     if ratios:
         rows, form, left_out = rows[(rows.operation == "matmul") & (rows.format == "fp16")], TABLE, False
-    rows = rows[rows.operation.isin(DEVICE_OPERATIONS)]
+    rows = rows[rows.operation.isin(DEVICE_OPERATIONS) & rows.left_out.isin(("", *[CACHED] * (profile.cache_mb is not None)))]
     if rows.empty:
-        raise BadInput([Fault(("measurements", 0, 0), "", f"hold none of {', '.join(DEVICE_OPERATIONS)}")])
+        raise BadInput([Fault(("measurements", 0, 0), "", f"hold none of {', '.join(DEVICE_OPERATIONS)} to fit")])
     groups = {(name, str(form)): part for (name, form), part in rows.groupby(["operation", "format"], sort=False)}
     products = groups.get(PRODUCTS)
     tried = fit.best_tiles(profile, products) if products is not None and form is None else {}

@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from simulator.cost.device import Device, Roofline
+from simulator.cost.device import Device, Link, Roofline
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
 from simulator.evidence.calibrate.measurements import Table
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048))
+SCORE_RANGES = ((1, 64), (65, 256), (1, 256), (257, 2048))
+OPERATIONS = ("matmul", "attention", "small_operations")
 STEPS = (64, 128, 256)
 """Token counts behind which kernels take another tile."""
 LEFT_OUT_RANGES = ((1, 64), (1, 256))
@@ -36,6 +39,8 @@ class FitError(NamedTuple):
     bias_percent: float
     datasheet_mape_percent: float | None
     """Of a hard maximum of the datasheet's rates; None for links."""
+    inside_percent: float | None = None
+    """Share of rows within the profile's spread; None where it states none."""
 
 
 class HeldOutErrors(NamedTuple):
@@ -93,13 +98,40 @@ def layers(timed: Table) -> Table:
     return truth.merge(summed[0], on=LAYER).merge(summed[1], on=LAYER)
 
 
-def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]]) -> Iterator[FitError]:
+def scores(device: Device, rows: Table) -> Iterator[FitError]:
+    """Yield the errors of a profile on rows of any table, without a fit: by operation, part, format, implementation and range.
+
+    Rows that no fit uses stand apart, by reason; layers of several products stand before their parts.
+    """
+    rows = rows[rows.operation.isin(OPERATIONS)]
+    timed = rows.assign(predicted=predicted(device, rows), sheet=predicted(device, rows, bare=True), seconds=measured(rows))
+    for kind, of_kind in timed.groupby(["operation", "format", "implementation", "left_out"], sort=False):
+        name = ", ".join(filter(None, map(str, kind)))
+        if kind[0] == "matmul" and of_kind.groupby(LAYER).size().max() > 1:
+            yield from _by_range(f"{name}, layer", layers(of_kind), SCORE_RANGES, device)
+        for part, of_part in of_kind.groupby("part"):
+            yield from _by_range(", ".join(filter(None, (name, str(part)))), of_part, SCORE_RANGES, device)
+
+
+def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
+    """Return the seconds that a profile gives every row, shape (rows,); ``bare``: a hard maximum of its datasheet's rates."""
+    times = pd.Series(0.0, rows.index)
+    for (name, weights), some in rows.groupby(["operation", "format"]):
+        operation = device.matmul_for(str(weights)) if name == "matmul" else getattr(device, str(name))
+        times[some.index] = seconds(device, DATASHEET if bare else operation, some)
+    return np.asarray(times)
+
+
+def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]], device: Device | None = None) -> Iterator[FitError]:
     for low, high in ranges:
         part = timed[timed.tokens.between(low, high)]
         if len(part):
             truth = part.seconds.to_numpy()
             sheet = percents(part.sheet.to_numpy(), truth)[0]
-            yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet)
+            inside = None
+            if device is not None and device.spread is not None:
+                inside = 100.0 * float(np.mean(np.abs(part.predicted / truth - 1.0) <= device.spread.value))
+            yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet, inside)
 
 
 def ways_left_out(device: Device, rows: Table, form: Form, fitted: Roofline) -> Iterator[HeldOutErrors]:
@@ -161,9 +193,27 @@ def _growth(layer: Table, after: int, following: float) -> float:
     return float(100.0 * (behind / before - 1.0).median())
 
 
-def link_errors(name: str, rows: Table, predicted: Seconds) -> list[FitError]:
+def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
+    """Yield the errors of a link on collectives and transfers, without a fit, by implementation.
+
+    An implementation that the link does not name is held against each of its forms; bare: bytes that move over its bandwidth.
+    """
+    stated = [form if isinstance(form, dict) else {name: form} for name, form in link.all_reduce]
+    forms = {name: form for group in stated for name, form in group.items() if form is not None}
+    for (operation, implementation), some in rows.groupby(["operation", "implementation"]):
+        moved = some.size_bytes / (link.bandwidth_gb_s.value * 1e9)
+        if operation == "transfer":
+            yield from link_errors("transfer", some, (link.latency_us.value * 1e-6 + moved).to_numpy(), moved)
+            continue
+        for name in (implementation,) if implementation in forms else forms:
+            what = f"all_reduce {implementation}, {name}" if implementation not in ("", name) else f"all_reduce, {name}"
+            bare = 2.0 * (some.ranks - 1.0) / some.ranks * moved
+            yield from link_errors(what, some, fit.reduced(forms[name], some), bare)
+
+
+def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = np.nan) -> list[FitError]:
     """Return the errors of a collective: over all sizes, up to and above one megabyte, and by ranks."""
-    timed = rows.assign(seconds=measured(rows), predicted=predicted)
+    timed = rows.assign(seconds=measured(rows), predicted=predicted, sheet=sheet)
     parts = {
         name: timed,
         f"{name}, up to 1 MB": timed[timed.size_bytes <= MEGABYTE],
@@ -171,7 +221,11 @@ def link_errors(name: str, rows: Table, predicted: Seconds) -> list[FitError]:
     }
     parts |= {f"{name}, {ranks:g} ranks": part for ranks, part in timed.groupby("ranks")}
     return [
-        FitError(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), part.seconds.to_numpy()), None)
+        FitError(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), part.seconds.to_numpy()), _bare(part))
         for what, part in parts.items()
         if len(part)
     ]
+
+
+def _bare(part: Table) -> float | None:
+    return None if part.sheet.isna().any() else percents(part.sheet.to_numpy(), part.seconds.to_numpy())[0]

@@ -147,7 +147,7 @@ def _products(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:
     for part, (inputs, outputs) in sizes.items():
         row = product(part, tokens, inputs, outputs, median(times_s[part]) * 1e6)
         beyond_fp16 = (WEIGHT_BYTES[chip.weights] - WEIGHT_BYTES["fp16"]) * inputs * outputs
-        yield {**row, "size_bytes": row["size_bytes"] + beyond_fp16}  # type: ignore[operator]
+        yield {**row, "size_bytes": row["size_bytes"] + beyond_fp16}
 
 
 def _attention(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:

@@ -111,6 +111,20 @@ def page(name: str, profile: FittedProfile, command: str) -> Page:
     return Page(f"{name}: fitted to measurements", opening=opening, sections=fitted, command=command)
 
 
+def score_page(name: str, errors: Sequence[FitError], command: str) -> Page:
+    """Return the page of a profile held against a table."""
+    rows = []
+    for error, cells in zip(errors, _error_rows(errors, ()), strict=True):
+        inside = "" if error.inside_percent is None else f"{error.inside_percent:.0f}"
+        rows.append((*cells[:6], inside, cells[7]))
+    head = ("", "rows or bytes", "times", "MAPE", "p95", "bias", "inside", "bare")
+    about = (
+        "Errors in % of the measured time, without a fit. inside: share of times within the profile's spread; bare: MAPE of the"
+        " datasheet's rates alone. Rows that no fit uses are named: cached, test, eager."
+    )
+    return Page(f"{name} against measured times", about=about, opening=[Table(head, rows, "Errors (%)")], command=command)
+
+
 def figure(layers: pd.DataFrame) -> str:
     """Draw the products of a layer by token count: measured, fitted, as before and by the datasheet; SVG text."""
     shown = layers[layers.tokens <= MOST_TOKENS]
