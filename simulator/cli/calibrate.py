@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
     from simulator.files.schema import Document
     from simulator.names import Catalogue
-    from simulator.report.blocks import Page
 
 FORMATS = ("vidur", "llmservingsim", "aiconfigurator")
 """Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
@@ -97,19 +96,17 @@ def import_(
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
     reasons = {reason: count for reason, count in skipped.most_common() if count}
-    marked = int((rows.left_out != "").sum())
-    data = {"written": str(out), "rows": counts, "cached": marked, "skipped": reasons, "checked": card}
-    answer(as_json, lambda: data, lambda: _import_page(data))
-
-
-def _import_page(data: dict[str, Any]) -> Page:
-    from simulator.report.blocks import Page, Table
-
-    rows = [*data["rows"].items(), ("of these marked: a cache holds their bytes", data["cached"])]
-    rows += [(f"skipped: {reason}", count) for reason, count in data["skipped"].items()]
-    against = f"against {data['checked']}" if data["checked"] else "against no device (--device)"
-    table = Table(("rows", "number"), [(what, f"{count:,}") for what, count in rows], "Rows")
-    return Page(str(data["written"]), about=f"Rates checked {against}.", opening=[table])
+    data = {
+        "written": str(out),
+        "rows": counts,
+        "cached": int((rows.left_out != "").sum()),
+        "skipped": reasons,
+        "checked": card,
+    }
+    lines = [f"{out}: {counts}, rates checked against {card or 'no device (--device)'}"]
+    lines += ["marked, as a cache holds the weights: {cached:,}".format(**data)] * bool(data["cached"])
+    lines += [f"skipped, {reason}: {count:,}" for reason, count in reasons.items()]
+    click.echo(json.dumps(data, indent=2) if as_json else "\n".join(lines))
 
 
 def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

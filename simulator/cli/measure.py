@@ -113,48 +113,12 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
     raise SystemExit(live.exit_code)
 
 
-def _chip(kind: str) -> str:
-    """Return the kind of chip to time; raise BadInput where CUDA is asked for and there is none."""
-    import torch
-
-    present = torch.cuda.is_available()
-    if kind == "cuda" and not present:
-        raise BadInput([Fault(("--kind cuda", 0, 0), "", "torch finds no CUDA device here; expected cpu or auto")])
-    return ("cuda" if present else "cpu") if kind == "auto" else kind
-
-
-KIND = click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
-
-
-@measure.command()
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="CSV file to write (.csv, .csv.gz)."
-)
-@KIND
-@json_option
-def kernels(out: Path, kind: str, as_json: bool) -> None:
-    """Time attention of few query rows, products in bf16 and fp8, and experts; `specsim calibrate device` reads the table.
-
-    Half of the shapes are marked as a test. On a CPU shapes are tiny, and their times a trial of the program alone.
-    """
-    with torch_needed("timing") as status:
-        from simulator.evidence.calibrate.measurements import write
-        from simulator.evidence.live.kernels import SIZES, timed
-        from simulator.evidence.live.machine import Chip
-
-        chip = Chip(_chip(kind))
-        times = timed(chip, SIZES[chip.kind], lambda what: status.update(f"timing {what}"))
-        write(times, out)
-    counts = {"written": str(out), "rows": len(times), "left_out": times.left_out.value_counts().to_dict()}
-    click.echo(json.dumps(counts, indent=2) if as_json else f"written: {out}, {len(times)} rows on {chip.name}")
-
-
 @measure.command()
 @click.argument("name")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Catalogue folder [default: here]."
 )
-@KIND
+@click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
 @json_option
 def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
     """Write the machine that it runs on as a device, an engine and a link, all called NAME.
@@ -163,12 +127,19 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
     which `specsim calibrate device` reads.
     """
     with torch_needed("timing") as status:
+        import torch
+
         from simulator.evidence.calibrate.measurements import write
         from simulator.evidence.calibrate.profile import text
         from simulator.evidence.live.machine import measured
         from simulator.files import writing
 
-        profile = measured(_chip(kind), lambda what: status.update(f"timing {what}"))
+        chip = kind
+        if kind == "auto":
+            chip = "cuda" if torch.cuda.is_available() else "cpu"
+        if chip == "cuda" and not torch.cuda.is_available():
+            raise BadInput([Fault(("--kind cuda", 0, 0), "", "torch finds no CUDA device here; expected cpu or auto")])
+        profile = measured(chip, lambda what: status.update(f"timing {what}"))
         contents = {"devices": profile.device, "engines": profile.engine, "links": profile.link}
         paths = {folder: out / "hardware_profiles" / folder / f"{name}.yaml" for folder in contents}
         for folder, path in paths.items():

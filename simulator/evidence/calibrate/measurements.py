@@ -28,7 +28,7 @@ column                meaning
 ``query_width``       optional: query heads on this device x head width
 ``time_us``           kernel time, microseconds
 ``left_out``          optional: why no fit uses the row: ``cached`` (a cache holds its weights between repetitions; used
-                      where the device states a cache), ``test`` (chosen beforehand, by a stated rule), ``eager`` (the host's time)
+                      where the device states a cache), ``test`` (by a rule stated before), ``eager`` (the host's time)
 ``source``            where the row comes from
 ====================  ==========================================================================================
 """

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 
 from simulator.cost.device import Device, Link, Roofline
+from simulator.cost.formats import ACTIVATION_BYTES
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
 from simulator.evidence.calibrate.measurements import Table
+from simulator.files.schema import BadInput, Fault
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048))
@@ -108,29 +110,53 @@ def scores(device: Device, rows: Table) -> Iterator[FitError]:
     for kind, of_kind in timed.groupby(["operation", "format", "implementation", "left_out"], sort=False):
         name = ", ".join(filter(None, map(str, kind)))
         if kind[0] == "matmul" and of_kind.groupby(LAYER).size().max() > 1:
-            yield from _by_range(f"{name}, layer", layers(of_kind), SCORE_RANGES, device)
+            yield from _by_range(f"{name}, layer", layers(of_kind), SCORE_RANGES, device.spread)
         for part, of_part in of_kind.groupby("part"):
-            yield from _by_range(", ".join(filter(None, (name, str(part)))), of_part, SCORE_RANGES, device)
+            yield from _by_range(", ".join(filter(None, (name, str(part)))), of_part, SCORE_RANGES, device.spread)
 
 
 def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
-    """Return the seconds that a profile gives every row, shape (rows,); ``bare``: a hard maximum of its datasheet's rates."""
+    """Return the seconds that a profile gives every row, shape (rows,); ``bare``: a hard maximum of its datasheet's rates.
+
+    Raises :class:`BadInput` for a format whose arithmetic the device does not have.
+    """
     times = pd.Series(0.0, rows.index)
-    for (name, weights), some in rows.groupby(["operation", "format"]):
-        operation = device.matmul_for(str(weights)) if name == "matmul" else getattr(device, str(name))
-        times[some.index] = seconds(device, DATASHEET if bare else operation, some)
+    for _, some in rows.groupby(["operation", "part", "format", "tokens", "sequences", "kv_heads", "copies"]):
+        try:
+            times[some.index] = _timed(device, some, some.iloc[0], bare)
+        except ValueError as error:
+            raise BadInput([Fault(("measurements", 0, 0), "format", str(error))]) from error
     return np.asarray(times)
 
 
-def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]], device: Device | None = None) -> Iterator[FitError]:
+def _timed(device: Device, rows: Table, like: Any, bare: bool) -> Any:
+    """Return the seconds of rows that differ in shape alone; ``like`` is one of them."""
+    size, parts, heads = rows.size_bytes, device.attention, like.sequences * like.kv_heads
+    if like.operation == "matmul":
+        form = device.number_format(like.format)
+        operation = DATASHEET if bare else device.matmul_for(like.format)
+        timers = [device.timer(operation, form.arithmetic, of_cache) for of_cache in (False, True)]
+        weights = rows.flops / (2.0 * like.tokens) * form.weight_bytes * like.copies  # through which repetitions go
+        inside = weights <= 1e6 * (device.cache_mb.value if device.cache_mb and not bare else 0.0)
+        return np.where(inside, timers[1](size, rows.flops, like.tokens), timers[0](size, rows.flops, like.tokens))
+    if bare or like.operation != "attention" or isinstance(parts, Roofline):
+        operation = DATASHEET if bare else getattr(device, like.operation)
+        return device.timer(operation)(size, rows.flops, like.tokens)
+    size = size + 2.0 * ACTIVATION_BYTES * rows.query_width * like.tokens  # queries and outputs, too
+    if like["part"] == "prefill":
+        return device.timer(parts.over(like.format).prefill)(size, rows.flops, like.tokens)
+    further = 1.0 + parts.extra_row.value * (like.tokens / max(1.0, like.sequences) - 1.0)
+    return further * device.timer(parts.over(like.format).decode)(size, rows.flops, like.tokens, heads)
+
+
+def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]], spread: Any = None) -> Iterator[FitError]:
     for low, high in ranges:
         part = timed[timed.tokens.between(low, high)]
         if len(part):
             truth = part.seconds.to_numpy()
             sheet = percents(part.sheet.to_numpy(), truth)[0]
-            inside = None
-            if device is not None and device.spread is not None:
-                inside = 100.0 * float(np.mean(np.abs(part.predicted / truth - 1.0) <= device.spread.value))
+            off = np.abs(part.predicted / truth - 1.0)
+            inside = None if spread is None else 100.0 * float(np.mean(off <= spread.value))
             yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet, inside)
 
 
@@ -211,7 +237,7 @@ def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
             yield from link_errors(what, some, fit.reduced(forms[name], some), bare)
 
 
-def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = np.nan) -> list[FitError]:
+def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = None) -> list[FitError]:
     """Return the errors of a collective: over all sizes, up to and above one megabyte, and by ranks."""
     timed = rows.assign(seconds=measured(rows), predicted=predicted, sheet=sheet)
     parts = {
@@ -220,12 +246,9 @@ def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = np.nan)
         f"{name}, above 1 MB": timed[timed.size_bytes > MEGABYTE],
     }
     parts |= {f"{name}, {ranks:g} ranks": part for ranks, part in timed.groupby("ranks")}
-    return [
-        FitError(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), part.seconds.to_numpy()), _bare(part))
-        for what, part in parts.items()
-        if len(part)
-    ]
-
-
-def _bare(part: Table) -> float | None:
-    return None if part.sheet.isna().any() else percents(part.sheet.to_numpy(), part.seconds.to_numpy())[0]
+    errors = []
+    for what, part in ((what, part) for what, part in parts.items() if len(part)):
+        truth = part.seconds.to_numpy()
+        bare = None if sheet is None else percents(part.sheet.to_numpy(), truth)[0]
+        errors.append(FitError(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), truth), bare))
+    return errors

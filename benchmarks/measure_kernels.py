@@ -1,8 +1,11 @@
-"""Single kernels, timed as the rows of a table: attention of few query rows over a cache, products in bf16 and fp8, experts.
+"""Time single kernels as rows of our table: attention of few query rows over a cache, products in bf16 and fp8, experts.
+
+    python benchmarks/measure_kernels.py times.csv        # then: specsim calibrate device times.csv --like h100_sxm
 
 Random weights. What a call reads rotates through so many copies that a cache does not hold them. On CUDA each kernel is timed
 by events in a graph and as the host launches it; rows of the latter are marked ``eager``. Of the shapes of an operation, part
-and format, in the order of their names, every second one is marked ``test``: a fit leaves it out, a score asks about it.
+and format, in the order of their names, every second one is marked ``test``: ``specsim calibrate device`` leaves it out, and
+``specsim calibrate score`` asks about it. Needs the extra ``record``. On a CPU shapes are tiny and try the program alone.
 """
 
 from __future__ import annotations
@@ -10,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product as every
 from math import ceil
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import click
 import torch
+from rich.console import Console
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
 from simulator.cost.formats import FORMATS
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product
-from simulator.evidence.calibrate.measurements import EAGER, TEST, Table, table
+from simulator.evidence.calibrate.measurements import EAGER, TEST, Table, table, write
 from simulator.evidence.live.machine import WARM_UP, Chip
 
 HEAD_WIDTH, DTYPE, EIGHT = 128, torch.bfloat16, torch.float8_e4m3fn
@@ -175,3 +181,22 @@ def _events_us(chip: Chip, work: Call) -> float:
         end.synchronize()
         times.append(begin.elapsed_time(end) * 1e3)
     return float(median(times[WARM_UP:]))
+
+
+@click.command()
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
+def main(out: Path, kind: str) -> None:
+    """Time the kernels of this machine and write them to OUT (.csv, .csv.gz)."""
+    present = torch.cuda.is_available()
+    if kind == "cuda" and not present:
+        raise click.UsageError("torch finds no CUDA device here; expected cpu or auto")
+    chip = Chip(("cuda" if present else "cpu") if kind == "auto" else kind)
+    with Console(stderr=True).status("timing") as status:
+        times = timed(chip, SIZES[chip.kind], lambda what: status.update(f"timing {what}"))
+    write(times, out)
+    click.echo(f"written: {out}, {len(times)} rows on {chip.name}")
+
+
+if __name__ == "__main__":
+    main()
