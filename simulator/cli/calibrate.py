@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option, working
+from simulator.cli.options import Sizes, answer, catalogue_option, faults_as_lines, json_option, working
 
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
@@ -21,22 +21,6 @@ FORMATS = ("vidur", "llmservingsim", "aiconfigurator")
 """Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUT = click.Path(dir_okay=False, path_type=Path)
-
-
-class Tiles(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cannot subscript it
-    """Ascending token counts: ``16,64,128``."""
-
-    name = "tiles"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the token counts."""
-        if isinstance(value, tuple):
-            return value
-        words = str(value).split(",")
-        tiles = tuple(int(word) for word in words if word.strip().isdigit())
-        if len(tiles) != len(words) or list(tiles) != sorted(set(tiles)) or not tiles[0]:
-            self.fail(f"expected ascending token counts like 16,64,128, got '{value}'", param, ctx)
-        return tiles
 
 
 @click.group()
@@ -79,7 +63,7 @@ def import_(
 
     from simulator.cost.device import Device
     from simulator.cost.model import ModelSpec
-    from simulator.evidence.calibrate.importers import cache_of, checked, imported
+    from simulator.evidence.calibrate.importers import CACHE_MB, checked, imported
     from simulator.evidence.calibrate.measurements import write
     from simulator.names import Catalogue
 
@@ -87,12 +71,14 @@ def import_(
     with working("reading") as status:
         shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
         chip = None if card is None else _validated(Device, _document("device", card, Catalogue(own)))
-        tables = []
-        for number, file in enumerate(files, 1):
-            status.update(f"reading {file.name}, {number} of {len(files)}")
+        tables: list[Any] = []
+        for file in files:
+            status.update(f"reading {file.name}, {len(tables) + 1} of {len(files)}")
             path = "/".join(file.parts[-2:]) if file.is_absolute() else file
             tables.append(imported(form, file, shapes, skipped).assign(source=f"{source} {path}"))
-        rows = checked(pd.concat(tables, ignore_index=True), chip, cache_of(form, chip, cache_mb), skipped)
+        if cache_mb is None:
+            cache_mb = chip.cache_mb.value if chip and chip.cache_mb else CACHE_MB.get(form, 0.0)
+        rows = checked(pd.concat(tables, ignore_index=True), chip, cache_mb, skipped)
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
     reasons = {reason: count for reason, count in skipped.most_common() if count}
@@ -128,8 +114,8 @@ def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., An
 @calibrate.command()
 @fit_options(report=True)
 @click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
-@click.option("--at", type=Tiles(), help="Token counts of that table [default: 11, on both sides of each step].")
-@click.option("--tiles", type=Tiles(), help="Kernel tiles [default: the best of six sets; 64 with a table].")
+@click.option("--at", type=Sizes(), help="Token counts of that table [default: 11, on both sides of each step].")
+@click.option("--tiles", type=Sizes(), help="Kernel tiles [default: the best of six sets; 64 with a table].")
 @click.option("--ratios", type=click.IntRange(min=2), metavar="TOKENS", help="Fit the table's ratios to TOKENS, no more.")
 @click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
 def device(
@@ -140,8 +126,8 @@ def device(
     as_json: bool,
     own: tuple[Path, ...],
     table: bool,
-    at: tuple[int, ...] | None,
-    tiles: tuple[int, ...] | None,
+    at: list[int] | None,
+    tiles: list[int] | None,
     ratios: int | None,
     quick: bool,
 ) -> None:
@@ -154,9 +140,9 @@ def device(
 
     with working("fitting"):
         document = _document("device", like, Catalogue(own))
-        form = Form(tiles) if tiles else None
+        form = Form(tuple(tiles)) if tiles else None
         if table or at:
-            form = Form(tiles or TABLE.tiles, at or TABLE.at)
+            form = Form(tuple(tiles or TABLE.tiles), tuple(at or TABLE.at))
         rows = read(tables)
         fitted = profile.device(rows, document, _validated(Device, document), form, not quick, ratios)
         options = ["--table"] if table else []

@@ -155,35 +155,29 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
 
 
 def _kind(form: str, frame: Table) -> Mapping[str, Any]:
-    known = IMPORTERS[form]
-    for column, sentence in known["refused"].items():
-        if column in frame:
-            raise BadInput([Fault(("", 1, 1), column, sentence)])
-    for kind in known["kinds"]:
-        if kind["known_by"] in frame:
-            return dict(kind)
-    columns = ", ".join(kind["known_by"] for kind in known["kinds"])
-    raise BadInput([Fault(("", 1, 1), "", f"is no file of {form}; expected one of the columns {columns}")])
+    refused, kinds = IMPORTERS[form]["refused"], {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]}
+    for column in (column for column in refused if column in frame):
+        raise BadInput([Fault(("", 1, 1), column, refused[column])])
+    for column in (column for column in kinds if column in frame):
+        return dict(kinds[column])
+    raise BadInput([Fault(("", 1, 1), "", f"is no file of {form}; expected one of the columns {', '.join(kinds)}")])
 
 
 def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Table:
     """Return a file's rows under our names, times in microseconds; those without a place here are left out and counted."""
-    names = {
-        theirs.removesuffix("?"): ours for theirs, ours in kind["columns"].items() if theirs[-1:] != "?" or theirs[:-1] in frame
-    }
-    if missing := [theirs for theirs in names if theirs not in frame]:
-        raise KeyError(missing[0])
+    there = {*frame.columns, *(f"{column}?" for column in frame)}
+    names = {theirs.removesuffix("?"): ours for theirs, ours in kind["columns"].items() if theirs in there or theirs[-1] != "?"}
+    if missing := names.keys() - there:
+        raise KeyError(min(missing))
     if "long" in kind:
-        frame = frame.pivot_table(
-            index=list(names), columns=kind["long"], values=frame.columns[-1], aggfunc="median"
-        ).reset_index()
+        frame = frame.pivot_table(frame.columns[-1], list(names), kind["long"], "median").reset_index()
     sums, unit = {}, kind["unit_us"]
     for part, columns in kind["times"].items():
-        there = [column.removesuffix("?") for column in columns if column[-1:] != "?" or column[:-1] in frame]
-        if there and set(there) <= set(frame.columns):
-            sums[part] = sum(frame[column] * unit for column in there)
-        elif there:
-            skipped[f"no times of {', '.join(sorted(set(there) - set(frame.columns)))} in the file"] += len(frame)
+        wanted = [column.removesuffix("?") for column in columns if column[-1] != "?" or column[:-1] in frame]
+        if missing := set(wanted) - {*frame}:
+            skipped[f"no times of {', '.join(sorted(missing))} in the file"] += len(frame)
+        elif wanted:
+            sums[part] = sum(frame[column] * unit for column in wanted)
     if not sums:
         raise KeyError(next(iter(kind["times"].values()))[0])
     frame = frame.rename(columns=names)[list(names.values())].assign(**sums)
@@ -201,9 +195,8 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
         frame = kept(frame, longer | ~frame.eval(kind["eager"]), why, skipped)
     if "copies" in kind:
         frame = frame.assign(copies=frame.eval(kind["copies"]))
-    frame = frame.drop(columns="kernel", errors="ignore")
-    keys = [column for column in frame if column not in sums]
-    return frame.groupby(keys, as_index=False).median() if kind.get("median") else frame
+    keys = [column for column in frame if column not in (*sums, "kernel")]
+    return frame.groupby(keys, as_index=False)[list(sums)].median() if kind.get("median") else frame
 
 
 def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec | None) -> Table:
@@ -242,10 +235,7 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
     rows = rows.assign(left_out=np.where(cached, CACHED, rows.left_out))
     if device is None:
         return rows
-    peaks = {
-        "fp16": device.peak_tflops.value,
-        **{name: peak.value for name, peak in device.peaks_tflops.items()},
-    }
+    peaks = {name: peak.value for name, peak in {"fp16": device.peak_tflops, **device.peaks_tflops}.items()}
     computed = rows.format.map(lambda name: FORMATS[name].arithmetic).where(rows.operation == "matmul", "fp16")
     times = [
         rows.size_bytes / rows.time_us / (device.memory_bandwidth_gb_s.value * 1e3) * ~inside,
@@ -257,10 +247,3 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
             skipped[f"{row.times:.2f} x the {rate}: {row.operation} {row.format} {row.shape}, {row.tokens:g} tokens"] += 1
         skipped[f"others that beat the {rate}"] += max(0, len(beyond) - MOST_NAMED)
     return rows[~local | ((times[0] <= 1.0) & (times[1] <= 1.0))]
-
-
-def cache_of(form: str, device: Device | None, stated_mb: float | None) -> float:
-    """Return the megabytes that a cache holds between repetitions: as stated, or the device's, or by project."""
-    if stated_mb is not None:
-        return stated_mb
-    return CACHE_MB.get(form, 0.0) if device is None or device.cache_mb is None else device.cache_mb.value

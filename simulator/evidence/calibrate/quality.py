@@ -18,7 +18,6 @@ from simulator.files.schema import BadInput, Fault
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048))
 SCORE_RANGES = ((1, 64), (65, 256), (1, 256), (257, 2048))
-OPERATIONS = ("matmul", "attention", "small_operations")
 STEPS = (64, 128, 256)
 """Token counts behind which kernels take another tile."""
 LEFT_OUT_RANGES = ((1, 64), (1, 256))
@@ -105,7 +104,7 @@ def scores(device: Device, rows: Table) -> Iterator[FitError]:
 
     Rows that no fit uses stand apart, by reason; layers of several products stand before their parts.
     """
-    rows = rows[rows.operation.isin(OPERATIONS)]
+    rows = rows[rows.operation.isin(("matmul", "attention", "small_operations"))]
     timed = rows.assign(predicted=predicted(device, rows), sheet=predicted(device, rows, bare=True), seconds=measured(rows))
     for kind, of_kind in timed.groupby(["operation", "format", "implementation", "left_out"], sort=False):
         name = ", ".join(filter(None, map(str, kind)))
@@ -133,15 +132,13 @@ def _timed(device: Device, rows: Table, like: Any, bare: bool) -> Any:
     """Return the seconds of rows that differ in shape alone; ``like`` is one of them."""
     size, parts, heads = rows.size_bytes, device.attention, like.sequences * like.kv_heads
     if like.operation == "matmul":
-        form = device.number_format(like.format)
-        operation = DATASHEET if bare else device.matmul_for(like.format)
+        form, operation = device.number_format(like.format), DATASHEET if bare else device.matmul_for(like.format)
         timers = [device.timer(operation, form.arithmetic, of_cache) for of_cache in (False, True)]
         weights = rows.flops / (2.0 * like.tokens) * form.weight_bytes * like.copies  # through which repetitions go
         inside = weights <= 1e6 * (device.cache_mb.value if device.cache_mb and not bare else 0.0)
         return np.where(inside, timers[1](size, rows.flops, like.tokens), timers[0](size, rows.flops, like.tokens))
     if bare or like.operation != "attention" or isinstance(parts, Roofline):
-        operation = DATASHEET if bare else getattr(device, like.operation)
-        return device.timer(operation)(size, rows.flops, like.tokens)
+        return device.timer(DATASHEET if bare else getattr(device, like.operation))(size, rows.flops, like.tokens)
     size = size + 2.0 * ACTIVATION_BYTES * rows.query_width * like.tokens  # queries and outputs, too
     if like["part"] == "prefill":
         return device.timer(parts.over(like.format).prefill)(size, rows.flops, like.tokens)
@@ -155,8 +152,7 @@ def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]], spread
         if len(part):
             truth = part.seconds.to_numpy()
             sheet = percents(part.sheet.to_numpy(), truth)[0]
-            off = np.abs(part.predicted / truth - 1.0)
-            inside = None if spread is None else 100.0 * float(np.mean(off <= spread.value))
+            inside = None if spread is None else 100.0 * float(((part.predicted / truth - 1.0).abs() <= spread.value).mean())
             yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet, inside)
 
 
@@ -246,9 +242,12 @@ def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = None) -
         f"{name}, above 1 MB": timed[timed.size_bytes > MEGABYTE],
     }
     parts |= {f"{name}, {ranks:g} ranks": part for ranks, part in timed.groupby("ranks")}
-    errors = []
-    for what, part in ((what, part) for what, part in parts.items() if len(part)):
-        truth = part.seconds.to_numpy()
-        bare = None if sheet is None else percents(part.sheet.to_numpy(), truth)[0]
-        errors.append(FitError(what, 0, 0, len(part), *percents(part.predicted.to_numpy(), truth), bare))
-    return errors
+
+    def off(part: Table, column: str) -> tuple[float, float, float]:
+        return percents(part[column].to_numpy(), part.seconds.to_numpy())
+
+    return [
+        FitError(what, 0, 0, len(part), *off(part, "predicted"), None if sheet is None else off(part, "sheet")[0])
+        for what, part in parts.items()
+        if len(part)
+    ]

@@ -113,10 +113,8 @@ def page(name: str, profile: FittedProfile, command: str) -> Page:
 
 def score_page(name: str, errors: Sequence[FitError], command: str) -> Page:
     """Return the page of a profile held against a table."""
-    rows = []
-    for error, cells in zip(errors, _error_rows(errors, ()), strict=True):
-        inside = "" if error.inside_percent is None else f"{error.inside_percent:.0f}"
-        rows.append((*cells[:6], inside, cells[7]))
+    inside = ["" if error.inside_percent is None else f"{error.inside_percent:.0f}" for error in errors]
+    rows = [(*cells[:6], share, cells[7]) for cells, share in zip(_error_rows(errors, ()), inside, strict=True)]
     head = ("", "rows or bytes", "times", "MAPE", "p95", "bias", "inside", "bare")
     about = (
         "Errors in % of the measured time, without a fit. inside: share of times within the profile's spread; bare: MAPE of the"
