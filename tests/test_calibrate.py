@@ -401,7 +401,7 @@ def test_products_that_a_cache_holds_are_marked_and_no_fit_uses_them(tmp_path: P
     assert marked() == {"4096x4096", "4882x5120", "4883x5120"}, "80 MB unless stated"
     assert marked("--cache-mb", "0") == set()
     assert "skipped" not in call(*arguments)
-    assert "against no device" in call(*arguments)
+    assert "6 marked (in a cache), rates checked against no device" in call(*arguments)
     assert "against h100_sxm" in call(*arguments, "--device", "h100_sxm")
     document = read(Catalogue().names("device")["a100_80g_sxm"])
     rows = layers(roofline((5.0, 0.8, 0.7, 2.0))).assign(left_out="cached")
@@ -665,6 +665,7 @@ VIDUR = ["--from", "vidur", "--source", "x", "--out", "x.csv"]
     [
         (["device", "own.csv", "--like", "a100"], "there is no device 'a100'; did you mean"),
         (["link", "own.csv", "--like", "nvlink_a100"], "measurements: hold no all_reduce or transfer"),
+        (["link", "links.csv", "--like", "nvlink_a100"], "measurements: implementation: expected all-reduces of one, got a, b"),
         (["device", "passes.csv", "--like", "a100_80g_sxm"], "measurements: hold none of matmul, attention, small_operations"),
         (["import", "own.csv", *VIDUR], "own.csv:1:1: is no file of vidur; expected one of the columns"),
         (["import", "medians.csv", *VIDUR], "medians.csv: holds no shapes; name the model with --model"),
@@ -678,11 +679,13 @@ def test_a_mistake_is_told_and_nothing_written(
     monkeypatch.chdir(tmp_path)
     measurements.write(layers(roofline((5.0, 0.8, 0.7, 2.0)), degrees=(1,)), tmp_path / "own.csv")
     measurements.write(pass_rows(), tmp_path / "passes.csv")
+    header = "operation,implementation,size_bytes,time_us\n"
+    (tmp_path / "links.csv").write_text(header + "all_reduce,a,1,1\nall_reduce,b,1,1\n")
     (tmp_path / "medians.csv").write_text("attn_decode_median_ms,kv_cache_size\n1,2\n")
     result = CliRunner().invoke(main, ["calibrate", *arguments])
     assert result.exit_code == 2
     assert fault in result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["medians.csv", "own.csv", "passes.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["links.csv", "medians.csv", "own.csv", "passes.csv"]
 
 
 def test_a_written_profile_says_its_numbers_in_a_page() -> None:

@@ -21,6 +21,7 @@ FORMATS = ("vidur", "llmservingsim", "aiconfigurator")
 """Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUT = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group()
@@ -53,10 +54,7 @@ def import_(
     as_json: bool,
     own: tuple[Path, ...],
 ) -> None:
-    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator to a table.
-
-    What has no place in the table is skipped, and told with its reason and number.
-    """
+    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator; say what is skipped."""
     from collections import Counter
 
     import pandas as pd
@@ -89,8 +87,7 @@ def import_(
         "skipped": reasons,
         "checked": card,
     }
-    lines = [f"{out}: {counts}, rates checked against {card or 'no device (--device)'}"]
-    lines += ["marked, as a cache holds the weights: {cached:,}".format(**data)] * bool(data["cached"])
+    lines = [f"{out}: {counts}, {data['cached']:,} marked (in a cache), rates checked against {card or 'no device (--device)'}"]
     lines += [f"skipped, {reason}: {count:,}" for reason, count in reasons.items()]
     click.echo(json.dumps(data, indent=2) if as_json else "\n".join(lines))
 
@@ -101,8 +98,7 @@ def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., An
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         command = catalogue_option(json_option(command))
         if report:
-            folder = click.Path(file_okay=False, path_type=Path)
-            command = click.option("--report", type=folder, help="Folder for a page and its figure.")(command)
+            command = click.option("--report", type=FOLDER, help="Folder for a page and its figure.")(command)
         command = click.option("--out", type=OUT, help="Profile (.yaml) to write.")(command)
         text = "Profile whose other numbers hold, with the datasheet's rates."
         command = click.option("--like", required=True, metavar="NAME", help=text)(command)
@@ -138,13 +134,13 @@ def device(
     from simulator.evidence.calibrate.measurements import read
     from simulator.names import Catalogue
 
-    with working("fitting"):
+    with working("reading") as status:
         document = _document("device", like, Catalogue(own))
         form = Form(tuple(tiles)) if tiles else None
         if table or at:
             form = Form(tuple(tiles or TABLE.tiles), tuple(at or TABLE.at))
         rows = read(tables)
-        fitted = profile.device(rows, document, _validated(Device, document), form, not quick, ratios)
+        fitted = profile.device(rows, document, _validated(Device, document), form, not quick, ratios, status.update)
         options = ["--table"] if table else []
         for option, counts in (("--at", at), ("--tiles", tiles), ("--ratios", ratios and (ratios,))):
             options += [option, ",".join(map(str, counts))] if counts else []
@@ -204,7 +200,7 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
 @calibrate.command()
 @click.argument("name", metavar="PROFILE")
 @click.argument("tables", nargs=-1, required=True, type=FILE)
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for a page.")
+@click.option("--out", type=FOLDER, help="Folder for a page.")
 @json_option
 @catalogue_option
 def score(name: str, tables: tuple[Path, ...], out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:

@@ -237,13 +237,11 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
         return rows
     peaks = {name: peak.value for name, peak in {"fp16": device.peak_tflops, **device.peaks_tflops}.items()}
     computed = rows.format.map(lambda name: FORMATS[name].arithmetic).where(rows.operation == "matmul", "fp16")
-    times = [
-        rows.size_bytes / rows.time_us / (device.memory_bandwidth_gb_s.value * 1e3) * ~inside,
-        rows.flops / rows.time_us / (computed.map(peaks).fillna(np.inf) * 1e6),
-    ]
-    for rate, times_it in zip(("memory", "peak"), times, strict=True):
+    memory = rows.size_bytes / rows.time_us / (device.memory_bandwidth_gb_s.value * 1e3) * ~inside
+    peak = rows.flops / rows.time_us / (computed.map(peaks).fillna(np.inf) * 1e6)
+    for rate, times_it in (("memory", memory), ("peak", peak)):
         beyond = rows.assign(times=times_it)[local & (times_it > 1.0)].sort_values("times", ascending=False)
         for row in beyond[:MOST_NAMED].itertuples():
             skipped[f"{row.times:.2f} x the {rate}: {row.operation} {row.format} {row.shape}, {row.tokens:g} tokens"] += 1
         skipped[f"others that beat the {rate}"] += max(0, len(beyond) - MOST_NAMED)
-    return rows[~local | ((times[0] <= 1.0) & (times[1] <= 1.0))]
+    return rows[~local | ((memory <= 1.0) & (peak <= 1.0))]

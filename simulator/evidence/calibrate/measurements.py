@@ -8,8 +8,7 @@ column                meaning
 ``part``              optional: which of them; errors are stated by part. ``matmul`` parts of one model, tensor-parallel
                       degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
 ``format``            optional, fp16: of the weights of a product (fp8, fp8_block, int8, int4, ...) or the cache of attention
-``implementation``    optional: which kernels carried an all-reduce (``vllm_graph``, ``eager``, ``nccl``), or how a kernel was
-                      launched (``graph``, ``eager``)
+``implementation``    optional: of an all-reduce (``vllm_graph``, ``nccl``, ...), or how a kernel was launched (``graph``, ``eager``)
 ``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
 ``tensor_parallel``   optional, 1: its degree, likewise
 ``shape``             optional: a name for the weights, as ``4096x12288``; likewise

@@ -47,6 +47,7 @@ def device(
     form: Form | None = None,
     left_out: bool = True,
     ratios: int | None = None,
+    tick: Callable[[str], None] = lambda what: None,
 ) -> FittedProfile:
     """Fit what was measured of a device; everything else stays as in ``like``, which is ``profile`` as it was written.
 
@@ -67,6 +68,7 @@ def device(
     errors, errors_before = dict[str, list[FitError]](), dict[str, list[FitError]]()
     for group, all_rows in sorted(groups.items(), key=lambda entry: (entry[0] != PRODUCTS, entry[0][1] != "fp16")):
         name = ", ".join(word for word in group if word != "fp16")
+        tick(f"fitting {name}")
         measured = _uncached(profile, all_rows)
         before[name] = _of(profile, *group, measured)
         fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
@@ -92,6 +94,7 @@ def device(
     for (name, kind), measured in groups.items():
         fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
         if left_out and name == "matmul" and isinstance(fitted, Roofline):
+            tick(f"predicting products in {kind} that a fit leaves out")
             held_out = quality.ways_left_out(profile, _uncached(profile, measured), form, fitted)
             outside += [row if kind == "fp16" else row._replace(by=f"{kind}, {row.by}") for row in held_out]
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
@@ -191,6 +194,8 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     reduces, transfers = (rows[rows.operation == name] for name in ("all_reduce", "transfer"))
     if reduces.empty and transfers.empty:
         raise BadInput([Fault(("measurements", 0, 0), "", "hold no all_reduce or transfer; nothing to fit a link to")])
+    if len(names := sorted(reduces.implementation.unique())) > 1:
+        raise BadInput([Fault(("measurements", 0, 0), "implementation", f"expected all-reduces of one, got {', '.join(names)}")])
     data, errors = deepcopy(like.data), {}
     if len(reduces):
         sample = fit.spread(reduces)

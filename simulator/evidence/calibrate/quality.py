@@ -92,11 +92,10 @@ def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
 
 def layers(timed: Table) -> Table:
     """Sum the columns ``predicted``, ``sheet`` and ``seconds`` over the products of each layer."""
-    summed = [
-        by_layer(timed, timed[column].to_numpy()).rename(columns={"seconds": column}) for column in ("predicted", "sheet")
-    ]
-    truth = by_layer(timed, timed.seconds.to_numpy())
-    return truth.merge(summed[0], on=LAYER).merge(summed[1], on=LAYER)
+    summed = by_layer(timed, timed.seconds.to_numpy())
+    for column in ("predicted", "sheet"):
+        summed = summed.merge(by_layer(timed, timed[column].to_numpy()).rename(columns={"seconds": column}), on=LAYER)
+    return summed
 
 
 def scores(device: Device, rows: Table) -> Iterator[FitError]:
@@ -200,13 +199,9 @@ def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str)
 def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
     """Return the measured and the predicted growth of a layer from each of ``STEPS`` to the next measured token count."""
     truth, predicted = by_layer(rows, measured(rows)), by_layer(rows, seconds(device, operation, rows))
-    counts = np.unique(truth.tokens)
-    growths = []
-    for after in (step for step in STEPS if step in counts and step < counts[-1]):
-        following = counts[counts > after][0]
-        growth = [_growth(table, after, following) for table in (truth, predicted)]
-        growths.append(TileStep(after, int(following), *growth))
-    return growths
+    counts, tables = np.unique(truth.tokens), (truth, predicted)
+    pairs = ((after, counts[counts > after][0]) for after in STEPS if after in counts and after < counts[-1])
+    return [TileStep(after, int(then), *(_growth(table, after, then) for table in tables)) for after, then in pairs]
 
 
 def _growth(layer: Table, after: int, following: float) -> float:
