@@ -287,6 +287,8 @@ def test_products_become_rows_of_true_bytes_by_format(tmp_path: Path) -> None:
     assert set(rows.flops) == {2.0 * 16 * weights}
     assert rows.copies.to_dict() == dict.fromkeys(formats.values(), 6)
     assert skipped == {"format fp4_new": 1, "more than 2048 tokens": 1}
+    given, _ = converted("aiconfigurator", [GEMM | {"gemm_dtype": "sq", "framework": "TRTLLM"}], tmp_path / "gemm.csv")
+    assert given.size_bytes.tolist() == [weights + inputs + 2 * outputs], "its inputs come in 8 bits"
 
 
 def test_products_that_the_host_launches_slowly_are_skipped(tmp_path: Path) -> None:

@@ -82,9 +82,10 @@ def attention(part: str, queries: Queries, heads: Heads, time_us: float, cache: 
 
 
 def _products(row: Row) -> Iterator[Row]:
-    weights = row["format"]
+    weights, form = row["format"], FORMATS[row["format"]]
     name = f"{row['framework']} {row['inputs']}x{row['outputs']}{' ' * (weights != 'fp16')}{weights.removeprefix('fp16')}"
     work = product("product", row["tokens"], row["inputs"], row["outputs"], row["product"], weights)
+    work["size_bytes"] -= row["given"] * row["tokens"] * row["inputs"] * (form.input_bytes - form.quantised_bytes)
     yield {"model": name, "copies": row["copies"], **work}
 
 
@@ -193,8 +194,7 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
         longer = frame[time] >= LAUNCHES * frame.groupby("kernel")[time].transform("min")
         why = f"eager, within {LAUNCHES} of the shortest of its kernel: the host's time"
         frame = kept(frame, longer | ~frame.eval(kind["eager"]), why, skipped)
-    if "copies" in kind:
-        frame = frame.assign(copies=frame.eval(kind["copies"]))
+    frame = frame.assign(**{column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()})
     keys = [column for column in frame if column not in (*sums, "kernel")]
     return frame.groupby(keys, as_index=False)[list(sums)].median() if kind.get("median") else frame
 
@@ -230,8 +230,7 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
     A format for whose arithmetic the device states no peak is compared with the memory alone.
     """
     local, inside = rows.operation.isin(("matmul", "attention")), rows.size_bytes < cache_mb * 1e6
-    weights = rows.flops / rows.tokens / 2 * rows.format.map(WEIGHT_BYTES)  # bytes of a product's weights
-    cached = (rows.operation == "matmul") & (weights < cache_mb * 1e6)
+    cached = (rows.operation == "matmul") & (rows.flops / rows.tokens / 2 * rows.format.map(WEIGHT_BYTES) < cache_mb * 1e6)
     rows = rows.assign(left_out=np.where(cached, CACHED, rows.left_out))
     if device is None:
         return rows

@@ -8,7 +8,7 @@ column                meaning
 ``part``              optional: which of them; errors are stated by part. ``matmul`` parts of one model, tensor-parallel
                       degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
 ``format``            optional, fp16: of the weights of a product (fp8, fp8_block, int8, int4, ...) or the cache of attention
-``implementation``    optional: of an all-reduce (``vllm_graph``, ``nccl``, ...), or how a kernel was launched (``graph``, ``eager``)
+``implementation``    optional: of an all-reduce (``vllm_graph``, ``nccl``), or how a kernel was launched (``graph``, ``eager``)
 ``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
 ``tensor_parallel``   optional, 1: its degree, likewise
 ``shape``             optional: a name for the weights, as ``4096x12288``; likewise
@@ -136,9 +136,9 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
     for line, operation in enumerate(frame.operation, 2):
         if operation not in OPERATIONS:
             yield Fault((name, line, 1), "operation", f"there is no '{operation}'{did_you_mean(operation, OPERATIONS)}")
-    for line, reason in enumerate(frame.get("left_out", ()), 2):
-        if reason not in ("", *LEFT_OUT):
-            yield Fault((name, line, 1), "left_out", f"expected nothing or one of {', '.join(LEFT_OUT)}, got '{reason}'")
+    for line, why in enumerate(frame.get("left_out", ()), 2):
+        if why not in ("", *LEFT_OUT):
+            yield Fault((name, line, 1), "left_out", f"expected nothing or one of {', '.join(LEFT_OUT)}, got '{why}'")
     for column, default in NUMBERS.items():
         if column not in frame:
             continue
