@@ -195,7 +195,9 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     if reduces.empty and transfers.empty:
         raise BadInput([Fault(("measurements", 0, 0), "", "hold no all_reduce or transfer; nothing to fit a link to")])
     if len(names := sorted(reduces.implementation.unique())) > 1:
-        raise BadInput([Fault(("measurements", 0, 0), "implementation", f"expected all-reduces of one, got {', '.join(names)}")])
+        raise BadInput(
+            [Fault(("measurements", 0, 0), "implementation", f"expected all-reduces of one, got {', '.join(names)}")]
+        )
     data, errors = deepcopy(like.data), {}
     if len(reduces):
         sample = fit.spread(reduces)

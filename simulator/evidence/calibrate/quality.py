@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from simulator.cost.device import Device, Link, Roofline
-from simulator.cost.formats import ACTIVATION_BYTES
+from simulator.cost.device import Attention, Device, Link, Roofline
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
 from simulator.evidence.calibrate.measurements import Table
@@ -119,30 +118,20 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
     Raises :class:`BadInput` for a format whose arithmetic the device does not have.
     """
     times = pd.Series(0.0, rows.index)
-    for _, some in rows.groupby(["operation", "part", "format", "tokens", "sequences", "kv_heads", "copies"]):
-        try:
-            times[some.index] = _timed(device, some, some.iloc[0], bare)
-        except ValueError as error:
-            raise BadInput([Fault(("measurements", 0, 0), "format", str(error))]) from error
+    device = device.model_copy(update={"cache_bandwidth_gb_s": None}) if bare else device
+    try:
+        for (name, weights, part), some in rows.groupby(["operation", "format", "part"]):
+            operation: Any = device.matmul_for(weights) if name == "matmul" else getattr(device, name)
+            if bare or not isinstance(operation, Attention):
+                times[some.index] = seconds(device, DATASHEET if bare else operation, some)
+                continue
+            parts, of_part = operation.over(weights), fit.with_queries(some)
+            times[some.index] = seconds(device, parts.prefill if part == "prefill" else parts.decode, of_part)
+            if part not in ("decode", "prefill"):  # several query rows of a sequence
+                times[some.index] *= 1.0 + operation.extra_row.value * (some.tokens / some.sequences - 1.0)
+    except ValueError as error:
+        raise BadInput([Fault(("measurements", 0, 0), "format", str(error))]) from error
     return np.asarray(times)
-
-
-def _timed(device: Device, rows: Table, like: Any, bare: bool) -> Any:
-    """Return the seconds of rows that differ in shape alone; ``like`` is one of them."""
-    size, parts, heads = rows.size_bytes, device.attention, like.sequences * like.kv_heads
-    if like.operation == "matmul":
-        form, operation = device.number_format(like.format), DATASHEET if bare else device.matmul_for(like.format)
-        timers = [device.timer(operation, form.arithmetic, of_cache) for of_cache in (False, True)]
-        weights = rows.flops / (2.0 * like.tokens) * form.weight_bytes * like.copies  # through which repetitions go
-        inside = weights <= 1e6 * (device.cache_mb.value if device.cache_mb and not bare else 0.0)
-        return np.where(inside, timers[1](size, rows.flops, like.tokens), timers[0](size, rows.flops, like.tokens))
-    if bare or like.operation != "attention" or isinstance(parts, Roofline):
-        return device.timer(DATASHEET if bare else getattr(device, like.operation))(size, rows.flops, like.tokens)
-    size = size + 2.0 * ACTIVATION_BYTES * rows.query_width * like.tokens  # queries and outputs, too
-    if like["part"] == "prefill":
-        return device.timer(parts.over(like.format).prefill)(size, rows.flops, like.tokens)
-    further = 1.0 + parts.extra_row.value * (like.tokens / max(1.0, like.sequences) - 1.0)
-    return further * device.timer(parts.over(like.format).decode)(size, rows.flops, like.tokens, heads)
 
 
 def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]], spread: Any = None) -> Iterator[FitError]:
