@@ -1,5 +1,7 @@
 """Plain data becomes frozen models; a fault names the place where the faulty value was written."""
 
+from __future__ import annotations
+
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
