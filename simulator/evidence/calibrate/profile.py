@@ -174,7 +174,10 @@ def _write(
             parts["decode"]["compute_efficiency"] = deepcopy(parts["prefill"]["compute_efficiency"])
         return
     section = _section(name, profile, fitted, rows, like)
-    data[name] = section if name != "matmul" else {**data[name], "default" if form == "fp16" else form: section}
+    if name == "matmul":
+        data[name] = {**data[name], "default" if form == "fp16" else form: section}
+    else:
+        data[name] = section
 
 
 def _section(name: str, profile: Device, operation: Roofline, rows: Table, like: Document) -> dict[str, Any]:
