@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
@@ -95,10 +95,15 @@ def device(
         fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
         if left_out and name == "matmul" and isinstance(fitted, Roofline):
             tick(f"predicting products in {kind} that a fit leaves out")
-            held_out = quality.ways_left_out(profile, _uncached(profile, measured), form, fitted)
-            outside += [row if kind == "fp16" else row._replace(by=f"{kind}, {row.by}") for row in held_out]
+            outside += _left_out(profile, measured, form, fitted, kind)
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
+
+
+def _left_out(profile: Device, rows: Table, form: Form, fitted: Roofline, kind: str) -> Iterator[HeldOutErrors]:
+    """Yield the errors of products of one format that took no part in a fit to the others."""
+    for error in quality.ways_left_out(profile, _uncached(profile, rows), form, fitted):
+        yield error if kind == "fp16" else error._replace(by=f"{kind}, {error.by}")
 
 
 def _cache_speed(profile: Device, fitted: Operation, rows: Table) -> float | None:
