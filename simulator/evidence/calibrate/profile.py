@@ -84,13 +84,7 @@ def device(
             data["matmul"] |= {"default": old | {key: section[key] for key in ("width", "width_source")}}
         errors[name], errors_before[name] = (_errors(profile, of[name], measured) for of in (fits, before))
     outside: list[HeldOutErrors] = []
-    steps: list[list[TileStep]] = [[], []]
-    layers = None
-    if products is not None:
-        now, old = (operations["matmul"] for operations in (fits, before))
-        if isinstance(now, Roofline) and isinstance(old, Roofline):
-            steps = [quality.steps(profile, operation, products) for operation in (now, old)]
-            layers = _layers(profile, products, now, old)
+    steps, layers = _steps(profile, products, fits.get("matmul"), before.get("matmul"))
     for (name, kind), measured in groups.items():
         fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
         if left_out and name == "matmul" and isinstance(fitted, Roofline):
@@ -98,6 +92,16 @@ def device(
             outside += _left_out(profile, measured, form, fitted, kind)
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
+
+
+def _steps(
+    profile: Device, products: Table | None, now: Operation | None, old: Operation | None
+) -> tuple[list[list[TileStep]], Table | None]:
+    """Return the steps of layers behind a tile, now and as they were, and the layers' times; nothing without products."""
+    if products is None or not isinstance(now, Roofline) or not isinstance(old, Roofline):
+        return [[], []], None
+    steps = [quality.steps(profile, operation, products) for operation in (now, old)]
+    return steps, _layers(profile, products, now, old)
 
 
 def _left_out(profile: Device, rows: Table, form: Form, fitted: Roofline, kind: str) -> Iterator[HeldOutErrors]:
