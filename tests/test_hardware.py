@@ -45,23 +45,15 @@ def test_an_operation_without_work_takes_its_constant():
 
 @pytest.mark.parametrize(
     ("tokens", "rounded"),
-    [
-        (1, 8),
-        (8, 8),
-        (9, 16),
-        (33, 64),
-        (64, 64),
-        (65, 128),
-        (128, 128),
-        (129, 256),
-        (256, 256),
-        (257, 512),
-        (512, 512),
-        (513, 768),
-    ],
+    [(1, 64), (64, 64), (65, 128), (128, 128), (129, 256), (256, 256), (257, 512), (512, 512), (513, 768)],
 )
 def test_tokens_are_rounded_up_to_tiles(tokens, rounded):
     assert roofline(tile_tokens=(64, 128, 256)).tiled(tokens) == rounded
+
+
+@pytest.mark.parametrize(("tokens", "rounded"), [(1, 8), (8, 8), (9, 16), (33, 48), (48, 48), (49, 96), (97, 192)])
+def test_few_tokens_take_no_whole_tile_where_less_is_multiplied_at_once(tokens, rounded):
+    assert roofline(tile_tokens=(48, 96), least_tile=8).tiled(tokens) == rounded
 
 
 def test_time_steps_up_after_64_tokens():
@@ -70,7 +62,7 @@ def test_time_steps_up_after_64_tokens():
     def seconds(tokens):
         return device().seconds(operation, 0, tokens * 1e12, tokens)
 
-    assert [seconds(tokens) for tokens in (1, 9, 64, 65, 128, 129)] == pytest.approx([8, 16, 64, 128, 128, 256], rel=1e-12)
+    assert [seconds(tokens) for tokens in (1, 64, 65, 128, 129)] == pytest.approx([64, 64, 128, 128, 256], rel=1e-12)
 
 
 def test_without_tiles_time_follows_the_tokens():

@@ -21,10 +21,6 @@ if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
 
 
-SMALLEST_TILE = 8
-"""Fewest rows that tensor cores multiply at once (the N of their instructions, with the weights as M)."""
-
-
 class WidthPoint(Frozen):
     """A width point is a measurement: how much longer an operation takes over ``tokens`` rows than over one."""
 
@@ -56,6 +52,8 @@ class Roofline(Frozen):
     """How sharp the knee is between memory and compute time; large: a hard maximum."""
     tile_tokens: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1,), min_length=1)
     """Token counts to which rows are rounded up; beyond the last, its multiples."""
+    least_tile: Annotated[int, Field(ge=1)] | None = None
+    """Fewest rows multiplied at once: up to the first tile, rows are rounded to it, its double, ...; by default to that tile."""
     width: tuple[WidthPoint, ...] = ()
     """Measured ratios of the memory time, by number of tokens."""
     width_source: str = ""
@@ -71,13 +69,13 @@ class Roofline(Frozen):
         return self
 
     def tiled(self, tokens: float) -> float:
-        """Return the rows whose flops ``tokens`` take: whole tiles; below the first one 8, 16, 32, ... as tensor cores do."""
-        if tokens > self.tile_tokens[0]:
+        """Return the rows whose flops ``tokens`` take: whole tiles, and in front of the first one ``least_tile`` doubled."""
+        if self.least_tile is None or tokens > self.tile_tokens[0]:
             return self._whole(tokens)
-        step = SMALLEST_TILE
-        while step < tokens:
-            step *= 2
-        return min(step, self.tile_tokens[0])
+        rows = self.least_tile
+        while rows < tokens:
+            rows *= 2
+        return min(rows, self.tile_tokens[0])
 
     def _whole(self, tokens: float) -> float:
         for tile in self.tile_tokens:

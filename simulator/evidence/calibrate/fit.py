@@ -25,6 +25,8 @@ from simulator.files.schema import BadInput, Fault
 Seconds: TypeAlias = NDArray[np.float64]
 Bounds: TypeAlias = tuple[Sequence[float], Sequence[float]]
 DIGITS = 3
+LEAST_TILE = 8
+"""Rows that tensor cores multiply at once: the N of their instructions, with the weights as M."""
 LAYER = ["model", "tensor_parallel", "tokens"]
 SAMPLE = (1, 2, 4, 8, 16, 32, 48, 64, 65, 72, 96, 128, 129, 136, 160, 192, 200, 256, 257, 264, 320, 384, 385, 392, 448, 512,
           513, 520, 640, 768, 1024, 1536, 2048)  # fmt: skip
@@ -71,7 +73,8 @@ def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
         for tokens, ratio, plateau in zip(form.at, slower, form.plateaus, strict=False)
     ]
     named = {"fixed_us": fixed, "memory_efficiency": memory, "compute_efficiency": compute, "p_norm": p}
-    return Roofline.model_validate({**named, "tile_tokens": form.tiles, "width": points, "width_source": "a fit"})
+    tiles = {"tile_tokens": form.tiles, "least_tile": LEAST_TILE if form.tiles != (1,) else None}
+    return Roofline.model_validate({**named, **tiles, "width": points, "width_source": "a fit"})
 
 
 DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))

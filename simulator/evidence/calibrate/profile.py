@@ -242,7 +242,9 @@ def _written(operation: Roofline, source: str) -> dict[str, Any]:
     """Return a roofline as it stands in a file; it is one fit, so the source stands with its first number."""
     keys = (*NUMBERS, "head_us") if isinstance(operation, DecodeRoofline) else NUMBERS
     numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
-    tiles = {"tile_tokens": list(operation.tile_tokens)} if operation.tile_tokens != (1,) else {}
+    tiles = {}
+    if operation.tile_tokens != (1,):
+        tiles = {"tile_tokens": list(operation.tile_tokens), "least_tile": operation.least_tile}
     if not operation.width:
         return numbers | tiles
     points = [point.model_dump() for point in operation.width]
