@@ -192,8 +192,8 @@ def test_a_stage_is_busy_with_prompts_and_with_its_levels() -> None:
 
 def test_what_states_no_price_has_no_cost() -> None:
     assert run(load("durations_only", ["requests.count=2"])).expenses is None
-    result = run(load("mirror_qwen3_32b_a100", ["requests.count=2", "target.device.price_usd_per_hour=2"]))
+    result = run(load("mirror_qwen3_32b_a100", ["requests.count=2", "draft.device=a800_80g_sxm"]))
     found = result.expenses
     assert found
-    assert (found.usd_per_hour, found.unpriced) == (None, ("a100_80g_sxm",))
+    assert (found.usd_per_hour, found.unpriced) == (None, ("a800_80g_sxm",))
     assert found.most_j_per_token == pytest.approx(9 * 400 * result.simulated.end_s / result.simulated.tokens)

@@ -102,7 +102,7 @@ def test_a_default_written_down_changes_nothing(name: str) -> None:
 def test_sourced_defaults_tell_their_source() -> None:
     found = {one.field: one for one in explain(load("specpipe_llama_3_1_70b_two_servers")).defaults}
     assert found["strategy.prune_ms"].source == "SpecPipe sec. 4.2: about 5 ms (published)"
-    assert found["target.pipeline.stages.*.device.attention.tile_tokens"].value == "[1]"
+    assert found["target.pipeline.stages.*.device.small_operations.tile_tokens"].value == "[1]"
 
 
 @pytest.mark.parametrize("width", [80, 200])

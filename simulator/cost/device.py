@@ -53,7 +53,7 @@ class Roofline(Frozen):
     tile_tokens: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1,), min_length=1)
     """Token counts to which rows are rounded up; beyond the last, its multiples."""
     least_tile: Annotated[int, Field(ge=1)] | None = None
-    """Fewest rows multiplied at once: up to the first tile, rows are rounded to it, its double, ...; by default to that tile."""
+    """Fewest rows multiplied at once: up to the first tile, rows are rounded to it, its double, ...; by default to the tile."""
     width: tuple[WidthPoint, ...] = ()
     """Measured ratios of the memory time, by number of tokens."""
     width_source: str = ""
