@@ -4,8 +4,6 @@ A name with a slash is a path relative to the file that mentions it. The user's 
 shipped one and are searched first. This module loads neither numpy nor pydantic, so that ``specsim list`` is quick.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from copy import deepcopy

@@ -54,8 +54,6 @@ for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that 
 that the record can answer for; ``replay`` says how exactly.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 import zlib
@@ -63,7 +61,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +100,7 @@ class Trace:
         """Return the names of all recorded drafters; the first is that of ``draft_rank``."""
         return ("draft", *sorted({name.partition(".")[0] for name in self.extra if name.endswith((".rank", ".run"))}))
 
-    def drafted_by(self, name: str, seed: int = 0) -> Trace:
+    def drafted_by(self, name: str, seed: int = 0) -> Self:
         """Return the trace of the same text as the drafter called ``name`` proposed it; ``seed`` draws sampled acceptance."""
         if name == "draft":
             return self
@@ -120,7 +118,7 @@ class Trace:
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
         return self._by_run({**header, "window": len(rank)}, run)
 
-    def _by_run(self, header: Mapping[str, Any], run: NDArray[np.uint16]) -> Trace:
+    def _by_run(self, header: Mapping[str, Any], run: NDArray[np.uint16]) -> Self:
         """Return the same text with the tokens kept by start, without the ranks of the first draft."""
         return replace(self, header=header, run=run, draft_rank=self.draft_rank[:0], q=self.q[:0], extra={})
 

@@ -10,8 +10,6 @@
 ``simulator`` gives these names lazily, so that ``import simulator`` loads nothing else.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The result of a call: numbers, and the forms in which a notebook shows, tabulates and saves them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from functools import cached_property

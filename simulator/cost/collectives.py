@@ -3,11 +3,9 @@
 ``tree`` and ``ring`` are formulas; a table holds what was measured of one implementation. Sizes are in bytes.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from math import log, log2
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -64,7 +62,7 @@ class MeasuredAllReduce(SourcedTable):
     """Time at each of these sizes, in us, by number of devices."""
 
     @model_validator(mode="after")
-    def _complete(self) -> MeasuredAllReduce:
+    def _complete(self) -> Self:
         if list(self.size_kib) != sorted(set(self.size_kib)):
             raise ValueError("size_kib must ascend")
         for ranks, times in self.time_us.items():

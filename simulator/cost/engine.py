@@ -1,7 +1,5 @@
 """An engine is the software between model and hardware; it is described by host times and traffic multipliers."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from simulator.cost.rows import Rows

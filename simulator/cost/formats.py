@@ -4,9 +4,7 @@ A format that quantises activations (W8A8, W4A4) computes at a peak of its own; 
 to 16 bits in the kernel and computes at the 16-bit peak of any device.
 """
 
-from __future__ import annotations
-
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 Arithmetic = Literal["fp16", "fp8", "int8", "nvfp4"]
 """What a product computes in; ``fp16`` stands for every 16-bit format, for which a device states ``peak_tflops``."""
@@ -34,7 +32,7 @@ class NumberFormat(NamedTuple):
         return ACTIVATION_BYTES + 2.0 * self.quantised_bytes
 
     @property
-    def weight_only(self) -> NumberFormat:
+    def weight_only(self) -> Self:
         """Return the same weights, computed in 16 bits."""
         return self._replace(arithmetic="fp16", quantised_bytes=0.0)
 

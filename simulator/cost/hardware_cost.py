@@ -4,10 +4,8 @@
 collectives); :mod:`simulator.cost.stated` repeats durations that a scenario states outright. All times are in seconds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -179,7 +177,7 @@ class HardwareCost:
         pipeline = self.target_place.pipeline
         return any(link.jitter is not None for link in pipeline.links) if pipeline else False
 
-    def drawn(self, seed: int) -> HardwareCost:
+    def drawn(self, seed: int) -> Self:
         """Return this cost with the jitter of links drawn from ``seed``; the cached times are shared."""
         return replace(self, random=np.random.default_rng(seed)) if self.jitters else self
 

@@ -4,8 +4,6 @@ Llama, Mistral, Qwen2 and Qwen3, Phi-3, Mixtral, OPT and DeepSeek-V3 are known; 
 is read as a Llama's if it has Llama's fields. A shape that ModelSpec cannot express is refused, not guessed.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

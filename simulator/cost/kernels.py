@@ -1,7 +1,5 @@
 """Kernels take device time: here are the seconds of a layer's products, of attention, of the LM head and of collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

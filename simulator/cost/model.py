@@ -4,9 +4,7 @@ A matrix product of ``n`` tokens with a ``(k, m)`` weight is ``2 n k m`` flops a
 weights. Norms and biases are left out: they count as the small operations of a layer.
 """
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,7 +26,7 @@ class Experts(Frozen):
     """Layers without experts, at the bottom of the model."""
 
     @model_validator(mode="after")
-    def _active_within_routed(self) -> Experts:
+    def _active_within_routed(self) -> Self:
         if self.per_token > self.routed:
             raise ValueError(f"per_token {self.per_token} is more than the {self.routed} routed experts")
         return self
@@ -90,7 +88,7 @@ class ModelSpec(Frozen):
     """The mixture of experts; by default the model is dense."""
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> ModelSpec:
+    def _heads_divide(self) -> Self:
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
         return self
@@ -207,7 +205,7 @@ class DraftHead(Frozen):
     """Rank of a low-rank transform before the LM head; 0: there is none."""
 
     @model_validator(mode="after")
-    def _one_width(self) -> DraftHead:
+    def _one_width(self) -> Self:
         if self.vocabulary and self.lm_heads:
             raise ValueError("expected vocabulary (one LM head of that width) or lm_heads (as wide as the target's), not both")
         return self

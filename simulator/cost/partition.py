@@ -4,10 +4,8 @@ Stage i holds ``layers`` layers in a row; the first one also holds the embedding
 one ``server`` are linked ``within`` it, neighbours on two servers ``between`` them.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from pydantic import field_validator, model_validator
 
@@ -55,7 +53,7 @@ class Pipeline(Frozen):
     """Memory that the software takes on each device in addition to weights and cache, in 1e9 bytes."""
 
     @model_validator(mode="after")
-    def _linked(self) -> Pipeline:
+    def _linked(self) -> Self:
         if len(self.stages) < 2:
             raise ValueError(f"a pipeline has two stages or more, got {len(self.stages)}")
         for number, (stage, following) in enumerate(pairwise(self.stages), start=1):

@@ -1,10 +1,8 @@
 """A placement says which model runs on which devices, with which software."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -66,7 +64,7 @@ class Placement(Frozen):
         return weights
 
     @model_validator(mode="after")
-    def _shared_out(self) -> Placement:
+    def _shared_out(self) -> Self:
         if self.pipeline is not None:
             for stage in self.pipeline.stages:
                 (stage.device or self.device).number_format(self.weights)
@@ -76,7 +74,7 @@ class Placement(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _linked(self) -> Placement:
+    def _linked(self) -> Self:
         if self.tensor_parallel > 1 and self.collectives.count:
             if self.link is None:
                 raise ValueError("tensor_parallel above 1 needs a link between the devices")
@@ -127,7 +125,7 @@ class Placement(Frozen):
         return cache is not None and self.weights_gb() * 1e9 - unread / self.tensor_parallel <= cache.value * 1e6
 
     @cached_property
-    def on_stages(self) -> tuple[Placement, ...]:
+    def on_stages(self) -> tuple[Self, ...]:
         """Return, by stage, a placement of the whole model on the device of that stage; empty without a pipeline."""
         stages = self.pipeline.stages if self.pipeline else ()
         return tuple(
@@ -136,7 +134,7 @@ class Placement(Frozen):
         )
 
     @cached_property
-    def parts(self) -> tuple[Placement, ...]:
+    def parts(self) -> tuple[Self, ...]:
         """Return, by stage, a placement of the part of the model that it holds; for sizes only.
 
         The first stage also holds the embedding, the last one the LM head.

@@ -1,8 +1,6 @@
 """A strategy asks a :class:`Cost` how long its passes take; it is answered from hardware or from stated durations."""
 
-from __future__ import annotations
-
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from simulator.cost.model import DraftHead
 from simulator.cost.rows import Phase, Rows
@@ -59,5 +57,5 @@ class Cost(Protocol):
     def jitters(self) -> bool:
         """Return whether links of the pipeline jitter: their times are then means, unless they are drawn."""
 
-    def drawn(self, seed: int) -> Cost:
+    def drawn(self, seed: int) -> Self:
         """Return this cost with the jitter of every transfer drawn from ``seed``; itself where nothing jitters."""

@@ -1,10 +1,8 @@
 """A scenario may state its costs outright: "my T_target, T_draft and E[A]: what do I get?"."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -65,7 +63,7 @@ class StatedDurations(Frozen):
     """Time of the draft's pass over a prompt, in ms."""
 
     @model_validator(mode="after")
-    def _complete(self) -> StatedDurations:
+    def _complete(self) -> Self:
         split = {"prefix_ms": self.prefix_ms, "suffix_ms": self.suffix_ms}
         whole = self.target_ms, self.layers_ms, self.stages_ms
         forms = [*(form is not None for form in whole), None not in split.values()]
@@ -161,7 +159,7 @@ class StatedCost:
         """Return that links do not jitter."""
         return False
 
-    def drawn(self, seed: int) -> StatedCost:
+    def drawn(self, seed: int) -> Self:
         """Return this cost itself: stated durations do not jitter."""
         return self
 

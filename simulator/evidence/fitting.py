@@ -4,8 +4,6 @@ Least squares of ``log(run / published)`` within bounds. Every evaluation is a r
 repeated only where a term that it depends on has changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -20,15 +20,13 @@ reproduced. A row without a scenario is not mapped yet; ``notes.csv`` beside it 
 ``figures.csv`` says of every figure of the papers with which command of ours its shape comes out, or why it cannot.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
 from pydantic import model_validator
 
@@ -64,7 +62,7 @@ class PublishedCell(Frozen):
     same_as: str = ""
 
     @model_validator(mode="after")
-    def _reproducible(self) -> PublishedCell:
+    def _reproducible(self) -> Self:
         if self.role in ("calibrate", "predict", "check", "report"):
             float(self.published)  # pydantic words what this raises
             if bool(self.scenario) != bool(self.metric):

@@ -1,7 +1,5 @@
 """Plain data becomes frozen models; a fault names the place where the faulty value was written."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -116,7 +114,7 @@ class Ranged(NonNegative):
     """The most that it may be; by default the number itself."""
 
     @model_validator(mode="after")
-    def _within(self) -> Ranged:
+    def _within(self) -> Self:
         if (self.low is not None and self.low > self.value) or (self.high is not None and self.high < self.value):
             raise ValueError(f"expected low <= value <= high, got {self.low}, {self.value:g}, {self.high}")
         return self

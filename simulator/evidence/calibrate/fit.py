@@ -6,8 +6,6 @@ that depend on the token count alone; it follows a curve that steps, or is not m
 a robust (soft L1) loss of log(predicted / measured); numbers are rounded to three digits before any error is stated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeAlias

@@ -4,8 +4,6 @@
 skipped, and counted by reason. Files without shapes need the model. Single products are layers of their own.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +22,7 @@ from simulator.files.schema import BadInput, Fault
 from simulator.names import shown
 
 Row = dict[str, Any]
-Skipped: TypeAlias = "Counter[str]"
+Skipped: TypeAlias = Counter[str]
 IMPORTERS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text("utf-8"))
 """What is known of the files of each project, by its name."""
 CACHE_MB = {"aiconfigurator": 80.0}

@@ -32,8 +32,6 @@ column                meaning
 ====================  ==========================================================================================
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ constant then leaves each format an efficiency of its own, and each wider pass a
 comes from one cell and is exact there; nothing is left to hold it against.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple

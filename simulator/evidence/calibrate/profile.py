@@ -1,7 +1,5 @@
 """A fitted device or link: its numbers, its errors, and the YAML file that holds them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias

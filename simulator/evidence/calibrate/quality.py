@@ -1,7 +1,5 @@
 """How well a roofline or a link fits what was measured, and what was left out when it was fitted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

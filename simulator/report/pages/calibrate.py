@@ -1,7 +1,5 @@
 """The result of fitting a profile to measured times: page and JSON of ``specsim calibrate device`` and ``link``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any
