@@ -3,10 +3,8 @@
 Source: SpecPipe, sections 3.2.1 and 3.3.2 to 3.3.3 (SP-4 to SP-7) and Algorithm 1 (SP-12).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +30,11 @@ class DraftTree:
     path: Ints
     """(nodes, levels) node on that level on the way from the root to the node, itself included; -1 below it."""
 
-    @staticmethod
-    def single(token: int, key: int = -1) -> DraftTree:
+    @classmethod
+    def single(cls, token: int, key: int = -1) -> Self:
         """Return a tree of a root alone."""
         zero = np.zeros(1)
-        return DraftTree(np.array([token]), zero, zero, np.zeros(1, int), np.array([key]), np.zeros((1, 1), int))
+        return cls(np.array([token]), zero, zero, np.zeros(1, int), np.array([key]), np.zeros((1, 1), int))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -53,7 +51,7 @@ class DraftTree:
         """Return the indices of the nodes on the deepest level."""
         return np.arange(self.level.searchsorted(self.level[-1]), len(self))
 
-    def append(self, tokens: Ints, chance: Floats, parents: Ints) -> DraftTree:
+    def append(self, tokens: Ints, chance: Floats, parents: Ints) -> Self:
         """Return the tree with one more level below the deepest, sorted by the order of the parents (SP-4)."""
         old, new, levels = len(self), len(tokens), self.path.shape[1]
         if not new:
@@ -64,7 +62,7 @@ class DraftTree:
         path[:old, :levels] = self.path
         path[old:, :levels] = self.path[parents]
         path[old:, levels] = np.arange(old, old + new)
-        return DraftTree(
+        return type(self)(
             np.concatenate((self.tokens, tokens)),
             np.concatenate((self.chance, chance)),
             np.concatenate((self.reach, self.reach[parents] + chance)),
@@ -81,13 +79,13 @@ class DraftTree:
         """Return the indices whose keys and values stay in the cache: the row of ``root`` in the mask, or its column (SP-6)."""
         return np.union1d(self.path[root, : self.level[root]], self.subtree(root))
 
-    def prune(self, root: int) -> DraftTree:
+    def prune(self, root: int) -> Self:
         """Return the tree below ``root``; reach keeps the common factor, which changes no order (SP-5)."""
         kept, level = self.subtree(root), self.level[root]
         depth = self.level[kept[-1]] + 1
         renumbered = np.full(len(self) + 1, -1)
         renumbered[kept] = np.arange(len(kept))
-        return DraftTree(
+        return type(self)(
             self.tokens[kept],
             self.chance[kept],
             self.reach[kept],
@@ -101,11 +99,11 @@ class DraftTree:
         children = ((self.level == 1) & (self.tokens == token)).nonzero()[0]
         return int(children[0]) if len(children) else None
 
-    def keyed(self, nodes: Ints, keys: Ints) -> DraftTree:
+    def keyed(self, nodes: Ints, keys: Ints) -> Self:
         """Return the tree in which the drafter knows ``nodes`` by ``keys``."""
         key = self.key.copy()
         key[nodes] = keys
-        return DraftTree(self.tokens, self.chance, self.reach, self.level, key, self.path)
+        return type(self)(self.tokens, self.chance, self.reach, self.level, key, self.path)
 
     def parents(self, nodes: Ints) -> Ints:
         """Return the indices of the parents of ``nodes``, which must not include the root."""

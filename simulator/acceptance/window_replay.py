@@ -10,11 +10,9 @@ look-up), windows are walked step by step, all requests side by side. The same w
 engine: from position 1 of every request, each behind what the one before committed, until the request ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +34,12 @@ class Stretches(NamedTuple):
     times: Ints
     """How often they occur, by entry."""
 
-    @staticmethod
-    def counted(request: Ints, length: Ints) -> Stretches:
+    @classmethod
+    def counted(cls, request: Ints, length: Ints) -> Self:
         """Return the stretches of a list of single ones, given by request and length."""
         width = int(length.max(initial=0)) + 1
         keys, times = np.unique(request * width + length, return_counts=True)
-        return Stretches(*np.divmod(keys, width), times)
+        return cls(*np.divmod(keys, width), times)
 
 
 class WindowReplay:
@@ -57,10 +55,10 @@ class WindowReplay:
         if self.by_position:
             self._count_stretches()
 
-    @staticmethod
-    def of(replay: Replay) -> WindowReplay:
+    @classmethod
+    def of(cls, replay: Replay) -> Self:
         """Return the windows of all requests in a replay's order."""
-        return WindowReplay([replay.runs(recording) for recording in replay.order])
+        return cls([replay.runs(recording) for recording in replay.order])
 
     def kept(self, gamma: int, bonus: bool = True) -> Ints:
         """Return (gamma + 1,) the number of windows that keep 0 to ``gamma`` tokens; ``bonus``: a full one brings one more."""

@@ -36,8 +36,6 @@ The verdict, the first that applies:
 from here: the end of a range its least or most, a value that is printed as ``at_most`` our most, any other our mean.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +43,7 @@ from functools import cached_property
 from itertools import chain, pairwise
 from math import inf
 from statistics import mean
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import model_validator
 
@@ -92,11 +90,11 @@ class PrintedRange(NamedTuple):
     least: float
     most: float
 
-    @staticmethod
-    def of(text: str) -> PrintedRange:
+    @classmethod
+    def of(cls, text: str) -> Self:
         """Read ``1.64`` or ``1.64..2.08``; raise ValueError for anything else."""
         least, _, most = text.partition("..")
-        span = PrintedRange(float(least), float(most or least))
+        span = cls(float(least), float(most or least))
         if span.least > span.most:
             raise ValueError(f"expected a range from the least to the most, got '{text}'")
         return span
@@ -118,8 +116,8 @@ class Condition(NamedTuple):
     word: str
     number: float
 
-    @staticmethod
-    def of(text: str) -> Condition:
+    @classmethod
+    def of(cls, text: str) -> Self:
         """Read ``rises``, ``flat 5%`` or ``at_least 2``; raise ValueError for anything else."""
         word, *rest = text.split() or [""]
         if word not in CONDITIONS:
@@ -127,7 +125,7 @@ class Condition(NamedTuple):
         if len(rest) != CONDITIONS[word][0]:
             raise ValueError(f"expected '{word}{' and a number' if CONDITIONS[word][0] else ' alone'}', got '{text}'")
         number = rest[0] if rest else "0"
-        return Condition(word, float(number.removesuffix("%")) / (100 if number.endswith("%") else 1))
+        return cls(word, float(number.removesuffix("%")) / (100 if number.endswith("%") else 1))
 
     def holds(self, values: Sequence[float]) -> bool:
         """Return whether values keep it."""
@@ -154,7 +152,7 @@ class PaperClaim(Frozen):
     remark: str = ""
 
     @model_validator(mode="after")
-    def _complete(self) -> PaperClaim:
+    def _complete(self) -> Self:
         for command in self.commands:
             if not command.startswith("specsim ") or " --json" in command:
                 raise ValueError(f"expected a command that begins with 'specsim' and has no --json, got '{command}'")
@@ -194,7 +192,7 @@ class PaperClaim(Frozen):
         return [command for one in self.readings for command in (*split(one.command), *split(one.against))]
 
     @property
-    def readings(self) -> list[PaperClaim]:
+    def readings(self) -> list[Self]:
         """Return the claim with unprinted inputs as taken; where there are any, with all at their first and their last end."""
         named = ("command", "against")
         each = [{name: UNPRINTED.sub(rf"\{end}", getattr(self, name)) for name in named} for end in (1, 2, 3)]

@@ -8,14 +8,12 @@ its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays
 own row sets for the key, such as a published acceptance, is one more term.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -68,7 +66,7 @@ class Parameter(Frozen):
     decided_by: Columns = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _sane(self) -> Parameter:
+    def _sane(self) -> Self:
         if not self.least <= self.start <= self.most:
             raise ValueError(f"start {self.start:g} is not between least {self.least:g} and most {self.most:g}")
         unknown = sorted({*self.where, *self.decided_by, *self.per} - set(PublishedCell.model_fields))
@@ -129,6 +127,39 @@ def _among(cell: PublishedCell, columns: Columns) -> bool:
     return all(str(getattr(cell, column)) in wanted for column, wanted in columns.items())
 
 
+class Run(NamedTuple):
+    """Names a scenario file and holds what is set in it."""
+
+    scenario: str
+    overrides: tuple[str, ...]
+
+    @property
+    def typed(self) -> str:
+        """Return the command that runs it."""
+        words = [word for override in self.overrides for word in ("--set", override)]
+        return shlex.join(["specsim", "run", shown(Path(self.scenario)), *words])
+
+    def measured(self, metric: str, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
+        """Run the scenario as ``change`` leaves it and return one number of ``specsim run --json``, by its dotted path."""
+        value: Any = summary(run(change(load(self.scenario, self.overrides)), finished=finished))
+        for part in metric.split("."):
+            value = value[int(part) if isinstance(value, list) else part]
+        return float(value)
+
+
+class Question(NamedTuple):
+    """A metric of a run; with ``against``, that run's metric over this one's."""
+
+    run: Run
+    metric: str
+    against: Run | None = None
+
+    def answer(self, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
+        """Return what the simulation says, in the metric's unit; ``finished`` receives the requests of the first run."""
+        own = self.run.measured(self.metric, change, finished)
+        return self.against.measured(self.metric, change) / own if self.against else own
+
+
 @dataclass(frozen=True)
 class Paper:
     """The cells of a paper with the scenarios, the free parameters and the fit that go with them."""
@@ -141,14 +172,14 @@ class Paper:
     notes: tuple[Note, ...] = ()
     choices: tuple[OpenChoice, ...] = ()
 
-    @staticmethod
-    def of(name: str, cells: tuple[PublishedCell, ...], root: Path | None = None) -> Paper:
+    @classmethod
+    def of(cls, name: str, cells: tuple[PublishedCell, ...], root: Path | None = None) -> Self:
         """Read a paper's parameters, fit and notes below ``root``; without their files nothing is free."""
         folder = (root or shipped()) / PAPERS / name
         declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
         open_ = validate(Parameters, read(declared, shown(declared))) if declared.exists() else Parameters(parameters={})
         values = validate(FittedPaper, read(fitted, shown(fitted))).terms if fitted.exists() else {}
-        return Paper(name, cells, open_.parameters, values, folder, notes(name, root), open_.choices)
+        return cls(name, cells, open_.parameters, values, folder, notes(name, root), open_.choices)
 
     def with_role(self, *roles: str) -> list[PublishedCell]:
         """Return the mapped cells of these roles, in the paper's order."""
@@ -214,36 +245,3 @@ def papers(catalogue: Catalogue, names: Sequence[str] = ()) -> list[Paper]:
         message = "there is no paper of this name"
         raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, by_name)}") for name in unknown])
     return [by_name[name] for name in names or sorted(by_name)]
-
-
-class Run(NamedTuple):
-    """Names a scenario file and holds what is set in it."""
-
-    scenario: str
-    overrides: tuple[str, ...]
-
-    @property
-    def typed(self) -> str:
-        """Return the command that runs it."""
-        words = [word for override in self.overrides for word in ("--set", override)]
-        return shlex.join(["specsim", "run", shown(Path(self.scenario)), *words])
-
-    def measured(self, metric: str, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
-        """Run the scenario as ``change`` leaves it and return one number of ``specsim run --json``, by its dotted path."""
-        value: Any = summary(run(change(load(self.scenario, self.overrides)), finished=finished))
-        for part in metric.split("."):
-            value = value[int(part) if isinstance(value, list) else part]
-        return float(value)
-
-
-class Question(NamedTuple):
-    """A metric of a run; with ``against``, that run's metric over this one's."""
-
-    run: Run
-    metric: str
-    against: Run | None = None
-
-    def answer(self, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
-        """Return what the simulation says, in the metric's unit; ``finished`` receives the requests of the first run."""
-        own = self.run.measured(self.metric, change, finished)
-        return self.against.measured(self.metric, change) / own if self.against else own

@@ -4,15 +4,13 @@ Beside each stands the baseline (:mod:`~simulator.evidence.baseline`), which a s
 a paper prints twice is one measurement: the column ``same_as`` names the first, and statistics count it once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import log, sqrt
 from statistics import mean, median
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from simulator.evidence.baseline import arithmetic, interpolated
 from simulator.evidence.claims import Judged
@@ -75,12 +73,12 @@ class Errors:
     within_5: float
     within_10: float
 
-    @staticmethod
-    def of(errors: Sequence[float]) -> Errors:
+    @classmethod
+    def of(cls, errors: Sequence[float]) -> Self:
         """Summarise signed errors; raise ValueError for an empty sequence."""
         sizes = [abs(error) for error in errors]
         shares = (mean(size <= bound for size in sizes) for bound in (0.05, 0.10))
-        return Errors(len(sizes), mean(sizes), median(sizes), max(sizes), mean(errors), *shares)
+        return cls(len(sizes), mean(sizes), median(sizes), max(sizes), mean(errors), *shares)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ The loader reads numbers as YAML 1.2 does (``1e9`` is a number, ``on`` is a word
 tags, and more depth and values than any shipped file has. Every file that users write is read here.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable
@@ -13,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -69,7 +67,7 @@ class BadInput(Exception):
         self.faults = tuple(faults)
         super().__init__("\n".join(map(str, self.faults)))
 
-    def __reduce__(self) -> tuple[type[BadInput], tuple[tuple[Fault, ...]]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...]]]:
         """Return how to rebuild it, so that its faults survive the way between processes."""
         return type(self), (self.faults,)
 
@@ -142,7 +140,7 @@ class Document:
             value = value[key]
         return value
 
-    def graft(self, path: Path_, content: Document) -> None:
+    def graft(self, path: Path_, content: Self) -> None:
         """Put the data of ``content`` at ``path``; its places stay those of its own file."""
         parent = self.data
         for key in path[:-1]:
@@ -158,7 +156,7 @@ class Document:
         for inner in [inner for inner in places if inner[: len(path)] == path]:
             del places[inner]
 
-    def merge(self, overlay: Document, path: Path_ = ()) -> None:
+    def merge(self, overlay: Self, path: Path_ = ()) -> None:
         """Lay ``overlay`` over this document: mappings merge, every other value is replaced.
 
         A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one whole, and so does a number
@@ -172,7 +170,7 @@ class Document:
                 self.places[inner] = overlay.places[inner]
             else:
                 places = {place[len(inner) :]: where for place, where in overlay.places.items() if place[: len(inner)] == inner}
-                self.graft(inner, Document(value, places))
+                self.graft(inner, type(self)(value, places))
 
     def override(self, assignment: str) -> None:
         """Apply ``dotted.key=value`` with the value read as YAML; the fault place becomes ``--set``."""
@@ -204,7 +202,7 @@ class Document:
         self._forget(self.places, path)
         self.places[path] = place
 
-    def branched(self, paths: Iterable[Path_]) -> Document:
+    def branched(self, paths: Iterable[Path_]) -> Self:
         """Return a copy whose mappings on the way to ``paths`` may be changed; the rest is shared."""
         root = dict(self.data)
         for path in paths:
@@ -213,7 +211,7 @@ class Document:
                 if not isinstance(parent.get(part), dict):
                     break
                 parent[part] = parent = dict(parent[part])
-        return Document(root, dict(self.places), dict(self.mentions))
+        return type(self)(root, dict(self.places), dict(self.mentions))
 
 
 def parse(text: str, file: str) -> Document:

@@ -3,15 +3,13 @@
 Both are made from spans alone, so they show what the lanes did.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import floor, log10
 from textwrap import wrap
-from typing import Any
+from typing import Any, Self
 
 from simulator.world import Span
 
@@ -166,14 +164,14 @@ class _Drawing:
     end: float
     left: float
 
-    @staticmethod
-    def of(spans: Sequence[Span], window_s: tuple[float, float]) -> _Drawing:
+    @classmethod
+    def of(cls, spans: Sequence[Span], window_s: tuple[float, float]) -> Self:
         begin, end = window_s
         lanes = lanes_of(spans)
         tiny = (end - begin) * 1e-9
         inside = [s for s in spans if s.start_s < end - tiny and s.end_s > begin + tiny and s.end_s > s.start_s]
         left = MARGIN + max([*(len(lane) * 13 * EM for lane in lanes), 80.0]) + 10
-        return _Drawing(lanes, inside, _colours(lanes, inside), begin, end, left)
+        return cls(lanes, inside, _colours(lanes, inside), begin, end, left)
 
     def x(self, time: float) -> float:
         clipped = min(max(time, self.begin), self.end)

@@ -1,11 +1,9 @@
 """Load scenarios: read files and overrides, check them, read the trace, and vary what was loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from simulator.acceptance.rescale import rescaled
 from simulator.acceptance.sources import Acceptance
@@ -60,14 +58,14 @@ class Loaded:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error
 
-    def change(self, **updates: Any) -> Loaded:
+    def change(self, **updates: Any) -> Self:
         """Return the same scenario with fields of the strategy replaced, checked like the file."""
         strategy = self.scenario.strategy
         return self.replace(strategy=type(strategy).model_validate(strategy.model_dump() | updates))
 
-    def replace(self, **updates: Any) -> Loaded:
+    def replace(self, **updates: Any) -> Self:
         """Return the same scenario with whole fields of it replaced."""
-        return Loaded(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
+        return type(self)(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
 
 
 def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:

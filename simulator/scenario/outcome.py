@@ -1,7 +1,5 @@
 """Outcomes: what a simulation or a replay came to in steps, tokens and seconds, its requests, batches and memory."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -16,66 +14,6 @@ from simulator.serving.scheduler import Scheduler
 from simulator.serving.service import ServiceRun
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import LevelTree
-
-
-@dataclass(frozen=True)
-class ServingOutcome:
-    """What happened to the requests of a run, its batches and its KV cache; sketches are of seconds."""
-
-    requests: int
-    """Number of requests that were served."""
-    counted: Counted
-    littles_law: Littles
-    ttft: Sketch
-    tbt: Sketch
-    tpot: Sketch
-    e2e: Sketch
-    wait: Sketch
-    """Seconds from arrival to first admission."""
-    mean_batch: float
-    """Requests that decode in a step, mean over steps."""
-    batch_s: Mapping[int, float]
-    """Seconds of steps by requests that decode in them."""
-    mean_in_system: float
-    """Requests in the system, mean over time: arrival rate times mean E2E (Little's law, checked)."""
-    mean_waiting: float
-    """Requests that wait to be admitted, mean over time."""
-    queue_s: Mapping[int, float]
-    """Seconds by number of requests that wait to be admitted; each of several replicas counts its own."""
-    mean_kv_tokens: float
-    """Tokens that the blocks in use have room for, mean over time and replicas."""
-    most_kv_tokens: int
-    """The same at its most, over replicas too."""
-    kv_tokens: int | None
-    """Tokens that the cache of one replica has room for; None without a limit."""
-    preemptions: int
-    """How often a request lost its memory and had to be recomputed."""
-    prompt_rows: int
-    """Tokens that went through a prefill."""
-    recomputed_rows: int
-    """The prefilled tokens that were in the cache once before."""
-    verified_rows: int
-    """Rows that the target computed in steps."""
-    wasted_rows: int
-    """The verified rows that brought no token of an output."""
-    drafted: int
-    """Draft tokens that were verified."""
-    wasted_drafts: int
-    """The verified draft tokens that were rejected."""
-
-
-QUANTILES = (50, 90, 95, 99)
-"""Percentiles of times that every report has."""
-
-CONFIDENCE = 0.95
-"""Share of intervals over replications that hold the true value."""
-
-
-class Mean(NamedTuple):
-    """A mean over replications, and how far from it the true mean may be."""
-
-    value: float
-    half_width: float
 
 
 class LimitOutcome(NamedTuple):
@@ -141,6 +79,66 @@ class Littles(NamedTuple):
         """Return L over lambda W, less 1: the relative error of the books."""
         product = self.arrivals_per_s * self.mean_time_s
         return self.mean_in_system / product - 1.0 if product else 0.0
+
+
+@dataclass(frozen=True)
+class ServingOutcome:
+    """What happened to the requests of a run, its batches and its KV cache; sketches are of seconds."""
+
+    requests: int
+    """Number of requests that were served."""
+    counted: Counted
+    littles_law: Littles
+    ttft: Sketch
+    tbt: Sketch
+    tpot: Sketch
+    e2e: Sketch
+    wait: Sketch
+    """Seconds from arrival to first admission."""
+    mean_batch: float
+    """Requests that decode in a step, mean over steps."""
+    batch_s: Mapping[int, float]
+    """Seconds of steps by requests that decode in them."""
+    mean_in_system: float
+    """Requests in the system, mean over time: arrival rate times mean E2E (Little's law, checked)."""
+    mean_waiting: float
+    """Requests that wait to be admitted, mean over time."""
+    queue_s: Mapping[int, float]
+    """Seconds by number of requests that wait to be admitted; each of several replicas counts its own."""
+    mean_kv_tokens: float
+    """Tokens that the blocks in use have room for, mean over time and replicas."""
+    most_kv_tokens: int
+    """The same at its most, over replicas too."""
+    kv_tokens: int | None
+    """Tokens that the cache of one replica has room for; None without a limit."""
+    preemptions: int
+    """How often a request lost its memory and had to be recomputed."""
+    prompt_rows: int
+    """Tokens that went through a prefill."""
+    recomputed_rows: int
+    """The prefilled tokens that were in the cache once before."""
+    verified_rows: int
+    """Rows that the target computed in steps."""
+    wasted_rows: int
+    """The verified rows that brought no token of an output."""
+    drafted: int
+    """Draft tokens that were verified."""
+    wasted_drafts: int
+    """The verified draft tokens that were rejected."""
+
+
+QUANTILES = (50, 90, 95, 99)
+"""Percentiles of times that every report has."""
+
+CONFIDENCE = 0.95
+"""Share of intervals over replications that hold the true value."""
+
+
+class Mean(NamedTuple):
+    """A mean over replications, and how far from it the true mean may be."""
+
+    value: float
+    half_width: float
 
 
 @dataclass(frozen=True)

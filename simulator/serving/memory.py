@@ -4,34 +4,12 @@ A block has room for ``block_tokens`` tokens in every layer of the target and, w
 hold the same tokens, so one table serves both. Branches that a draft tries out and drops within a step are not counted.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 from pydantic import Field
 
 from simulator.files.schema import Frozen
 from simulator.serving.requests import Request
-
-
-class KVMemory(Frozen):
-    """How the memory that the weights leave is used.
-
-    ``utilisation`` is the share of a device's memory for weights and cache together (the rest: activations,
-    workspace); ``kv_tokens`` states the room outright, for all requests together. With stated durations
-    there is no device, and no limit unless ``kv_tokens`` says one.
-    """
-
-    block_tokens: int = Field(default=16, gt=0)
-    """Tokens of a block of the cache."""
-    utilisation: float = Field(default=0.9, gt=0, le=1)
-    """Share of a device's memory for weights and cache together."""
-    kv_tokens: int | None = Field(default=None, gt=0)
-    """Room of the cache, stated outright; by default what the weights leave."""
-
-    def pool(self, room_tokens: int | None) -> Blocks:
-        """Return an empty pool with room for so many tokens, in whole blocks; None: without a limit."""
-        return Blocks(self.block_tokens, None if room_tokens is None else room_tokens // self.block_tokens)
 
 
 class Blocks:
@@ -68,3 +46,23 @@ class Blocks:
             self.used -= excess
             request.blocks -= excess
             request.slots = request.blocks * self.block_tokens
+
+
+class KVMemory(Frozen):
+    """How the memory that the weights leave is used.
+
+    ``utilisation`` is the share of a device's memory for weights and cache together (the rest: activations,
+    workspace); ``kv_tokens`` states the room outright, for all requests together. With stated durations
+    there is no device, and no limit unless ``kv_tokens`` says one.
+    """
+
+    block_tokens: int = Field(default=16, gt=0)
+    """Tokens of a block of the cache."""
+    utilisation: float = Field(default=0.9, gt=0, le=1)
+    """Share of a device's memory for weights and cache together."""
+    kv_tokens: int | None = Field(default=None, gt=0)
+    """Room of the cache, stated outright; by default what the weights leave."""
+
+    def pool(self, room_tokens: int | None) -> Blocks:
+        """Return an empty pool with room for so many tokens, in whole blocks; None: without a limit."""
+        return Blocks(self.block_tokens, None if room_tokens is None else room_tokens // self.block_tokens)

@@ -7,13 +7,11 @@ Times of requests (all in seconds):
 * *TPOT*: ``(E2E - TTFT) / (tokens - 1)``. *E2E*: from arrival to the last token.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, isclose, log
-from typing import Any
+from typing import Any, Self
 
 from simulator.numeric import ordered_sum
 from simulator.serving.slo import Limit
@@ -63,7 +61,7 @@ class Sketch:
                 return min(max(middle, self.least), self.most)
         return 0.0
 
-    def join(self, sketch: Sketch) -> None:
+    def join(self, sketch: Self) -> None:
         """Add all values of another sketch; which of them met its limits is not taken over."""
         for bucket, times in sketch.buckets.items():
             self.buckets[bucket] += times
@@ -93,7 +91,7 @@ class Spent:
     steps: int = 0
     seconds: float = 0.0
 
-    def __iadd__(self, more: Spent) -> Spent:
+    def __iadd__(self, more: Self) -> Self:
         self.steps += more.steps
         self.seconds += more.seconds
         return self
@@ -245,7 +243,7 @@ class Tally:
         self.system_s += now - arrival
 
     @classmethod
-    def pooled(cls, tallies: Sequence[Tally]) -> Tally:
+    def pooled(cls, tallies: Sequence[Self]) -> Self:
         """Return the tally of several replicas together; of a single replica, its own tally."""
         if len(tallies) == 1:
             return tallies[0]

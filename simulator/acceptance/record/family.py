@@ -1,12 +1,10 @@
 """The family: a target, two drafts, early exits and draft heads, as modules and as one file."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import nn
@@ -60,20 +58,20 @@ class Family:
     modules: Mapping[str, nn.Module]
     header: Mapping[str, Any]
 
-    @staticmethod
-    def blank() -> Family:
+    @classmethod
+    def blank(cls) -> Self:
         """Return a family with fresh weights, each module from a seed of its own."""
         modules: dict[str, nn.Module] = {}
         for name, schedule in SCHEDULES.items():
             torch.manual_seed(schedule.seed)
             modules[name] = _build(name, modules)
-        return Family(modules, {})
+        return cls(modules, {})
 
-    @staticmethod
-    def read(path: Path) -> Family:
+    @classmethod
+    def read(cls, path: Path) -> Self:
         """Read the family of a file, ready to decode."""
         header, arrays = pair.read(path)
-        family = Family(Family.blank().modules, header)
+        family = cls(cls.blank().modules, header)
         for name, module in family.modules.items():
             pair.unpack(module, name, arrays)
         return family

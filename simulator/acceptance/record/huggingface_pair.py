@@ -3,8 +3,6 @@
 Only files are read: nothing is fetched, no code that lies beside a model is run, and weights come from safetensors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -128,22 +126,6 @@ class Folder:
         return model
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Target and draft on one device, and how text is drawn from them."""
-
-    target: Any
-    draft: Any
-    sampling: Sampling
-    ends: tuple[int, ...]
-    lens: Lens
-
-    @property
-    def device(self) -> torch.device:
-        """Return the device that both models are on."""
-        return torch.device(self.target.device)
-
-
 class Lens:
     """Logit lens: reads the residual stream behind some layers through the model's own final norm and head.
 
@@ -171,6 +153,22 @@ class Lens:
     def logits(self) -> list[torch.Tensor]:
         """Return logits (batch, V) of each exit at the token that the model read last."""
         return [self.head(self.norm(self.states[layer])).float() for layer in self.layers]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Target and draft on one device, and how text is drawn from them."""
+
+    target: Any
+    draft: Any
+    sampling: Sampling
+    ends: tuple[int, ...]
+    lens: Lens
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device that both models are on."""
+        return torch.device(self.target.device)
 
 
 def check_vocabulary(target: Folder, draft: Folder, target_ids: dict[str, int], draft_ids: dict[str, int]) -> None:

@@ -4,11 +4,10 @@ Trees are drafted behind every token of a text at once; rows of a tensor are sta
 The answers are token counts: the longest path from the root that the text takes and that was kept in the tree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -59,11 +58,11 @@ class Growth:
     ranks: list[Tensor] = field(default_factory=list)
     true: list[Tensor] = field(default_factory=list)
 
-    @staticmethod
-    def seed(starts: int) -> Growth:
+    @classmethod
+    def seed(cls, starts: int) -> Self:
         """Return trees that are only roots."""
         nothing = torch.zeros(1, starts, dtype=torch.long)
-        return Growth(torch.zeros(1, starts), nothing, nothing[0])
+        return cls(torch.zeros(1, starts), nothing, nothing[0])
 
     def grow(self, chance: Tensor, truth: Tensor, branching: int, width: int) -> tuple[Tensor, Tensor]:
         """Give every frontier node its ``branching`` best children and keep ``width`` of them as the next frontier.

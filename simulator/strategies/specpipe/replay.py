@@ -4,9 +4,8 @@ It is the same process as the strategy ``specpipe`` with one request, at one con
 Python loop: a table of times by rows for every stage, looked up for all steps at once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +31,15 @@ class StepTables:
     verdict: float
     asynchronous: bool = True
 
-    @staticmethod
-    def of(strategy: LevelTree, cost: Cost, context: int) -> StepTables:
+    @classmethod
+    def of(cls, strategy: LevelTree, cost: Cost, context: int) -> Self:
         """Return the tables of a level of one request behind ``context`` cached tokens, as the strategy prices it."""
         rows = [Rows.decode(count, context) for count in range(1, strategy.beam.width + 1)]
         stages = [[0.0, *(cost.stage(index, level).wall_s for level in rows)] for index in range(cost.stages)]
         links = [[0.0, *(cost.carry(index, level.tokens) for level in rows)] for index in range(cost.stages - 1)]
         draft = [0.0, *(cost.draft(level).wall_s for level in rows)]
         verdict = cost.token() + strategy.prune_s
-        return StepTables(np.array(stages), np.array(links), np.array(draft), verdict, strategy.overlaps_sending)
+        return cls(np.array(stages), np.array(links), np.array(draft), verdict, strategy.overlaps_sending)
 
     def step(self, loads: Ints, begun: NDArray[np.bool_]) -> Floats:
         """Return the durations (steps,) for loads (stages, steps), which are rows at each stage."""

@@ -1,7 +1,5 @@
 """Read the scenario that the points of a sweep start from once in each process, and keep what points share."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -16,22 +14,6 @@ from simulator.studies.sweep.axes import Settings
 from simulator.studies.sweep.key import Fields, canonical, digest, fields_of
 
 Evaluator = Literal["law", "replay", "simulation"]
-
-
-@dataclass(frozen=True)
-class SweepJob:
-    """Goes to a worker with the points: names the base scenario before any axis, and the evaluator."""
-
-    identity: str
-    """A text that is equal for equal bases: a worker reads the files of each base once."""
-    evaluator: Evaluator
-    document: Document = field(compare=False)
-    catalogue: Catalogue = field(compare=False)
-
-    @property
-    def base(self) -> Base:
-        """Return the scenario that the points start from, read once by each worker."""
-        return _base(self)
 
 
 @dataclass(frozen=True)
@@ -53,6 +35,22 @@ class Base:
         sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
         shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes), loaded)
         return run.tuned(replace(loaded, precomputed=_acceptance(shared)))
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """Goes to a worker with the points: names the base scenario before any axis, and the evaluator."""
+
+    identity: str
+    """A text that is equal for equal bases: a worker reads the files of each base once."""
+    evaluator: Evaluator
+    document: Document = field(compare=False)
+    catalogue: Catalogue = field(compare=False)
+
+    @property
+    def base(self) -> Base:
+        """Return the scenario that the points start from, read once by each worker."""
+        return _base(self)
 
 
 @lru_cache(maxsize=8)
