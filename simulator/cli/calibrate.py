@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simulator.cli.catalogue import class_of
 from simulator.cli.options import Sizes, answer, catalogue_option, faults_as_lines, json_option, working
+from simulator.files.document import Document
+from simulator.names import Catalogue
 
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
-    from simulator.files.schema import Document
-    from simulator.names import Catalogue
 
 FORMATS = ("vidur", "llmservingsim", "aiconfigurator")
 """Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
@@ -59,16 +60,13 @@ def import_(
 
     import pandas as pd
 
-    from simulator.cost.device import Device
-    from simulator.cost.model import ModelSpec
     from simulator.evidence.calibrate.importers import CACHE_MB, checked, imported
     from simulator.evidence.calibrate.measurements import write
-    from simulator.names import Catalogue
 
     skipped: Counter[str] = Counter()
     with working("reading") as status:
-        shapes = None if model is None else _validated(ModelSpec, _document("model", model, Catalogue(own)))
-        chip = None if card is None else _validated(Device, _document("device", card, Catalogue(own)))
+        shapes = None if model is None else _entry("model", model, own)[1]
+        chip = None if card is None else _entry("device", card, own)[1]
         tables: list[Any] = []
         for file in files:
             status.update(f"reading {file.name}, {len(tables) + 1} of {len(files)}")
@@ -128,19 +126,17 @@ def device(
     quick: bool,
 ) -> None:
     """Fit products, attention and small operations of a device; print the errors, also of what was left out."""
-    from simulator.cost.device import Device
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.fit import TABLE, Form
     from simulator.evidence.calibrate.measurements import read
-    from simulator.names import Catalogue
 
     with working("reading") as status:
-        document = _document("device", like, Catalogue(own))
+        document, card = _entry("device", like, own)
         form = Form(tuple(tiles)) if tiles else None
         if table or at:
             form = Form(tuple(tiles or TABLE.tiles), tuple(at or TABLE.at))
         rows = read(tables)
-        fitted = profile.device(rows, document, _validated(Device, document), form, not quick, ratios, status.update)
+        fitted = profile.device(rows, document, card, form, not quick, ratios, status.update)
         options = ["--table"] if table else []
         for option, counts in (("--at", at), ("--tiles", tiles), ("--ratios", ratios and (ratios,))):
             options += [option, ",".join(map(str, counts))] if counts else []
@@ -156,14 +152,11 @@ def link(
     tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
     """Fit all-reduce and transfer of a link, in every form that a profile can have."""
-    from simulator.cost.device import Link
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
-    from simulator.names import Catalogue
 
     with faults_as_lines():
-        document = _document("link", like, Catalogue(own))
-        fitted = profile.link(read(tables), document, _validated(Link, document))
+        fitted = profile.link(read(tables), *_entry("link", like, own))
         command = _command("link", tables, like, [])
         written = _write_results(Path(like).stem, fitted, out, report, command)
     _print_fit(Path(like).stem, fitted, command, written, as_json)
@@ -173,16 +166,14 @@ def link(
 @fit_options(report=False)
 def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
-    from simulator.cost.device import Device
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
     from simulator.evidence.calibrate.passes import fit, written
     from simulator.files import writing
-    from simulator.names import Catalogue
 
     with faults_as_lines():
-        document = _document("device", like, Catalogue(own))
-        fitted = fit(_validated(Device, document), read(tables))
+        document, card = _entry("device", like, own)
+        fitted = fit(card, read(tables))
         if out:
             writing.write(out, profile.text(written(fitted, document)))
     if as_json:
@@ -208,22 +199,19 @@ def score(name: str, tables: tuple[Path, ...], out: Path | None, as_json: bool, 
 
     PROFILE is a link where the tables hold collectives or transfers alone.
     """
-    from simulator.cost.device import Device, Link
     from simulator.evidence.calibrate import quality
     from simulator.evidence.calibrate.measurements import LINK_OPERATIONS, read
-    from simulator.names import Catalogue
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.calibrate import score_page
 
     with working("reading"):
         rows = read(tables)
         if rows.operation.isin(LINK_OPERATIONS).all():
-            errors = list(quality.link_scores(_validated(Link, _document("link", name, Catalogue(own))), rows))
+            errors = list(quality.link_scores(_entry("link", name, own)[1], rows))
         else:
-            errors = list(quality.scores(_validated(Device, _document("device", name, Catalogue(own))), rows))
-        page = score_page(
-            Path(name).stem, errors, shlex.join(["specsim", "calibrate", "score", name, *(t.name for t in tables)])
-        )
+            errors = list(quality.scores(_entry("device", name, own)[1], rows))
+        command = shlex.join(["specsim", "calibrate", "score", name, *(table.name for table in tables)])
+        page = score_page(Path(name).stem, errors, command)
         if out:
             write_files(out, page_files(page, f"{Path(name).stem}_score"))
     answer(as_json, lambda: {"profile": name, "errors": [error._asdict() for error in errors]}, lambda: page)
@@ -243,7 +231,6 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
     from simulator.evidence.fits import Question, papers
     from simulator.evidence.fitting import calibrate
     from simulator.files.writing import whole_file
-    from simulator.names import Catalogue
     from simulator.parallel import CORES, spread
     from simulator.report.pages.paper import as_yaml, page
 
@@ -262,22 +249,16 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
     answer(as_json, lambda: data, lambda: page(chosen, fit), f"written: {path}")
 
 
-def _document(kind: str, name: str, catalogue: Catalogue) -> Document:
-    """Read the file of a catalogue entry; a model gets its file's name."""
-    from simulator.files.schema import Document
+def _entry(kind: str, name: str, own: tuple[Path, ...]) -> tuple[Document, Any]:
+    """Read the file of a catalogue entry, as it is written and checked; a model gets its file's name."""
+    from simulator.files.schema import validate
 
-    mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
+    catalogue, mention = Catalogue(own), Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
     path = catalogue.path(kind, name, mention, (kind,))
     document = catalogue.content(kind, path)
     if kind == "model":
         document.data.setdefault("name", path.stem)
-    return document
-
-
-def _validated(kind: Any, document: Document) -> Any:
-    from simulator.files.schema import validate
-
-    return validate(kind, document)
+    return document, validate(class_of(kind), document)
 
 
 def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str]) -> str:

@@ -160,7 +160,7 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
         for key, value in computed.items():
             text += f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n"
     if kind in PROFILES:
-        profile = validate(_class_of(kind), document)
+        profile = validate(class_of(kind), document)
         data["numbers"] = numbers = list(provenance(profile))
         about = fill(" ".join(str(document.data.get("about", "")).split()), _width())
         counts = Counter(str(number["confidence"]) for number in numbers)
@@ -229,7 +229,7 @@ def json_schema(kind: str) -> dict[str, Any]:
     from simulator.files.descriptions import field_descriptions
     from simulator.files.schema import Frozen, descendants
 
-    model = _class_of(kind)
+    model = class_of(kind)
     schema_of_kind = model.model_json_schema()
     shipped_last = sorted(descendants(Frozen), key=lambda cls: cls.__module__.startswith("simulator."))
     classes = {cls.__name__: cls for cls in shipped_last}  # a class of another package may have the name of a shipped one
@@ -245,7 +245,7 @@ def json_schema(kind: str) -> dict[str, Any]:
     return schema_of_kind
 
 
-def _class_of(kind: str) -> type[Frozen]:
+def class_of(kind: str) -> type[Frozen]:
     """Return the class that a file of a kind is read into."""
     module, _, name = CLASSES[kind].partition(":")
     read_into: type[Frozen] = getattr(import_module(f"simulator.{module}"), name)

@@ -17,8 +17,7 @@ from scipy.optimize import least_squares
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import AttentionParts, DecodeRoofline, Device, Roofline
 from simulator.cost.formats import ACTIVATION_BYTES, FORMATS
-from simulator.evidence.calibrate.measurements import LM_HEAD, Table
-from simulator.files.schema import BadInput, Fault
+from simulator.evidence.calibrate.measurements import LM_HEAD, Table, unfit
 
 Seconds: TypeAlias = NDArray[np.float64]
 Bounds: TypeAlias = tuple[Sequence[float], Sequence[float]]
@@ -204,7 +203,7 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     single = grouped.tokens.first().to_numpy() == 1.0
     if not points or set(source) != set(source[single]):
         missing = f"hold no single row of {', '.join(set(source) - set(source[single]))}" if points else "have no table to fit"
-        raise BadInput([Fault(("measurements", 0, 0), "tokens", missing)])
+        raise unfit(missing, "tokens")
 
     def off(operation: Roofline) -> Seconds:
         return np.log(np.bincount(layer, seconds(device, operation, rows)) / truth)

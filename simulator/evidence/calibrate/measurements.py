@@ -82,6 +82,11 @@ def table(rows: Iterable[dict[str, object]] | Table) -> Table:
     return frame.fillna({name: value for name, value in (WORDS | NUMBERS).items() if value is not None})
 
 
+def unfit(message: str, column: str = "") -> BadInput:
+    """Return a fault of all measurements together, or of one column of them."""
+    return BadInput([Fault(("measurements", 0, 0), column, message)])
+
+
 def read(paths: Sequence[Path]) -> Table:
     """Read all rows of CSV files, packed or not; raise BadInput with a fault for each wrong line, the first ten."""
     return pd.concat([_read(path) for path in paths], ignore_index=True)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from simulator.cost.device import Device
 from simulator.evidence.calibrate.fit import DIGITS
-from simulator.evidence.calibrate.measurements import Table
-from simulator.files.schema import BadInput, Document, Fault
+from simulator.evidence.calibrate.measurements import Table, unfit
+from simulator.files.schema import Document
 
 PROMPT_TOKENS = 512
 """From here on a pass is bound by compute and says how fast that is."""
@@ -46,10 +46,10 @@ def fit(device: Device, rows: Table) -> PassFit:
     single = rows[rows.tokens == 1].drop_duplicates(["model", "part"]).sort_values("size_bytes")
     missing = sorted({*rows.part} - {*single.part})
     if missing or rows.empty:
-        raise _bad(f"hold no pass of one token for {', '.join(missing) or 'any weight format'}")
+        raise unfit(f"hold no pass of one token for {', '.join(missing) or 'any weight format'}")
     pairs = [formats for _, formats in single.groupby("model") if len(formats) > 1]
     if not pairs:
-        raise _bad("hold no model in two weight formats, which tell the constant of a layer from the time of its weights")
+        raise unfit("hold no model in two weight formats, which tell the constant of a layer from the time of its weights")
     least, most = pairs[0].iloc[0], pairs[0].iloc[-1]
     us_per_byte = (most.time_us - least.time_us) / (most.size_bytes - least.size_bytes)
     us_per_layer = _rounded((least.time_us - least.size_bytes * us_per_byte) / least.layers)
@@ -69,7 +69,7 @@ def _format(device: Device, passes: Table, us_per_layer: float) -> FormatFit:
     compute = _rounded(float((wide.flops / busy).mean())) if len(wide) else None
     for value, rate in ((efficiency, "bandwidth"), (compute, "peak")):
         if value is not None and not 0.0 < value <= 1.0:
-            raise _bad(f"say {value:.3g} of the datasheet's {rate} for {single.part}; expected above 0 and at most 1")
+            raise unfit(f"say {value:.3g} of the datasheet's {rate} for {single.part}; expected above 0 and at most 1")
     return FormatFit(_rounded(efficiency), compute, width, "; ".join(passes.source.unique()))
 
 
@@ -99,7 +99,3 @@ def _calibrated(value: float, source: str) -> dict[str, Any]:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
-
-
-def _bad(message: str) -> BadInput:
-    return BadInput([Fault(("measurements", 0, 0), "", message)])

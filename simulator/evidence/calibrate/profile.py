@@ -10,9 +10,9 @@ from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import Attention, AttentionParts, DecodeRoofline, Device, Link, Roofline
 from simulator.evidence.calibrate import fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
-from simulator.evidence.calibrate.measurements import CACHED, Table
+from simulator.evidence.calibrate.measurements import CACHED, Table, unfit
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
-from simulator.files.schema import BadInput, Document, Fault, Positive
+from simulator.files.schema import Document, Positive
 from simulator.names import IN_PARTS, borrow
 
 DEVICE_OPERATIONS = ("matmul", "attention", "small_operations")
@@ -57,7 +57,7 @@ def device(
         rows, form, left_out = rows[(rows.operation == "matmul") & (rows.format == "fp16")], TABLE, False
     rows = rows[rows.operation.isin(DEVICE_OPERATIONS) & rows.left_out.isin(("", *[CACHED] * (profile.cache_mb is not None)))]
     if rows.empty:
-        raise BadInput([Fault(("measurements", 0, 0), "", f"hold none of {', '.join(DEVICE_OPERATIONS)} to fit")])
+        raise unfit(f"hold none of {', '.join(DEVICE_OPERATIONS)} to fit")
     groups = {(name, str(form)): part for (name, form), part in rows.groupby(["operation", "format"], sort=False)}
     products = groups.get(PRODUCTS)
     tried = fit.best_tiles(profile, products) if products is not None and form is None else {}
@@ -203,21 +203,16 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     """Fit what was measured of a link: forms of all-reduce, and the latency of a transfer at its stated bandwidth."""
     reduces, transfers = (rows[rows.operation == name] for name in ("all_reduce", "transfer"))
     if reduces.empty and transfers.empty:
-        raise BadInput([Fault(("measurements", 0, 0), "", "hold no all_reduce or transfer; nothing to fit a link to")])
+        raise unfit("hold no all_reduce or transfer; nothing to fit a link to")
     if len(names := sorted(reduces.implementation.unique())) > 1:
-        raise BadInput(
-            [Fault(("measurements", 0, 0), "implementation", f"expected all-reduces of one, got {', '.join(names)}")]
-        )
+        raise unfit(f"expected all-reduces of one, got {', '.join(names)}", "implementation")
     data, errors = deepcopy(like.data), {}
     if len(reduces):
         sample = fit.spread(reduces)
-        forms: Mapping[str, Callable[[], fit.Reduce]] = {
-            "ring": lambda: fit.all_reduce(RingAllReduce, reduces),
-            "tree": lambda: fit.all_reduce(TreeAllReduce, reduces),
-        }
+        forms: Mapping[str, type[fit.Reduce]] = {"ring": RingAllReduce, "tree": TreeAllReduce}
         data["all_reduce"] = {}
-        for name, fitted in forms.items():
-            form = fitted()
+        for name, kind in forms.items():
+            form = fit.all_reduce(kind, reduces)
             errors[name] = quality.link_errors(f"all_reduce, {name}", sample, fit.reduced(form, sample))
             numbers = {key: value["value"] for key, value in form.model_dump().items() if isinstance(value, dict)}
             data["all_reduce"][name] = _numbers(numbers, _source(sample, _first(errors[name])))

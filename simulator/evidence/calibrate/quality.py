@@ -9,8 +9,7 @@ import pandas as pd
 from simulator.cost.device import Attention, Device, Link, Roofline
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
-from simulator.evidence.calibrate.measurements import Table
-from simulator.files.schema import BadInput, Fault
+from simulator.evidence.calibrate.measurements import Table, unfit
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048))
@@ -128,7 +127,7 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
             if part not in ("decode", "prefill"):  # several query rows of a sequence
                 times[some.index] *= 1.0 + operation.extra_row.value * (some.tokens / some.sequences - 1.0)
     except ValueError as error:
-        raise BadInput([Fault(("measurements", 0, 0), "format", str(error))]) from error
+        raise unfit(str(error), "format") from error
     return np.asarray(times)
 
 

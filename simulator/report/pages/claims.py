@@ -12,22 +12,8 @@ from simulator.report.run_summary import number
 
 CLAIMS = "claims.csv"
 COLUMNS = (
-    *(
-        "paper",
-        "claim",
-        "where",
-        "says",
-        "published",
-        "unit",
-        "ours",
-        "ends",
-        "verdict",
-        "shape",
-        "bound",
-        "bound_why",
-        "missing",
-    ),
-    *("command", "metric", "against", "combine", "cells", "remark"),
+    *("paper", "claim", "where", "says", "published", "unit", "ours", "ends", "verdict"),
+    *("shape", "bound", "bound_why", "missing", "command", "metric", "against", "combine", "cells", "remark"),
 )
 """Columns of the CSV of every claim."""
 HEAD = ("claim", "where", "paper", "ours", "verdict", "bound, or what is missing", "command")
