@@ -120,16 +120,12 @@ class Details(NamedTuple):
     data: dict[str, Any]
 
 
-def _docstring(path: Path) -> str:
-    import ast
-
-    return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-
-
 def details(name: str, catalogue: Catalogue) -> Details:
     """Return the entry of a name of any kind; raise :class:`BadInput` where nothing has the name."""
     if strategy := strategy_files().get(name) or plugin_file(name):
-        words = _docstring(strategy)
+        import ast
+
+        words = ast.get_docstring(ast.parse(strategy.read_text("utf-8"))) or ""
         return Details(f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words})
     for kind in FOLDERS:
         if path := catalogue.names(kind).get(name):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from simulator.evidence.fits import Answer, FittedPaper, Paper, Parameter, Question, Values
-from simulator.evidence.published import PublishedCell
 
 TOLERANCE = 1e-4
 STEP = 0.02
@@ -53,7 +52,8 @@ def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] 
 
     Raises ValueError where a term is decided by no cell.
     """
-    terms, cells, runs = paper.terms(), _deciding(paper), Runs(answer)
+    terms, runs = paper.terms(), Runs(answer)
+    cells = [cell for cell in paper.with_role("calibrate") if any(term.decides(cell) for term in paper.parameters.values())]
     for name, group in terms:
         if not any(terms[name, group].decides(cell) and terms[name, group].group(cell) == group for cell in cells):
             raise ValueError(f"no cell decides parameter '{name}' for '{group}'")
@@ -76,10 +76,6 @@ def calibrate(paper: Paper, answer: Answer, progress: Callable[[float], object] 
     best = least_squares(residuals, start, slopes, (least, most), x_scale="jac", max_nfev=12, xtol=TOLERANCE, ftol=TOLERANCE)
     left = {cell.cell: float(residual) for cell, residual in zip(cells, residuals(best.x), strict=True)}
     return Calibration(_values(terms, best.x), left, len(runs.known))
-
-
-def _deciding(paper: Paper) -> list[PublishedCell]:
-    return [cell for cell in paper.with_role("calibrate") if any(term.decides(cell) for term in paper.parameters.values())]
 
 
 def _values(terms: Mapping[tuple[str, str], Parameter], point: NDArray[np.float64]) -> dict[str, dict[str, float]]:

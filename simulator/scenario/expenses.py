@@ -67,14 +67,10 @@ def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
         watts = [power.value * rented.number for power, rented in zip(powers, devices, strict=True) if power]
         per_token = replicas / outcome.tokens
         most = ordered_sum(watts) * outcome.end_s * per_token
-        working_s = [_working_s(rented, outcome) for rented in devices]
+        lanes_s = (ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in rented.lanes) for rented in devices)
+        working_s = [min(outcome.end_s, seconds) for seconds in lanes_s]  # mean over replicas
         busy = ordered_sum(power * seconds for power, seconds in zip(watts, working_s, strict=True)) * per_token
     tokens_per_hour = outcome.tokens_per_s * 3600.0
     per_million = None if hourly is None else hourly / tokens_per_hour * 1e6
     unpriced = [rented.device.name for rented in devices if rented.device.price_usd_per_hour is None]
     return Expenses(hourly, per_million, busy, most, tuple(dict.fromkeys(unpriced)))
-
-
-def _working_s(rented: RentedDevices, outcome: Outcome) -> float:
-    """Return the seconds during which devices work, mean over replicas and not above the length of the run."""
-    return min(outcome.end_s, ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in rented.lanes))

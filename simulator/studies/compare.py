@@ -105,15 +105,12 @@ class Comparison:
 
 def study(contestants: Sequence[Contestant]) -> Comparison:
     """Return the runs of all contestants, what differs in what went in, and what to be careful about."""
-    runs = [_ran(contestant) for contestant in contestants]
+    runs = [
+        ComparedRun(*contestant[:3], *run_with_interval(contestant.loaded, contestant.command)) for contestant in contestants
+    ]
     scenarios = [run.result.scenario for run in runs]
     fields = list(differences(scenarios))
     return Comparison(runs, fields, list(cautions(scenarios, [run.letter for run in runs], fields)))
-
-
-def _ran(contestant: Contestant) -> ComparedRun:
-    result, interval = run_with_interval(contestant.loaded, contestant.command)
-    return ComparedRun(contestant.letter, contestant.name, contestant.command, result, interval)
 
 
 # ---- what they come to
@@ -124,14 +121,6 @@ def _fullest_gb(result: RunResult) -> float | None:
     tokens = result.simulated.serving.most_kv_tokens
     groups = [(group.needed_gb(tokens) / group.limit_gb, group.needed_gb(tokens)) for group in result.scenario.device_groups]
     return max(groups)[1] if groups else None
-
-
-def _usd(result: RunResult) -> float | None:
-    return result.expenses and result.expenses.usd_per_million_tokens
-
-
-def _most_j(result: RunResult) -> float | None:
-    return result.expenses and result.expenses.most_j_per_token
 
 
 def _speedup(result: RunResult) -> float | None:
@@ -154,8 +143,12 @@ MEASURES = (
     Measure("goodput_requests_per_s", "good requests per second (SLO)", _goodput),
     Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
     Measure("tbt_p99_ms", "between deliveries, p99 (ms)", lambda result: result.simulated.serving.tbt.quantile(0.99) * 1e3),
-    Measure("usd_per_million_tokens", "USD per million tokens", _usd),
-    Measure("most_j_per_token", "J per token, at most", _most_j),
+    Measure(
+        "usd_per_million_tokens",
+        "USD per million tokens",
+        lambda run: run.expenses and run.expenses.usd_per_million_tokens,
+    ),
+    Measure("most_j_per_token", "J per token, at most", lambda run: run.expenses and run.expenses.most_j_per_token),
     Measure("memory_gb", "GB on the fullest device", _fullest_gb),
 )
 

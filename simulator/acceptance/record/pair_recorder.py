@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -232,7 +232,7 @@ def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
     count = Counter(names)
     header = ready.header | {
         "flavours": flavours,
-        "requests": {"recorded": int(kept.sum()), "ended_at_once": int((~kept).sum()), "of": dict(_sorted(count))},
+        "requests": {"recorded": int(kept.sum()), "ended_at_once": int((~kept).sum()), "of": dict(sorted(count.items()))},
     }
     return Trace(
         header=header,
@@ -240,7 +240,3 @@ def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
         flavour=np.array([flavours.index(name) for name in names], dtype=np.uint8),
         **arrays | {"token": arrays["token"].astype(ids)},
     )
-
-
-def _sorted(count: Counter[str]) -> Iterator[tuple[str, int]]:
-    yield from sorted(count.items())

@@ -70,12 +70,8 @@ def device(
         measured = _uncached(profile, all_rows)
         before[name] = _of(profile, *group, measured)
         fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
-        if group == PRODUCTS and (speed := _cache_speed(profile, fits[name], all_rows)):
-            number = _numbers({"cache_bandwidth_gb_s": speed}, _source(measured, "products that the cache holds"))
-            data |= number
-            profile = profile.model_copy(
-                update={"cache_bandwidth_gb_s": Positive.model_validate(number["cache_bandwidth_gb_s"])}
-            )
+        if group == PRODUCTS:
+            data, profile = _with_cache(data, profile, fits[name], all_rows)
         _write(data, group, profile, fits[name], measured, like)
         if ratios:
             old, section = like.data["matmul"]["default"], data["matmul"]["default"]
@@ -108,8 +104,14 @@ def _left_out(profile: Device, rows: Table, form: Form, fitted: Roofline, kind: 
         yield error if kind == "fp16" else error._replace(by=f"{kind}, {error.by}")
 
 
-def _cache_speed(profile: Device, fitted: Operation, rows: Table) -> float | None:
-    return fit.cache_bandwidth(profile, fitted, rows) if isinstance(fitted, Roofline) else None
+def _with_cache(data: dict[str, Any], profile: Device, fitted: Operation, rows: Table) -> tuple[dict[str, Any], Device]:
+    """Return the data of a file and its profile with the bandwidth of the cache, where products show one."""
+    speed = fit.cache_bandwidth(profile, fitted, rows) if isinstance(fitted, Roofline) else None
+    if not speed:
+        return data, profile
+    number = _numbers({"cache_bandwidth_gb_s": speed}, _source(_uncached(profile, rows), "products that the cache holds"))
+    cache = {key: Positive.model_validate(value) for key, value in number.items()}
+    return data | number, profile.model_copy(update=cache)
 
 
 def _uncached(profile: Device, rows: Table) -> Table:

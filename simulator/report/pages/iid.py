@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from simulator.acceptance.iid import IidError, Independence
+from simulator.acceptance.iid import Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, legend_above, svg
 from simulator.report.run_summary import share
@@ -72,12 +72,8 @@ def row(drafter: Independence, gammas: Sequence[int]) -> list[str]:
     """Return the cells of a drafter in the table of the page: rates by position, then errors with their intervals."""
     rates = [f"{rate:.3f}" for rate in (drafter.rate, *drafter.by_position[:POSITIONS])]
     missing = [""] * (POSITIONS + 1 - len(rates))
-    errors = {error.gamma: _with_interval(error) for error in drafter.errors}
+    errors = {e.gamma: f"{e.percent:+.1f} % ({e.low_percent:+.1f} to {e.high_percent:+.1f})" for e in drafter.errors}
     return [drafter.name, *rates, *missing, *(errors.get(gamma, "") for gamma in gammas)]
-
-
-def _with_interval(error: IidError) -> str:
-    return f"{error.percent:+.1f} % ({error.low_percent:+.1f} to {error.high_percent:+.1f})"
 
 
 def figure(drafters: Sequence[Independence]) -> str:

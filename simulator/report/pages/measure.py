@@ -78,7 +78,10 @@ def page(live: Mapping[str, Any], machine: str, day: str, command: str) -> Page:
 
 def _answer(live: Mapping[str, Any]) -> Iterator[Block]:
     far = [point for point in live["points"] if not point["held"]]
-    sentences = [f"{_name(point)}: {signed_share(point['error'])}, and {share(point['bound'])} were allowed" for point in far]
+    sentences = []
+    for point in far:
+        name = f"{point['strategy']} with γ = {point['gamma']}" if point["gamma"] else point["strategy"]
+        sentences.append(f"{name}: {signed_share(point['error'])}, and {share(point['bound'])} were allowed")
     yield Bullets(sentences or ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."])
     title = "Time per token of every setting, measured and predicted"
     yield Figure(title, PICTURE, lambda: predicted_beside_measured(live["points"]))
@@ -144,10 +147,6 @@ def budget_page(study: MeasuredBudgets, command: str) -> Page:
         opening=[Table(BUDGET_HEAD, rows, "Budgets"), Paragraph(legend)],
         command=command,
     )
-
-
-def _name(point: Mapping[str, Any]) -> str:
-    return f"{point['strategy']} with γ = {point['gamma']}" if point["gamma"] else str(point["strategy"])
 
 
 def rounds_csv(live: Mapping[str, Any]) -> str:

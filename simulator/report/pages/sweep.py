@@ -26,7 +26,6 @@ from simulator.report.pages.plot import label, picture
 from simulator.report.run_summary import number, percent
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
-from simulator.studies.sweep.study import Plot
 from simulator.studies.sweep.table import SweepTable, best, cautions, faults
 
 MOST_ROWS = 400
@@ -105,12 +104,9 @@ def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block
 
 def _pictures(points: SweepTable) -> Iterator[Block]:
     for place, plot in enumerate(points.file.plots, start=1):
-        yield Figure(_title(plot), f"{points.name}_{plot.name or place}.svg", partial(picture, points, plot))
-
-
-def _title(plot: Plot) -> str:
-    over = f"{plot.kind}: {plot.value or plot.y} over {plot.x}{f' and {plot.y}' if plot.value else ''}"
-    return f"{plot.title}, {over}" if plot.title else over
+        over = f"{plot.kind}: {plot.value or plot.y} over {plot.x}{f' and {plot.y}' if plot.value else ''}"
+        title = f"{plot.title}, {over}" if plot.title else over
+        yield Figure(title, f"{points.name}_{plot.name or place}.svg", partial(picture, points, plot))
 
 
 def _gap(points: SweepTable) -> Iterator[Block]:
