@@ -240,7 +240,7 @@ def test_a_layer_of_qwen3_32b_in_fp8_takes_what_the_tables_add_up_to(
 
 def test_a_pass_of_one_row_that_is_bound_by_compute_is_said() -> None:
     """An H20 computes 148 Tflops at 4,000 GB/s; billed for 8 rows it reads longer than it computes, for 64 it would not."""
-    products = {**HARD, "tile_tokens": [64], "least_tile": 8}
+    products = {**HARD, "tile_tokens": [64], "least_tile_tokens": 8}
     h20 = {"memory_bandwidth_gb_s": 4000, "peak_tflops": 148, "matmul": {"default": products}}
     assert not computes_longer_than_it_reads(place(h20))
     assert computes_longer_than_it_reads(place(h20 | {"peak_tflops": 20}))

@@ -53,7 +53,7 @@ def test_tokens_are_rounded_up_to_tiles(tokens, rounded):
 
 @pytest.mark.parametrize(("tokens", "rounded"), [(1, 8), (8, 8), (9, 16), (33, 48), (48, 48), (49, 96), (97, 192)])
 def test_few_tokens_take_no_whole_tile_where_less_is_multiplied_at_once(tokens, rounded):
-    assert roofline(tile_tokens=(48, 96), least_tile=8).tiled(tokens) == rounded
+    assert roofline(tile_tokens=(48, 96), least_tile_tokens=8).tiled(tokens) == rounded
 
 
 def test_time_steps_up_after_64_tokens():

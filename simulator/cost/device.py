@@ -52,7 +52,7 @@ class Roofline(Frozen):
     """How sharp the knee is between memory and compute time; large: a hard maximum."""
     tile_tokens: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1,), min_length=1)
     """Token counts to which rows are rounded up; beyond the last, its multiples."""
-    least_tile: Annotated[int, Field(ge=1)] | None = None
+    least_tile_tokens: Annotated[int, Field(ge=1)] | None = None
     """Fewest rows multiplied at once: up to the first tile, rows are rounded to it, its double, ...; by default to the tile."""
     width: tuple[WidthPoint, ...] = ()
     """Measured ratios of the memory time, by number of tokens."""
@@ -69,10 +69,10 @@ class Roofline(Frozen):
         return self
 
     def tiled(self, tokens: float) -> float:
-        """Return the rows whose flops ``tokens`` take: whole tiles, and in front of the first one ``least_tile`` doubled."""
-        if self.least_tile is None or tokens > self.tile_tokens[0]:
+        """Return the rows whose flops ``tokens`` take: whole tiles, and in front of the first one ``least_tile_tokens`` doubled."""
+        if self.least_tile_tokens is None or tokens > self.tile_tokens[0]:
             return self._whole(tokens)
-        rows = self.least_tile
+        rows = self.least_tile_tokens
         while rows < tokens:
             rows *= 2
         return min(rows, self.tile_tokens[0])

@@ -70,7 +70,7 @@ def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
         for tokens, ratio, plateau in zip(form.at, slower, form.plateaus, strict=False)
     ]
     named = {"fixed_us": fixed, "memory_efficiency": memory, "compute_efficiency": compute, "p_norm": p}
-    tiles = {"tile_tokens": form.tiles, "least_tile": LEAST_TILE if form.tiles != (1,) else None}
+    tiles = {"tile_tokens": form.tiles, "least_tile_tokens": LEAST_TILE if form.tiles != (1,) else None}
     return Roofline.model_validate({**named, **tiles, "width": points, "width_source": "a fit"})
 
 

@@ -239,7 +239,7 @@ def _written(operation: Roofline, source: str) -> dict[str, Any]:
     numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
     tiles = {}
     if operation.tile_tokens != (1,):
-        tiles = {"tile_tokens": list(operation.tile_tokens), "least_tile": operation.least_tile}
+        tiles = {"tile_tokens": list(operation.tile_tokens), "least_tile_tokens": operation.least_tile_tokens}
     if not operation.width:
         return numbers | tiles
     points = [point.model_dump() for point in operation.width]
