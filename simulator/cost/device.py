@@ -69,7 +69,7 @@ class Roofline(Frozen):
         return self
 
     def tiled(self, tokens: float) -> float:
-        """Return the rows whose flops ``tokens`` take: whole tiles, and in front of the first one ``least_tile_tokens`` doubled."""
+        """Return the rows whose flops ``tokens`` take: whole tiles, but up to the first one the least tile doubled."""
         if self.least_tile_tokens is None or tokens > self.tile_tokens[0]:
             return self._whole(tokens)
         rows = self.least_tile_tokens
