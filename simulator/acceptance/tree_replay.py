@@ -6,8 +6,6 @@ here names the arrays that it reads (:mod:`simulator.acceptance.trace` describes
 request; position 0 is its prefill's token. A request that wants more than was recorded goes on at position 1.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
@@ -102,6 +100,27 @@ def pruned_trees(trace: Trace) -> list[PrunedTree]:
     return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])]
 
 
+class RunCursor:
+    """A run cursor follows one recorded request from position 1 on, and starts over at its end."""
+
+    __slots__ = ("_matched", "position", "run")
+
+    def __init__(self, run: list[int], matched: list[bool]) -> None:
+        self.run, self._matched, self.position = run, matched, 0
+
+    @property
+    def matched(self) -> bool:
+        """Return whether there is something to propose at this position."""
+        return self._matched[self.position]
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify a proposal, move behind the committed tokens, and return the verdict."""
+        accepted = min(self.run[self.position], proposal.tokens)
+        committed = accepted + (0 if accepted == proposal.tokens and not proposal.bonus else 1)
+        self.position = (self.position + committed) % len(self.run)
+        return Verdict(accepted, committed, False, False)
+
+
 class RecordedRuns(Replay):
     """Recorded runs give acceptance by start: the draft tokens kept of the proposal at every position.
 
@@ -135,25 +154,20 @@ class RecordedRuns(Replay):
         return Odds(kept, np.zeros(gamma + 1), 0.0, "marginal run lengths of the trace", unmatched)
 
 
-class RunCursor:
-    """A run cursor follows one recorded request from position 1 on, and starts over at its end."""
+class MatchCursor:
+    """A match cursor draws for every step whether there is something to propose."""
 
-    __slots__ = ("_matched", "position", "run")
+    def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
+        self.cursor, self.random, self.share = cursor, random, share
+        self.matched = self._draw()
 
-    def __init__(self, run: list[int], matched: list[bool]) -> None:
-        self.run, self._matched, self.position = run, matched, 0
-
-    @property
-    def matched(self) -> bool:
-        """Return whether there is something to propose at this position."""
-        return self._matched[self.position]
+    def _draw(self) -> bool:
+        return self.random.random() < self.share
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Verify a proposal, move behind the committed tokens, and return the verdict."""
-        accepted = min(self.run[self.position], proposal.tokens)
-        committed = accepted + (0 if accepted == proposal.tokens and not proposal.bonus else 1)
-        self.position = (self.position + committed) % len(self.run)
-        return Verdict(accepted, committed, False, False)
+        """Verify a proposal and return the verdict; a step without a proposal uses up none of the verdicts."""
+        self.matched = self._draw()
+        return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
 
 
 class DrawnMatches:
@@ -170,22 +184,6 @@ class DrawnMatches:
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds of the verdicts, for the steps that propose something."""
         return dataclasses.replace(self.verdicts.odds(gamma, exit), unmatched=1.0 - self.share)
-
-
-class MatchCursor:
-    """A match cursor draws for every step whether there is something to propose."""
-
-    def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
-        self.cursor, self.random, self.share = cursor, random, share
-        self.matched = self._draw()
-
-    def _draw(self) -> bool:
-        return self.random.random() < self.share
-
-    def judge(self, proposal: Chain) -> Verdict:
-        """Verify a proposal and return the verdict; a step without a proposal uses up none of the verdicts."""
-        self.matched = self._draw()
-        return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
 
 
 class Recording:
@@ -274,6 +272,18 @@ class PipelineReplay:
         return passage
 
 
+class _PassageCursor:
+    """Takes one request's passages, one after another."""
+
+    def __init__(self, passage: Callable[[], Passage]) -> None:
+        self.passage = passage
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Return the verdict of one token without the pipeline, as a prefill emits it."""
+        self.passage()
+        return Verdict(0, 1, False, False)
+
+
 class RecordedPassages:
     """Recorded passages give acceptance to a pipeline tree from a trace: every request walks one recording.
 
@@ -323,18 +333,6 @@ class DrawnPassages:
             hit = cursor.judge(Chain(1)).accepted == 1
             yield Passage(steps, [*rows[:-1], 1], hit)
             depth, steps = (depth + steps, 1) if hit else (0, stages)
-
-
-class _PassageCursor:
-    """Takes one request's passages, one after another."""
-
-    def __init__(self, passage: Callable[[], Passage]) -> None:
-        self.passage = passage
-
-    def judge(self, proposal: Chain) -> Verdict:
-        """Return the verdict of one token without the pipeline, as a prefill emits it."""
-        self.passage()
-        return Verdict(0, 1, False, False)
 
 
 def recorded_beams(trace: Trace) -> list[Beam]:
