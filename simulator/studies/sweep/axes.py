@@ -20,7 +20,6 @@ Label: TypeAlias = str | int | float | bool | None
 Settings: TypeAlias = dict[str, Any]
 """Dotted fields of a scenario, and the values they are set to."""
 Combination = Literal["product", "zip", "latin_hypercube"]
-COMBINATIONS: tuple[Combination, ...] = ("product", "zip", "latin_hypercube")
 DIGITS = 12
 """Significant digits of a number from a range; more is rounding error, and would make keys differ."""
 MOST_POINTS = 100_000_000
