@@ -77,13 +77,10 @@ def test_a_step_of_a_whole_simulation_costs_some_bare_timeouts(benchmark: Any) -
         assert in_the_end(lambda simulate=simulate, timeouts=timeouts: ratio(benchmark, simulate, timeouts) < 1.0)
 
 
-def test_laws_over_grids_run_near_the_memory(benchmark: Any) -> None:
-    """A tenth of the goals against as many numbers written: 1.4 per cent plain, 2.5 where the formula factors."""
+def test_laws_over_columns_run_near_the_memory(benchmark: Any) -> None:
+    """A tenth of what a quiet machine shows against as many numbers written: 1 per cent of three durations."""
     laws, points = benchmark("bench_laws"), 1_000_000
-    for work, goal in ((laws.plain, 0.014), (laws.factored, 0.025)):
-        assert in_the_end(
-            lambda work=work, goal=goal: ratio(benchmark, lambda: np.full(points, 1.0), lambda: work(points)) > goal
-        )
+    assert in_the_end(lambda: ratio(benchmark, lambda: np.full(points, 1.0), lambda: laws.plain(points)) > 0.01)
 
 
 def test_all_windows_take_no_longer_than_the_one_pass(benchmark: Any) -> None:

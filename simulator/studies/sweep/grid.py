@@ -1,16 +1,14 @@
-"""Evaluate laws over grids and columns: the same expressions, with arrays in the place of numbers, block by block.
+"""Evaluate laws over columns of points: the same expressions, with arrays in the place of numbers, block by block.
 
 A law is written in numpy expressions over named durations and odds. Where an axis of a sweep only changes a number that
-enters them (a stated duration, an acceptance rate, the channel's latency), it is handed over as an array with an axis
-for itself: what depends on few axes is worked out on few values, and spread only where axes meet. Any other axis (a window,
-a device, a strategy) changes what is computed; its values are walked in turn, each as a variant of the scenario that
-shares everything it leaves alone.
+enters them (a stated duration, an acceptance rate, the channel's latency), it is handed over as an array. Any other axis
+(a window, a device, a strategy) changes what is computed; its values are walked in turn, each as a variant of the scenario
+that shares everything it leaves alone.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,6 @@ from simulator.scenario.run import tuned
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.base import law_parts
 from simulator.strategies.common.law import means
-from simulator.strategies.common.pipeline_laws import PipelineTimes
 
 Floats = NDArray[np.float64]
 Axes = Mapping[str, Sequence[Any] | NDArray[Any]]
@@ -43,45 +40,17 @@ RATES = {"acceptance.rate", "acceptance.overlap"}
 CHANNEL = {"channel.latency_us", "channel.bandwidth_gb_s"}
 SPREAD = STATED | RATES | CHANNEL
 """Keys whose values may be handed to a law as an array."""
-ALL = slice(None)
 Chosen = dict[str, Any]
 Arrays = dict[str, Floats]
 Rows = slice | NDArray[np.int64]
 
 
-def law_grid(base: Loaded, axes: Axes, quantities: Sequence[str] = QUANTITIES) -> dict[str, Floats]:
-    """Return the law (marginal rates) at every combination of the values of ``axes``; arrays have an axis for each key.
+def law_columns(base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTITIES) -> dict[str, Floats]:
+    """Return the law (marginal rates) at every point, a row of ``columns``: columns of one length, and results as long.
 
     Equal to :func:`simulator.scenario.run.law` of each variant, to 4 ulp. ``quantities``: which of ``QUANTITIES`` are wanted.
     Takes 16 MB more than the results, whatever their size. Raises as :func:`simulator.scenario.loading.variant` does where a
-    combination cannot be, and ValueError for a key without values.
-    """
-    values = {key: _values(key, column) for key, column in axes.items()}
-    results = {name: np.empty(tuple(map(len, values.values()))) for name in quantities}
-    for chosen in _product(values, [key for key in values if key not in SPREAD]):
-        numbers = {key: column for key, column in values.items() if key in SPREAD}
-        for walked in _product(numbers, _walked(base, _at(values, chosen), numbers)):
-            places = chosen | walked
-            arrays = {key: column for key, column in numbers.items() if key not in walked}
-            _fill_arrays(_variant(base, _at(values, places), arrays), values, places, arrays, results)
-    return results
-
-
-def _fill_arrays(loaded: Loaded, values: Mapping[str, Any], places: Chosen, arrays: Arrays, results: Arrays) -> None:
-    """Evaluate a variant over the values of ``arrays``, into that part of the results which lies at ``places``."""
-    for outer in _blocks({key: len(array) for key, array in arrays.items()}, _rates_at_once(loaded), RATES | CHANNEL):
-        parts = {key: array[outer[key]] for key, array in arrays.items()}
-        law = GridLaw(loaded, dict(zip(parts, np.ix_(*parts.values()), strict=True)), tuple(results))
-        for inner in _blocks({key: len(part) for key, part in parts.items()}, BLOCK):
-            indices = places | {key: _inside(outer[key], inner[key]) for key in parts}
-            index = (*(indices[key] for key in values), ...)
-            law.fill({name: result[index] for name, result in results.items()}, tuple(inner.values()))
-
-
-def law_columns(base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTITIES) -> dict[str, Floats]:
-    """Return the law at every point, a row of ``columns``: columns of one length, and results as long.
-
-    Otherwise as :func:`law_grid`.
+    point cannot be, and ValueError for a key without values.
     """
     values = {key: _values(key, column) for key, column in columns.items()}
     (count,) = {len(column) for column in values.values()}
@@ -93,10 +62,8 @@ def law_columns(base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTIT
             loaded = _variant(base, chosen | walked, {key: column[group] for key, column in arrays.items()})
             for part in _slices(_length(group), min(BLOCK, _rates_at_once(loaded))):
                 block = _part(group, part)
-                filled = {name: np.empty(part.stop - part.start) for name in quantities}
-                GridLaw(loaded, {key: column[block] for key, column in arrays.items()}, quantities).fill(filled, (ALL,))
-                for name in quantities:
-                    results[name][block] = filled[name]
+                for name, law in _laws(loaded, {key: column[block] for key, column in arrays.items()}, quantities).items():
+                    results[name][block] = law
     return results
 
 
@@ -129,20 +96,9 @@ def _variant(base: Loaded, chosen: Chosen, numbers: Arrays) -> Loaded:
     return tuned(loaded)
 
 
-def _at(values: Mapping[str, Any], places: Mapping[str, int]) -> Chosen:
-    """Return the value of each key at its place."""
-    return {key: _plain(values[key][place]) for key, place in places.items()}
-
-
 def _plain(value: Any) -> Any:
     """Return a numpy scalar as Python's, and any other value as it is."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _product(values: Mapping[str, Any], keys: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield every combination of places in the values of ``keys``."""
-    for places in product(*(range(len(values[key])) for key in keys)):
-        yield dict(zip(keys, places, strict=True))
 
 
 def _groups(values: Mapping[str, Any], keys: Sequence[str], rows: Rows) -> Iterator[tuple[Chosen, Rows]]:
@@ -170,17 +126,6 @@ def _rates_at_once(loaded: Loaded) -> int:
     return max(1, BLOCK_BYTES // 8 // (8 + 4 * loaded.scenario.schedule.window))
 
 
-def _blocks(lengths: Mapping[str, int], points: int, cut: Collection[str] = SPREAD) -> Iterator[dict[str, slice]]:
-    """Yield slices that cover a grid, with at most so many points over those axes that may be ``cut``; last axes whole."""
-    steps = dict(lengths)
-    for key in reversed(list(lengths)):
-        if key in cut:
-            steps[key] = min(lengths[key], max(1, points))
-            points //= steps[key]
-    for block in product(*(_slices(lengths[key], step) for key, step in steps.items())):
-        yield dict(zip(lengths, block, strict=True))
-
-
 def _slices(length: int, step: int) -> list[slice]:
     return [slice(first, min(first + step, length)) for first in range(0, length, step)]
 
@@ -193,64 +138,18 @@ def _inside(outer: slice, inner: slice) -> slice:
 # ---- the law with arrays in it
 
 
-class GridLaw:
-    """Evaluates a variant's law and plain decoding's, with arrays in the place of numbers.
-
-    Arrays are combined as late as possible: what depends on few axes has few values.
-    """
-
-    def __init__(self, loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> None:
-        scenario, cost, acceptance = loaded.scenario, _cost(loaded.scenario, arrays), _acceptance(loaded, arrays)
-        requests, context = scenario.batch, scenario.mean_context
-        parts = law_parts(scenario.schedule, cost, odds_of(acceptance, scenario.exit), requests, context)
-        self.parts = _cutter(tuple(parts))
-        if "speedup" in quantities:
-            self.plain = _cutter(tuple(law_parts(Autoregressive(), cost, lambda gamma: ONE_TOKEN, requests, context)))
-
-    def fill(self, views: Mapping[str, Floats], block: tuple[slice, ...]) -> None:
-        """Evaluate a block of the arrays into views of the results."""
-        step_s, tokens, request_step_s = means(self.parts(block))
-        if "step_s" in views:
-            views["step_s"][...] = step_s
-        if "tokens_per_step" in views:
-            views["tokens_per_step"][...] = tokens
-        if "tpot_s" in views:
-            np.divide(request_step_s, tokens, out=views["tpot_s"])
-        if "speedup" in views:
-            np.divide(means(self.plain(block))[2], request_step_s / tokens, out=views["speedup"])
-
-
-def _cutter(parts: Any) -> Callable[[tuple[slice, ...]], Any]:
-    """Return a function that gives ``parts`` with the block of every array in it.
-
-    An array is cut along its axes that are longer than 1; what is no array stays as it is.
-    """
-    if isinstance(parts, np.ndarray) and parts.ndim:
-        is_long = [length > 1 for length in parts.shape]
-        return lambda block: parts[tuple([part if long else ALL for part, long in zip(block, is_long, strict=True)])]
-    if isinstance(parts, PipelineTimes):
-        names = [field.name for field in fields(parts)]
-        inner = _cutter(tuple(getattr(parts, name) for name in names))
-        return lambda block: replace(parts, **dict(zip(names, inner(block), strict=True)))
-    cutters = [(place, _cutter(part)) for place, part in enumerate(parts) if _holds_arrays(part)]
-    make = getattr(type(parts), "_make", tuple)
-
-    def cut(block: tuple[slice, ...]) -> Any:
-        values = list(parts)
-        for place, cutter in cutters:
-            values[place] = cutter(block)
-        return make(values)
-
-    return cut
-
-
-def _holds_arrays(parts: Any) -> bool:
-    """Return whether there is an array with an axis anywhere in ``parts``."""
-    if isinstance(parts, PipelineTimes):
-        return any(_holds_arrays(getattr(parts, field.name)) for field in fields(parts))
-    if isinstance(parts, tuple):
-        return any(map(_holds_arrays, parts))
-    return isinstance(parts, np.ndarray) and parts.ndim > 0
+def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> Mapping[str, Any]:
+    """Return the wanted quantities of a law with arrays in the place of numbers: arrays, or numbers for all points."""
+    scenario, cost, acceptance = loaded.scenario, _cost(loaded.scenario, arrays), _acceptance(loaded, arrays)
+    requests, context = scenario.batch, scenario.mean_context
+    parts = law_parts(scenario.schedule, cost, odds_of(acceptance, scenario.exit), requests, context)
+    step_s, tokens, request_step_s = means(parts)
+    tpot_s = request_step_s / tokens
+    laws = {"step_s": step_s, "tokens_per_step": tokens, "tpot_s": tpot_s}
+    if "speedup" in quantities:
+        plain = means(law_parts(Autoregressive(), cost, lambda gamma: ONE_TOKEN, requests, context))
+        laws["speedup"] = plain[2] / tpot_s
+    return {name: laws[name] for name in quantities}
 
 
 def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
