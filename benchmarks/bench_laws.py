@@ -1,8 +1,8 @@
 """Laws over arrays against the memory bandwidth of the same moment: ``numpy.full`` over as many numbers.
 
-Both make their result anew. Bytes are those of the result. *Rate*: acceptance and two durations, whose odds are powers.
-*Plain*: three durations. *Two kinds*: windows that are lost now and then. Every point has numbers of its own, whose making is timed, too. The working
-set is what is allocated at most beside the result.
+Both make their result anew. *Rate*: acceptance and two durations, whose odds are powers. *Plain*: three durations. *Two
+kinds*: windows that are lost now and then. Every point has numbers of its own, whose making is timed, too. The working set
+is what is allocated at most beside the result.
 """
 
 from __future__ import annotations
