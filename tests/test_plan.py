@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from simulator.cli.main import main
@@ -176,6 +176,7 @@ def loaded(world: str, rate: float, policy: str, places: int, kv_tokens: int | N
     share=st.sampled_from([0.5, 0.9, 0.99]),
     seed=st.integers(0, 99),
 )
+@example(world="pipeline", rate=20.0, policy="fixed_batch", places=11, kv_tokens=None, replicas=2, share=0.99, seed=0)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_simulation_beats_a_bound(
     world: str, rate: float, policy: str, places: int, kv_tokens: int | None, replicas: int, share: float, seed: int

@@ -228,12 +228,12 @@ class FleetBounds:
 
     @cached_property
     def _prompt_work(self) -> Times:
-        """Return seconds of the target's time that the prompt of each request takes at least, whatever goes with it."""
+        """Return seconds of a replica's time that the prompt of each request takes at least, whatever goes with it."""
         scenario = self._scenario
         most = getattr(scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max()))
         sizes = [0, *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)), most]
         prompts = [Rows(below + 1, 1, 1, prompt_tokens=below + 1, prompt_sequences=1) for below in sizes[:-1]]
-        passes = [scenario.cost.prefill("target", rows).wall_s for rows in prompts]
+        passes = [_slowest_stage(scenario, rows) or scenario.cost.prefill("target", rows).wall_s for rows in prompts]
         share = min(seconds / above for seconds, above in zip(passes, sizes[1:], strict=True))
         return np.asarray(self._lengths[:, 0] * share, dtype=np.float64)
 
@@ -303,9 +303,13 @@ def _step(scenario: Scenario, requests: int, context: int) -> float:
 
 def _busy(scenario: Scenario, requests: int, context: int) -> float:
     """Return seconds for which a step keeps a replica from the next one: the whole step, or that of the slowest stage."""
+    return _slowest_stage(scenario, Rows.decode(1, requests * context, requests)) or _step(scenario, requests, context)
+
+
+def _slowest_stage(scenario: Scenario, rows: Rows) -> float:
+    """Return seconds of a pass on its slowest stage: the next may follow on stages already left. 0 without stages."""
     if not scenario.schedule.traits.staged:
-        return _step(scenario, requests, context)
-    rows = Rows.decode(1, requests * context, requests)
+        return 0.0
     return max(float(scenario.cost.stage(index, rows).wall_s) for index in range(scenario.cost.stages))
 
 
