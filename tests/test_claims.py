@@ -276,7 +276,10 @@ def parses(command: str) -> bool:
     """Whether a command's words are understood, and its scenarios and settings can be loaded."""
     words = shlex.split(command)[1:]
     context = main.make_context("specsim", words)
-    name, sub, rest = main.resolve_command(context, [*context._protected_args, *context.args])
+    protected = getattr(context, "_protected_args", None)  # its name since click 8.2
+    name, sub, rest = main.resolve_command(
+        context, [*(context.protected_args if protected is None else protected), *context.args]
+    )
     assert sub, command
     values = sub.make_context(name, list(rest), parent=context).params
     if name in ("run", "law"):

@@ -88,7 +88,7 @@ def test_a_device_that_states_one_peak_computes_every_format_in_16_bits() -> Non
 def test_arithmetic_that_a_device_lacks_is_refused_at_its_place() -> None:
     refused = CliRunner().invoke(main, ["run", "vanilla_qwen3_32b_a100", "--set", "target.weights=fp8"])
     assert refused.exit_code == 2
-    assert "target.weights: a100_80g_sxm has no fp8 arithmetic; it has fp16, int8. fp8_wo stores" in refused.output
+    assert "target.weights: a100_80g_sxm has no fp8 arithmetic; it has fp16, int8. fp8_wo stores" in refused.stderr
     with pytest.raises(BadInput, match=r"weights: round has no nvfp4 arithmetic; it has fp16, fp8\. nvfp4_wo"):
         place({"peaks_tflops": {"fp8": 1}}, weights="nvfp4")
     with pytest.raises(BadInput, match="other has no fp8 arithmetic"):
@@ -103,7 +103,7 @@ def test_a_fault_names_line_and_column_of_the_file(tmp_path: Path) -> None:
     scenario.write_text("like: vanilla_qwen3_32b_a100\ntarget:\n  weights: fp8\n")
     refused = CliRunner().invoke(main, ["run", str(scenario)])
     assert refused.exit_code == 2
-    assert "mine.yaml:3:3: target.weights: a100_80g_sxm has no fp8 arithmetic" in refused.output
+    assert "mine.yaml:3:3: target.weights: a100_80g_sxm has no fp8 arithmetic" in refused.stderr
 
 
 def test_checkpoints_leave_embedding_and_head_in_16_bits() -> None:
