@@ -64,7 +64,10 @@ def class_entries(name: str, kind: type) -> Iterator[str]:
 def entry(name: str, function: object, level: int, owner: str = "") -> list[str]:
     """Return the blocks of a function: its name, how it is called, what it does."""
     assert callable(function)  # noqa: S101 (for the type checker)
-    signature = str(inspect.signature(function)).replace("'", "").replace("(self, ", "(").replace("(self)", "()")
+    signature = str(inspect.signature(function))
+    # what annotations look like, and where pandas 2 says that its classes live
+    for unread, read in (("'", ""), ("(self, ", "("), ("(self)", "()"), ("pandas.core.frame.", "pandas.")):
+        signature = signature.replace(unread, read)
     return [f"{'#' * level} {owner}{name}", f"    {owner}{name}{signature}", marked(inspect.getdoc(function) or "")]
 
 
