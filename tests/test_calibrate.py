@@ -315,7 +315,7 @@ def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not(tmp_path
         "aiconfigurator", [{key: cell for key, cell in one.items() if key != "window_size"}], tmp_path / "a.csv"
     )
     assert older.time_us.tolist() == [500.0], "before windows were told"
-    others = [one | other for other in ({"window_size": 128}, {"head_dim": 64}, {"attn_dtype": "fp8"}, {"batch_size": 4096})]
+    others = [one | other for other in ({"window_size": 128}, {"head_dim": 64}, {"attn_dtype": "fp8"}, {"batch_size": 2**18})]
     prompt = one | {"op_name": "context_attention", "isl": 3, "step": 0}
     again = [one | {"latency": 0.3}, one | {"latency": 0.1}]
     small = one | {"kv_cache_dtype": "fp8", "latency": 0.2}
@@ -327,7 +327,7 @@ def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not(tmp_path
     assert rows.size_bytes.to_dict() == sizes
     assert rows.flops.to_dict() == {prefill: 4 * 2 * 6 * 8 * 128, **dict.fromkeys((decode, narrow), 4 * 2 * 100 * 8 * 128)}
     assert rows.loc[decode, ["tokens", "sequences", "kv_heads", "query_width"]].tolist() == [2, 2, 2, 8 * 128]
-    assert skipped == {"window 128": 1, "head_width 64": 1, "arithmetic fp8": 1, "more than 2048 tokens": 1}
+    assert skipped == {"window 128": 1, "head_width 64": 1, "arithmetic fp8": 1, "more than 131072 tokens": 1}
 
 
 def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: Path) -> None:

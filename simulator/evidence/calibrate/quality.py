@@ -12,7 +12,7 @@ from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by
 from simulator.evidence.calibrate.measurements import Table, unfit
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
-RANGES = ((1, 64), (1, 512), (513, 2048))
+RANGES = ((1, 64), (1, 512), (513, 2048), (2049, 131072))
 SCORE_RANGES = ((1, 64), (65, 256), (1, 256), (257, 2048))
 STEPS = (64, 128, 256)
 """Token counts behind which kernels take another tile."""
