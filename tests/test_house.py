@@ -161,6 +161,7 @@ COUNTS_AND_RATIOS = {
         "overlap",
         "always",
         "accepted",
+        "accepted_share",
         "emitted",
         "slowdown",
     ),

@@ -169,7 +169,7 @@ def test_a_method_replaces_the_one_it_is_like(tmp_path: Path) -> None:
     [
         (["strategy=eagle2"], "strategy: there is no strategy or method 'eagle2'; did you mean 'eagle_2'"),
         (["strategy=lookahead"], "holds no drafting of lookahead, only another's to borrow the bursts of"),
-        (["strategy=space"], "strategy.drafter: scenarios/traces/six_flavours_greedy.npz holds nothing that drafts like this"),
+        (["strategy=space"], "holds no drafting of space, only another's to borrow the bursts of; set acceptance.rescale"),
         (["strategy=eagle_2", "strategy.tree.budget=20"], "holds the tree of 59 tokens in 5 levels, 10 choices"),
         (["strategy=medusa_1", "acceptance.drafter=plain"], "holds nothing of the drafter 'medusa'"),
         (["strategy=medusa_1", "strategy.passes.0.rows=[0]"], "strategy.passes"),

@@ -19,6 +19,8 @@ from simulator.acceptance.window_replay import WindowReplay
 from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.scenario import load
+from simulator.scenario.loading import Loaded, variant
+from simulator.scenario.run import law
 
 LEVELS = 4
 SCENARIO = "methods_vicuna_7b_a100"
@@ -162,3 +164,81 @@ def test_a_mean_may_be_meant_at_another_window_and_reach_several_sequences() -> 
     assert isinstance(acceptance, RecordedSequences)
     assert acceptance.split.fixed == 2
     assert WindowReplay.of(acceptance.replay).mean(5) + 1.0 == pytest.approx(2.5, abs=0.02)
+
+
+# ---- a mean that was measured elsewhere
+
+METHODS = sorted(set(Catalogue().names("method")) - {"specpipe"})  # whose steps are one token wide, however many stages
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_mean_can_be_stated_for_every_method(method: str) -> None:
+    stated = f"acceptance={{tokens_per_step: 2.4, method: {method}, source: a table}}"
+    loaded = load("methods_vicuna_7b_a100", [f"strategy={method}", "requests.count=20", stated])
+    acceptance, window = loaded.acceptance(), loaded.scenario.schedule.window
+    replay = acceptance.replay if isinstance(acceptance, RecordedSequences) else acceptance
+    if isinstance(replay, Replay):
+        assert WindowReplay.of(replay).mean(window) + 1.0 == pytest.approx(2.4, abs=0.01)
+    else:
+        assert acceptance.odds(window, loaded.scenario.exit).committed() == pytest.approx(2.4, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "mean",
+    ["tokens_per_step: 3.1, window: 5", "tokens_per_step: 2.1, bonus: false, window: 5", "accepted_share: 0.42, window: 5"],
+)
+def test_a_mean_may_be_stated_in_three_conventions(mean: str) -> None:
+    spec = load("vanilla_llama_2_7b_a100", [f"acceptance={{{mean}, method: eagle_3}}"]).scenario.acceptance
+    assert (spec.rescale.tokens_per_step, spec.rescale.window) == (pytest.approx(3.1), 5)
+    assert (spec.trace, spec.drafter, spec.stand_in) == ("six_flavours_greedy", "eagle", True)
+
+
+def test_the_recording_nearest_in_temperature_lends_its_bursts() -> None:
+    stated = "acceptance={tokens_per_step: 2.4, temperature: 0.7, drafter: plain}"
+    assert load("vanilla_llama_2_7b_a100", [stated]).scenario.acceptance.trace == "six_flavours_warm"
+
+
+@pytest.mark.parametrize(
+    "stated", ["tokens_per_step: 2.4", "trace: six_flavours_greedy, stand_in: true, rescale: {tokens_per_step: 2.4}"]
+)
+def test_a_sweep_over_windows_changes_the_window_and_not_what_was_measured(stated: str) -> None:
+    base = load("vanilla_llama_2_7b_a100", ["strategy.gamma=4", f"acceptance={{{stated}}}"])
+    means = {}
+    for gamma in (1, 2, 4, 8):
+        point = variant(base, {"strategy.gamma": gamma})
+        assert point.scenario.acceptance.rescale.window == 4
+        means[gamma] = WindowReplay.of(point.acceptance()).mean(gamma) + 1.0
+    assert means[4] == pytest.approx(2.4, abs=0.01)
+    assert 1.0 < means[1] < means[2] < means[4] < means[8]
+    assert base.change(gamma=1).acceptance() is base.acceptance()
+
+
+def test_a_recording_that_is_given_its_own_mean_keeps_its_own_best_window() -> None:
+    plain = load("vanilla_llama_2_7b_a100", ["requests.count=30", "acceptance.drafter=draft"])
+    own = WindowReplay.of(plain.acceptance()).mean(4) + 1.0
+    lent = load("vanilla_llama_2_7b_a100", ["requests.count=30", f"acceptance={{tokens_per_step: {own}, window: 4}}"])
+    gammas = range(1, 9)
+    for gamma in gammas:
+        lengths = [WindowReplay.of(loaded.change(gamma=gamma).acceptance()).mean(gamma) for loaded in (plain, lent)]
+        assert lengths[0] == pytest.approx(lengths[1], rel=0.003)
+
+    def best(loaded: Loaded) -> int:
+        return min(gammas, key=lambda gamma: law(loaded.change(gamma=gamma).scenario, loaded.acceptance()).tpot_s)
+
+    assert best(plain) == best(lent)
+
+
+@pytest.mark.parametrize(
+    ("stated", "fault"),
+    [
+        ("{tokens_per_step: 0.9}", "if none is counted, say bonus: false"),
+        ("{rate: 0.8, window: 4}", "window and method say where tokens_per_step or accepted_share were measured"),
+        ("{tokens_per_step: 7, window: 5}", "at window 5 it lies between 1 and 6"),
+        ("{tokens_per_step: 2, method: eagle_4}", "did you mean 'eagle_"),
+        ("{tokens_per_step: 2, rate: 0.5}", "found tokens_per_step and rate"),
+    ],
+)
+def test_means_that_cannot_be(stated: str, fault: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load("vanilla_llama_2_7b_a100", [f"acceptance={stated}"])
+    assert fault in str(caught.value)

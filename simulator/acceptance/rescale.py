@@ -61,15 +61,15 @@ def rescaled_chain(acceptance: Replay, length: float, window: int, seed: int = 0
         raise BadInput([Fault(("", 0, 0), "", message)])
     if acceptance.trace.run is None:
         return acceptance.over(rescale(acceptance.trace, length, window, seed, replay=acceptance, stretch=stretch))
-    run = np.minimum(acceptance.trace.run.astype(np.int64), window)
-    return tilted(RecordedRuns(acceptance, run, window), length, window, seed)
+    run = acceptance.trace.run.astype(np.int64)
+    return tilted(RecordedRuns(acceptance, run, largest or int(run.max())), length, window, seed)
 
 
 # ---- by start
 
 
 def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> RecordedRuns:
-    """Return runs by start with a mean of ``length`` tokens a step.
+    """Return runs by start of which ``window`` draft tokens give ``length`` tokens a step; others follow from the same tilt.
 
     Of all distributions with that mean, the one nearest to the recorded one (least relative entropy) is its exponential tilt,
     p(r) e^(theta r). Every start keeps its place in the order of all starts: a longer run stays at least as long as a shorter
@@ -77,17 +77,21 @@ def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> Rec
     and at 0 they are the recorded ones. Starts at which nothing is proposed stay so. The draws between equal runs cost a part
     of the bursts: on the shipped recordings the correlation of a step with the next, 0.36, becomes 0.24 to 0.43.
     """
+    most = int(recorded.trace.header["window"])
+    if window > most:
+        message = f"a mean at window {window} says nothing of a proposal of {most} levels; state the mean at {most} or fewer"
+        raise BadInput([Fault(("", 0, 0), "", message)])
     positions = recorded.positions()
     if recorded.proposed is not None:
         positions = positions[recorded.proposed[positions] > 0]
     run = recorded.kept[positions]
     order = np.lexsort((np.random.default_rng(seed).random(len(run)), run))
-    shares = np.bincount(run, minlength=window + 1) / len(run)
+    shares = np.bincount(run, minlength=most + 1) / len(run)
 
     def at(theta: float) -> RecordedRuns:
         changed = recorded.kept.copy()
         changed[positions[order]] = lengths(shares, theta, len(run))
-        return RecordedRuns(recorded, changed, window, recorded.proposed)
+        return RecordedRuns(recorded, changed, most, recorded.proposed)
 
     def surplus(theta: float) -> float:
         return WindowReplay.of(at(theta)).mean(window) + 1.0 - length

@@ -39,8 +39,16 @@ class Rescale(Frozen):
     """How well the mean is known."""
 
 
+SOURCES = ("trace", "tokens_per_step", "accepted_share", "rate", "per_position", "always", "cycle")
+"""Fields of which acceptance states one."""
+
+
 class AcceptanceSpec(Frozen):
-    """Acceptance comes from exactly one of: a recorded trace, a rate, rates by position, a constant, a cycle.
+    """Acceptance comes from exactly one of: a recorded trace, a mean, a rate, rates by position, a constant, a cycle.
+
+    A mean that was measured elsewhere, ``tokens_per_step`` or ``accepted_share``, is lent the bursts of the nearest recording,
+    which is re-scaled to it once, at ``window``; a strategy whose reading of a recording cannot be re-scaled takes the i.i.d.
+    rate with that mean.
 
     ``rescale`` moves a trace to another mean, such as one published for larger models.
 
@@ -59,6 +67,18 @@ class AcceptanceSpec(Frozen):
     """Kinds of text of the recording that are replayed; by default all."""
     drafter: str = "draft"
     """Which of the recording's drafters is replayed."""
+    tokens_per_step: float | None = Field(default=None, gt=0)
+    """Mean tokens per step of a measurement elsewhere; ``bonus`` says whether correction or bonus are counted."""
+    accepted_share: Share | None = None
+    """Accepted over drafted tokens of a measurement elsewhere, at ``window``."""
+    bonus: bool = True
+    """Whether ``tokens_per_step`` counts the correction or bonus of each step."""
+    window: int | None = Field(default=None, ge=1)
+    """Draft tokens in a row, or levels of a tree, with which the mean was measured; by default the strategy's."""
+    method: str | None = None
+    """Method for which the mean was measured; a chain borrows the bursts of the drafter that its file calls nearest."""
+    temperature: float = Field(default=0.0, ge=0.0)
+    """Temperature at which the mean was measured; the recording nearest to it is taken."""
     rate: Share | None = None
     """Chance that a draft token is kept, the same at every position."""
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
@@ -76,10 +96,15 @@ class AcceptanceSpec(Frozen):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [name for name in ("trace", "rate", "per_position", "always", "cycle") if getattr(self, name) is not None]
+        given = [name for name in SOURCES if getattr(self, name) is not None]
         if len(given) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {' and '.join(given) or 'none'}")
+        if (self.window or self.method) and not (self.rescale or {"tokens_per_step", "accepted_share"} & set(given)):
+            raise ValueError("window and method say where tokens_per_step or accepted_share were measured; neither is stated")
+        if self.tokens_per_step is not None and self.bonus and self.tokens_per_step <= 1.0:
             raise ValueError(
-                f"expected exactly one of trace, rate, per_position, always, cycle; found {' and '.join(given) or 'none'}"
+                f"tokens_per_step {self.tokens_per_step:g}: a correction or bonus makes it more than 1; "
+                "if none is counted, say bonus: false"
             )
         if self.rescale and self.trace is None:
             raise ValueError("rescale is for a trace; other sources state their mean themselves")
@@ -89,6 +114,19 @@ class AcceptanceSpec(Frozen):
                 f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: accepted tokens are on the exit"
             )
         return self
+
+    def mean_at(self, window: int) -> float | None:
+        """Return the measured tokens per step, correction or bonus included, of a ``window``; None where no mean is stated."""
+        if self.accepted_share is not None:
+            return 1.0 + self.accepted_share * window
+        return self.tokens_per_step and self.tokens_per_step + (not self.bonus)
+
+    def lent(self, mean: float, window: int, trace: str, drafter: str) -> "AcceptanceSpec":
+        """Return the acceptance of a recording that is re-scaled to the measured mean."""
+        known = {"source": self.source or "not stated", "confidence": self.confidence or "assumed"}
+        rescale = Rescale(tokens_per_step=mean, window=window, **known)
+        origin = {"window": window, "method": self.method}
+        return AcceptanceSpec(trace=trace, drafter=drafter, flavours=self.flavours, stand_in=True, rescale=rescale, **origin)
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:
         """Return the source of verdicts on chains; ``trace`` is the content of the trace that is named."""

@@ -13,7 +13,7 @@ from simulator.files.schema import BadInput, Document, validate
 from simulator.names import Catalogue
 from simulator.scenario.checks import check_memory, faults_of
 from simulator.scenario.fields import Scenario
-from simulator.scenario.recording import drawn, fitting, read_trace
+from simulator.scenario.recording import borrowed, drawn, fitting, read_trace
 from simulator.strategies.common.capabilities import DraftsChain
 
 
@@ -43,7 +43,7 @@ class Loaded:
         as_read = scenario.schedule.reads(plain)
         if spec.rescale is None:
             return as_read
-        window = spec.rescale.window or scenario.schedule.window
+        window = spec.rescale.window or scenario.schedule.window  # written down once it is loaded
         if as_read is not plain:
             return self._rescaled(as_read, spec.rescale, window)
         return self.verdicts.get((key, window)) or self.verdicts.setdefault(
@@ -96,6 +96,7 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
         catalogue.find_traffic(document)
     kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
     scenario = validate(Scenario, replace(document, data=document.data | kept))
+    scenario, document = borrowed(scenario, document, catalogue)
     faults = list(faults_of(scenario, document))
     if faults:
         raise BadInput(faults)
@@ -109,9 +110,20 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
         loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
     if loaded.trace is not None and isinstance(scenario.strategy, DraftsChain):
         loaded = loaded.replace(strategy=scenario.strategy.recorded_in(loaded.trace))
-    if scenario.acceptance.rescale:
+    if mean := loaded.scenario.acceptance.rescale:
+        if mean.window is None:
+            loaded = _at_its_window(loaded, mean)
         loaded.acceptance()  # now, while a fault still ends the reading
     return loaded
+
+
+def _at_its_window(loaded: Loaded, mean: Rescale) -> Loaded:
+    """Return the scenario with the window of its mean written down: a sweep changes the strategy's, never what was measured."""
+    path, window = ("acceptance", "rescale", "window"), loaded.scenario.schedule.window
+    document = loaded.document.branched([path])
+    document.put(path, window, document.place(path))
+    acceptance = loaded.scenario.acceptance.model_copy(update={"rescale": mean.model_copy(update={"window": window})})
+    return replace(loaded, scenario=loaded.scenario.replace(acceptance=acceptance), document=document)
 
 
 def variant(base: Loaded, changes: Mapping[str, object], catalogue: Catalogue | None = None) -> Loaded:

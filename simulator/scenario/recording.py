@@ -3,12 +3,74 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from simulator.acceptance.sequences import RecordedSequences
+from simulator.acceptance.sources import Replay
+from simulator.acceptance.spec import AcceptanceSpec
 from simulator.acceptance.trace import Trace, read_once
-from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean
+from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean, read
 from simulator.names import Catalogue, shown
 from simulator.scenario.fields import Scenario
-from simulator.strategies.common.capabilities import NamesRecording
+from simulator.strategies.common.capabilities import DraftsChain, NamesRecording
 from simulator.strategies.common.traits import Facts
+
+
+def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tuple[Scenario, Document]:
+    """Return a scenario whose acceptance is a mean measured elsewhere with the recording that lends it its bursts.
+
+    That is the recording with the nearest temperature that holds the drafter asked for, or the one that the method's file
+    calls nearest. The window is written into the document: a sweep changes the strategy's, never what was measured.
+    A strategy whose reading cannot be re-scaled takes the i.i.d. rate.
+    """
+    spec = scenario.acceptance
+    window = spec.window or scenario.schedule.window
+    mean = spec.mean_at(window)
+    if mean is None or spec.trace:
+        return scenario, document
+    path = ("acceptance", "window")
+    document = document.branched([path])
+    document.put(path, window, document.place(path[:-1]))
+    drafter = spec.drafter
+    if "drafter" not in spec.model_fields_set and isinstance(scenario.schedule, DraftsChain):
+        drafter = _nearest_drafter(scenario, document, catalogue)
+    traces = {name: read_once(path) for name, path in catalogue.names("trace").items()}
+    distances = {
+        name: abs(heat - spec.temperature)
+        for name, trace in traces.items()
+        if (heat := trace.temperature) is not None and drafter in trace.drafters
+    }
+    if not distances:
+        raise BadInput([document.fault(("acceptance", "drafter"), f"no recording holds a drafter '{drafter}'")])
+    name = min(distances, key=distances.__getitem__)
+    trace = traces[name]
+    if isinstance(scenario.schedule.reads(Replay(trace.drafted_by(drafter, scenario.seed))), Replay | RecordedSequences):
+        return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
+    known = {"source": spec.source, "confidence": spec.confidence}
+    return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document
+
+
+def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> float:
+    """Return the i.i.d. rate at which the strategy commits ``mean`` tokens a step; raises where none does."""
+    from scipy.optimize import brentq  # noqa: PLC0415 - slow to load, and few need it
+
+    def surplus(rate: float) -> float:
+        stated = AcceptanceSpec(rate=rate).verdicts(None, scenario.seed)
+        return float(scenario.schedule.reads(stated).odds(window, scenario.exit).committed()) - mean
+
+    if not surplus(0.0) < 0.0 < surplus(1.0):
+        reach = f"{surplus(0.0) + mean:g} to {surplus(1.0) + mean:g}"
+        raise BadInput(
+            [document.fault(("acceptance",), f"a mean of {mean:g} tokens a step cannot be: it lies between {reach}")]
+        )
+    return float(brentq(surplus, 0.0, 1.0, xtol=1e-12))
+
+
+def _nearest_drafter(scenario: Scenario, document: Document, catalogue: Catalogue) -> str:
+    """Return the drafter that the method of the mean, or of the scenario, calls nearest; raises for an unknown method."""
+    name = scenario.acceptance.method
+    if name is None:
+        return scenario.method.nearest if scenario.method else "draft"
+    path = catalogue.path("method", name, document, ("acceptance", "method"))
+    return str(read(path, shown(path)).data.get("nearest", "draft"))
 
 
 def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace | None:

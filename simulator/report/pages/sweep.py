@@ -97,7 +97,10 @@ def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block
     for metric, point in list(chosen.items())[-1:]:
         yield Paragraph(f"The best point by {label(metric)}, with its interval, its timeline and what went into it:")
         words = ["specsim", "run", points.file.scenario]
-        for key, value in (points.file.set | points.design.point(point["point"]).settings).items():
+        mean = base.acceptance.rescale  # stated at the window of the scenario, not at the point's
+        field = "acceptance.window" if base.acceptance.window else "acceptance.rescale.window"
+        at_window = {field: mean.window} if mean else {}
+        for key, value in (points.file.set | points.design.point(point["point"]).settings | at_window).items():
             words += ["--set", f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}"]
         yield Listing(shlex.join(words))
 

@@ -37,6 +37,8 @@ class Method(Frozen):
     """Whether the target itself is trained."""
     batched_by: str = ""
     """Programs that run it for several requests at once."""
+    nearest: str = "draft"
+    """Drafter of the shipped recordings whose chains come nearest to its own: they lend their bursts to a mean of it."""
     published: tuple[PublishedMean, ...] = ()
     """Means that were published for it, by target."""
 
