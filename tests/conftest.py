@@ -26,17 +26,17 @@ if "mix_stderr" in signature(CliRunner).parameters:  # click 8.1 keeps stderr ap
 if TYPE_CHECKING:
     import torch
 
-    from simulator.acceptance.record.family import Family
+    from benchmarks.family.members import Members
 
 
 @pytest.fixture(scope="session")
-def family() -> Family:
+def family() -> Members:
     """The pair of the shipped traces."""
     torch = pytest.importorskip("torch", reason="needs the extra 'record'")
-    from simulator.acceptance.record.family import Family
+    from benchmarks.family.members import Members
 
     torch.set_num_threads(1)
-    return Family.read(shipped() / "scenarios/pairs/six_flavours.npz")
+    return Members.read(shipped() / "scenarios/pairs/six_flavours.npz")
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def prompts() -> torch.Tensor:
 
 
 @pytest.fixture(scope="session")
-def greedy(family: Family, prompts: torch.Tensor) -> Trace:
+def greedy(family: Members, prompts: torch.Tensor) -> Trace:
     """What the pair says of its own greedy continuations of ``prompts``."""
     from tests.live_recording import recorded
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from simulator.acceptance.record.heads import StateAndToken
-from simulator.acceptance.record.lookup import propose
+from benchmarks.family.heads import StateAndToken
+from benchmarks.family.lookup import propose
+from benchmarks.family.ngram import Trie
 from simulator.acceptance.record.network import Network
-from simulator.acceptance.record.ngram import Trie
 from simulator.evidence.live.decoding import Decoded, Drafter, Reader
 
 
@@ -27,12 +27,12 @@ def head_drafter(target: Network, head: nn.Module) -> Drafter:
 
 
 def lookup_drafter() -> Drafter:
-    """Return a drafter by prompt look-up (:mod:`simulator.acceptance.record.lookup`)."""
+    """Return a drafter by prompt look-up (:mod:`benchmarks.family.lookup`)."""
     return lambda text, count: propose(text)[:count]
 
 
 def ngram_drafter() -> Drafter:
-    """Return a drafter by n-grams (:mod:`simulator.acceptance.record.ngram`), counted anew in every step."""
+    """Return a drafter by n-grams (:mod:`benchmarks.family.ngram`), counted anew in every step."""
     return lambda text, count: Trie(text).propose()[:count]
 
 

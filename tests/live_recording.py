@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from benchmarks.family.members import Members
+from benchmarks.family.recorder import assemble, observe
 from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.record.family import Family
-from simulator.acceptance.record.recorder import assemble, observe
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.record.writing import generate
 from simulator.acceptance.trace import Trace
@@ -17,7 +17,7 @@ RECORDED_TOKENS = 128
 
 
 def recorded(
-    family: Family,
+    family: Members,
     prompts: torch.Tensor,
     temperature: float,
     seed: int = 1,

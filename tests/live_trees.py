@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from benchmarks.family.heads import ExitHead, HiddenChain
 from simulator.acceptance.draft_tree import Beam, Passage
-from simulator.acceptance.record.heads import HiddenChain
-from simulator.acceptance.record.network import ExitHead, Network
+from simulator.acceptance.record.network import Network
 from simulator.acceptance.sequences import SequenceIteration
 from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.tree_replay import ResampledVerification

@@ -10,7 +10,8 @@ from scipy.stats import chisquare
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from simulator.acceptance.record.family import HEADS, Family, weights_hash  # noqa: E402
+from benchmarks.family.members import HEADS, Members  # noqa: E402
+from simulator.acceptance.record.family import weights_hash  # noqa: E402
 from simulator.acceptance.sources import Chain, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace, read  # noqa: E402
 from simulator.evidence.live.decoding import Drafter, autoregressive_drafter, speculate  # noqa: E402
@@ -31,7 +32,7 @@ def replayed(trace: Trace, request: int, gamma: int, steps: int) -> list[int]:
 
 
 def check(
-    family: Family, trace: Trace, prompts: torch.Tensor, drafter: Drafter, gamma: int, requests: Iterator[int] | range
+    family: Members, trace: Trace, prompts: torch.Tensor, drafter: Drafter, gamma: int, requests: Iterator[int] | range
 ) -> None:
     for request in requests:
         prompt = prompts[request].tolist()
@@ -43,13 +44,13 @@ def check(
 
 @pytest.mark.parametrize("gamma", range(1, 17))
 @pytest.mark.parametrize("draft", ["draft", "plain"])
-def test_chains_replay_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor, draft: str, gamma: int) -> None:
+def test_chains_replay_step_for_step(family: Members, greedy: Trace, prompts: torch.Tensor, draft: str, gamma: int) -> None:
     drafter = autoregressive_drafter(family.modules[draft])
     check(family, greedy.drafted_by(draft), prompts, drafter, gamma, range(gamma % 2, 6, 2))
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
-def test_heads_replay_step_for_step(family: Family, greedy: Trace, prompts: torch.Tensor, name: str) -> None:
+def test_heads_replay_step_for_step(family: Members, greedy: Trace, prompts: torch.Tensor, name: str) -> None:
     drafter = head_drafter(family.target, family.modules[name])
     for gamma in range(1, DEPTHS[name] + 1):
         request = (gamma - 1) % 6
@@ -58,13 +59,13 @@ def test_heads_replay_step_for_step(family: Family, greedy: Trace, prompts: torc
 
 @pytest.mark.parametrize(("name", "drafter"), [("lookup", lookup_drafter()), ("ngram", ngram_drafter())])
 def test_drafting_without_a_model_replays_step_for_step(
-    family: Family, greedy: Trace, prompts: torch.Tensor, name: str, drafter: Drafter
+    family: Members, greedy: Trace, prompts: torch.Tensor, name: str, drafter: Drafter
 ) -> None:
     for gamma in (1, 4, 10):
         check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(6))
 
 
-def test_the_shipped_traces_come_from_the_shipped_pair(family: Family) -> None:
+def test_the_shipped_traces_come_from_the_shipped_pair(family: Members) -> None:
     hashes = {name: weights_hash(module) for name, module in family.modules.items()}
     for name, path in Catalogue().names("trace").items():
         if name.startswith("six_flavours"):
@@ -72,7 +73,7 @@ def test_the_shipped_traces_come_from_the_shipped_pair(family: Family) -> None:
 
 
 @pytest.mark.parametrize("gamma", [3, 7])
-def test_sampled_acceptance_is_that_of_live_speculative_sampling(family: Family, prompts: torch.Tensor, gamma: int) -> None:
+def test_sampled_acceptance_is_that_of_live_speculative_sampling(family: Members, prompts: torch.Tensor, gamma: int) -> None:
     """Mean tokens kept per step, replayed by the coupling min(1, q/p) and live by p, q and residuals: 3 standard errors."""
     live, generator = [], torch.Generator().manual_seed(11)
     for _ in range(3):
@@ -93,7 +94,7 @@ def test_sampled_acceptance_is_that_of_live_speculative_sampling(family: Family,
     assert abs(np.mean(live) - np.mean(walked)) < 3 * error
 
 
-def test_live_speculative_sampling_is_lossless(family: Family, prompts: torch.Tensor) -> None:
+def test_live_speculative_sampling_is_lossless(family: Members, prompts: torch.Tensor) -> None:
     """The token behind a given one is distributed as the target's: chi-square over the likeliest tokens and the rest."""
     first = family.target(prompts)[:, -1].softmax(-1)
     row = int(first.amax(1).argmax())

@@ -9,10 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
+from benchmarks.family.heads import ExitHead  # noqa: E402
+from benchmarks.family.members import EXIT_LAYERS, Members  # noqa: E402
+from benchmarks.family.recorder import BEAMS, PRUNED, TREES  # noqa: E402
 from simulator.acceptance.draft_tree import Beam, PrunedTree  # noqa: E402
-from simulator.acceptance.record.family import EXIT_LAYERS, Family  # noqa: E402
-from simulator.acceptance.record.network import ExitHead, Network  # noqa: E402
-from simulator.acceptance.record.recorder import BEAMS, PRUNED, TREES  # noqa: E402
+from simulator.acceptance.record.network import Network  # noqa: E402
 from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
 from simulator.acceptance.sources import Chain, Exit, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace  # noqa: E402
@@ -33,12 +34,12 @@ SPECINFER = (1, 1, 3, 1, 1, 1, 1, 1)
 
 
 @pytest.fixture(scope="module")
-def precise(family: Family) -> Family:
+def precise(family: Members) -> Members:
     """The pair in float64: which of two nearly equal branches is the better one must not depend on who multiplies."""
-    return Family({name: copy.deepcopy(module).double() for name, module in family.modules.items()}, family.header)
+    return Members({name: copy.deepcopy(module).double() for name, module in family.modules.items()}, family.header)
 
 
-def draft_of(family: Family) -> Network:
+def draft_of(family: Members) -> Network:
     return cast(Network, family.modules["draft"])
 
 
@@ -56,7 +57,7 @@ def same_text(trace: Trace, request: int, tokens: list[int]) -> bool:
     return tokens[:TOKENS] == trace.token[start : start + TOKENS].tolist()
 
 
-def check_tree(family: Family, trace: Trace, prompts: torch.Tensor, drafter: live.TreeDrafter, run: Any) -> None:
+def check_tree(family: Members, trace: Trace, prompts: torch.Tensor, drafter: live.TreeDrafter, run: Any) -> None:
     for request in (0, 5):
         decoded = live.speculate_tree(family.target, drafter, prompts[request].tolist(), TOKENS)
         assert same_text(trace, request, decoded.tokens)
@@ -65,18 +66,18 @@ def check_tree(family: Family, trace: Trace, prompts: torch.Tensor, drafter: liv
 
 @pytest.mark.parametrize("branching", [SPECINFER, (3, 2, 1), (1, 2, 2)])
 def test_a_static_tree_replays_from_ranks(
-    family: Family, greedy: Trace, prompts: torch.Tensor, branching: tuple[int, ...]
+    family: Members, greedy: Trace, prompts: torch.Tensor, branching: tuple[int, ...]
 ) -> None:
     run = static_tree_run(ranks_ahead(greedy, "draft", len(branching)), tree_of(branching))
     check_tree(family, greedy, prompts, live.static_drafter(draft_of(family), branching), run)
 
 
-def test_eagle_2_replays_from_recorded_outcomes(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
+def test_eagle_2_replays_from_recorded_outcomes(family: Members, greedy: Trace, prompts: torch.Tensor) -> None:
     drafter = live.eagle2_drafter(family.target, family.modules["eagle"], **TREES["eagle2"])
     check_tree(family, greedy, prompts, drafter, greedy.extra["eagle2.run"])
 
 
-def test_pruned_streams_replay_from_recorded_outcomes(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
+def test_pruned_streams_replay_from_recorded_outcomes(family: Members, greedy: Trace, prompts: torch.Tensor) -> None:
     streams = cast(Any, family.modules["streams"])
     gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(family.target.shape.layers - streams.layers)])
     for tree in (PrunedTree(4, 3, 31), PrunedTree(3, 4, 31), PrunedTree(4, 3, 7), PrunedTree(3, 8, 31)):
@@ -84,7 +85,7 @@ def test_pruned_streams_replay_from_recorded_outcomes(family: Family, greedy: Tr
         check_tree(family, greedy, prompts, drafter, greedy.extra["streams_pruned.run"][PRUNED.index(tree)])
 
 
-def test_a_full_tree_of_streams_replays_from_ranks(family: Family, greedy: Trace, prompts: torch.Tensor) -> None:
+def test_a_full_tree_of_streams_replays_from_ranks(family: Members, greedy: Trace, prompts: torch.Tensor) -> None:
     streams = family.modules["streams"]
 
     @torch.no_grad()
@@ -102,7 +103,7 @@ def test_a_full_tree_of_streams_replays_from_ranks(family: Family, greedy: Trace
 
 @pytest.mark.parametrize("resample", [True, False])
 def test_lyanna_replays_with_and_without_resampling(
-    family: Family, greedy: Trace, prompts: torch.Tensor, resample: bool
+    family: Members, greedy: Trace, prompts: torch.Tensor, resample: bool
 ) -> None:
     sizes = TREES["lyanna_tree"]
     drafter = live.Resampler(family.target, cast(Any, family.modules["lyanna"]), sizes["branching"])
@@ -119,7 +120,9 @@ def test_lyanna_replays_with_and_without_resampling(
 
 
 @pytest.mark.parametrize("budget", [2, 4, 8, 12])
-def test_duodecoding_replays_iteration_for_iteration(family: Family, greedy: Trace, prompts: torch.Tensor, budget: int) -> None:
+def test_duodecoding_replays_iteration_for_iteration(
+    family: Members, greedy: Trace, prompts: torch.Tensor, budget: int
+) -> None:
     divisors = [number for number in range(1, budget + 1) if budget % number == 0]
     several = 0
     for request in range(budget % 3, 6, 3):
@@ -134,7 +137,7 @@ def test_duodecoding_replays_iteration_for_iteration(family: Family, greedy: Tra
 
 
 @pytest.mark.parametrize("beam", BEAMS, ids=lambda beam: "w{}-k{}-m{}".format(*beam))
-def test_a_pipeline_replays_passage_for_passage(precise: Family, prompts: torch.Tensor, beam: Beam) -> None:
+def test_a_pipeline_replays_passage_for_passage(precise: Members, prompts: torch.Tensor, beam: Beam) -> None:
     request, length = BEAMS.index(beam) % 6, 40 if beam.width < 64 else 16
     prompt = prompts[request : request + 1]
     trace = recorded(precise, prompt, 0.0, beams=[beam], tokens=length)
@@ -146,7 +149,7 @@ def test_a_pipeline_replays_passage_for_passage(precise: Family, prompts: torch.
 
 @pytest.mark.parametrize(("gamma", "kappa"), [(3, 1), (5, 8), (7, 4)])
 def test_mirror_reuses_what_it_would_reuse_live(
-    family: Family, greedy: Trace, prompts: torch.Tensor, gamma: int, kappa: int
+    family: Members, greedy: Trace, prompts: torch.Tensor, gamma: int, kappa: int
 ) -> None:
     layer = EXIT_LAYERS[1]
     exit = Exit(layer / family.target.shape.layers, kappa)

@@ -204,7 +204,7 @@ def test_every_block_is_there() -> None:
 def test_recorded_trees_grow_by_algorithm_1() -> None:
     """What records the trees gives the joint probabilities of LYA-4 a, and keeps the nodes of LYA-5 a."""
     torch = pytest.importorskip("torch")
-    from simulator.acceptance.record.trees import Growth
+    from benchmarks.family.trees import Growth
 
     rows = {row["output"]: row for row in ROWS if (row["eq_id"], row["case"]) == ("LYA-4", "a")}
     i = json.loads(rows["joint"]["inputs"])

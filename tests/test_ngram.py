@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from simulator.acceptance.record.ngram import PROPOSED, Trie, replay
+from benchmarks.family.ngram import PROPOSED, Trie, replay
 
 
 def test_the_most_frequent_continuation_of_the_longest_known_suffix_wins() -> None:

@@ -239,7 +239,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_the_family_refuses_a_sampling_that_says_nothing(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    command = [sys.executable, "-m", "simulator.acceptance.record", "--work", tmp_path / "work", "--out", tmp_path]
+    command = [sys.executable, "-m", "benchmarks.family", "--work", tmp_path / "work", "--out", tmp_path]
     said = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout, list(tmp_path.iterdir())) == (2, "", [])
     assert message in " ".join(said.stderr.split())

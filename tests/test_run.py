@@ -205,7 +205,7 @@ def test_a_shipped_trace_is_sound_and_says_where_it_comes_from(name: str) -> Non
     trace = read(Catalogue().names("trace")[name])
     header = trace.header
     assert len(trace.flavours) >= 6
-    assert header["command"].startswith("python -m simulator.acceptance.record --work DIR --out scenarios --family ")
+    assert header["command"].startswith("python -m benchmarks.family --work DIR --out scenarios --family ")
     assert {source["licence"] for source in header["text"]["sources"].values()}
     for model in header["models"].values():
         assert model["loss"] > 0

@@ -1,5 +1,4 @@
-"""Trains a small family of language models and records how a draft's tokens fare with its target.
+"""Records how a draft's tokens fare with its target: any two models of Hugging Face, and the small pair that is shipped.
 
-Extra ``record`` (torch, tokenizers). Nothing else in the package imports it; what it leaves behind
-is a trace file in the format of :mod:`simulator.acceptance.trace`.
+Extra ``record`` (torch, transformers). It leaves behind a trace in the format of :mod:`simulator.acceptance.trace`.
 """

@@ -1,79 +1,47 @@
-"""The family: a target, two drafts, early exits and draft heads, as modules and as one file."""
+"""The small pair that decodes live: a target and a draft, read from the file of the shipped family.
+
+A matrix is stored as int8 rows and one float16 scale a row, everything else as float16. The family was rounded to this grid
+*before* anything was recorded, so that the shipped file is the pair that the shipped traces came from, bit for bit. The file
+also holds further drafters, which ``benchmarks/family`` trains and records.
+"""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
+import numpy as np
 import torch
 from torch import nn
 
-from simulator.acceptance.record import pair
-from simulator.acceptance.record.heads import EagleLayer, HiddenChain, MedusaHeads, Streams
-from simulator.acceptance.record.network import ExitHead, Network, NetworkShape, parameters
+from simulator.acceptance.record.network import Network, NetworkShape
 
 VOCABULARY = 2_048
 TARGET = NetworkShape(layers=8, width=224, heads=7, hidden=512, vocabulary=VOCABULARY)
 DRAFT = NetworkShape(layers=2, width=128, heads=4, hidden=320, vocabulary=VOCABULARY)
-EXIT_LAYERS = (2, 4, 6)
-HEADS = {"eagle": EagleLayer, "lyanna": HiddenChain, "medusa": MedusaHeads, "streams": Streams}
-
-
-@dataclass(frozen=True)
-class TrainingSchedule:
-    """One training stage: its length, peak learning rate, the seed of its weights and of its data, rows a step."""
-
-    steps: int
-    rate: float
-    seed: int
-    rows: int = 16
-
-
-SCHEDULES = {
-    "target": TrainingSchedule(steps=2_000, rate=3e-3, seed=1),
-    "draft": TrainingSchedule(steps=1_200, rate=4e-3, seed=2),
-    "plain": TrainingSchedule(steps=800, rate=4e-3, seed=5),
-    "exits": TrainingSchedule(steps=600, rate=2e-3, seed=3, rows=8),
-    "medusa": TrainingSchedule(steps=1_000, rate=2e-3, seed=13, rows=8),
-    "streams": TrainingSchedule(steps=800, rate=3e-3, seed=14, rows=8),
-    "eagle": TrainingSchedule(steps=600, rate=2e-3, seed=11, rows=8),
-    "lyanna": TrainingSchedule(steps=500, rate=2e-3, seed=12, rows=8),
-}
-"""Every member of the family, in the order of training; the target comes first."""
-
-OBJECTIVES = {
-    "target": "next token of the text",
-    "plain": "next token of the text",
-    "draft": "distilled from the target (forward KL), half of the text its own",
-    "exits": "distilled from the target's last layer (forward KL), half of the text its own",
-}
-"""Heads learn the target's next tokens by forward KL, depths weighted 0.8 to the power of the depth."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """The family's modules by name: ``target``, the drafts ``draft`` and ``plain``, ``exits``, and the heads."""
+    """Modules by name, ``target`` and ``draft`` among them, and the header of their file."""
 
     modules: Mapping[str, nn.Module]
     header: Mapping[str, Any]
 
     @classmethod
     def blank(cls) -> Self:
-        """Return a family with fresh weights, each module from a seed of its own."""
-        modules: dict[str, nn.Module] = {}
-        for name, schedule in SCHEDULES.items():
-            torch.manual_seed(schedule.seed)
-            modules[name] = _build(name, modules)
-        return cls(modules, {})
+        """Return a family with fresh weights."""
+        return cls({"target": Network(TARGET), "draft": Network(DRAFT)}, {})
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the family of a file, ready to decode."""
-        header, arrays = pair.read(path)
-        family = cls(cls.blank().modules, header)
-        for name, module in family.modules.items():
-            pair.unpack(module, name, arrays)
+        with np.load(path, allow_pickle=False) as file:
+            family = cls(cls.blank().modules, json.loads(bytes(file["header"])))
+            for name, module in family.modules.items():
+                unpack(module, name, file)
         return family
 
     @property
@@ -82,34 +50,18 @@ class Family:
         return cast(Network, self.modules["target"])
 
     @property
-    def exits(self) -> nn.ModuleList:
-        """Return the early-exit heads, one for each of ``EXIT_LAYERS``."""
-        return cast(nn.ModuleList, self.modules["exits"])
-
-    def describe(self, loss: Mapping[str, float], tokens_per_row: int) -> dict[str, Any]:
-        """Return sizes, training and loss (nats per token) of every module, for a header."""
-        return {
-            name: {
-                **({"shape": module.shape.describe()} if isinstance(module, Network) else {}),
-                "parameters": parameters(module),
-                "training_steps": SCHEDULES[name].steps,
-                "training_tokens": SCHEDULES[name].steps * SCHEDULES[name].rows * tokens_per_row,
-                "seed": SCHEDULES[name].seed,
-                "loss": loss[name],
-                "objective": OBJECTIVES.get(name, "the target's next tokens (forward KL by depth), half of the text its own"),
-            }
-            for name, module in self.modules.items()
-        }
+    def draft(self) -> Network:
+        """Return the model that writes drafts."""
+        return cast(Network, self.modules["draft"])
 
 
-def _build(name: str, modules: Mapping[str, nn.Module]) -> nn.Module:
-    if name == "target":
-        return Network(TARGET)
-    if name in ("draft", "plain"):
-        return Network(DRAFT)
-    if name == "exits":
-        return nn.ModuleList(ExitHead(TARGET.width) for _ in EXIT_LAYERS)
-    return HEADS[name](modules["target"])
+def unpack(module: nn.Module, prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Put packed arrays into a module of the same shape; its parameters no longer train."""
+    for name, parameter in module.named_parameters():
+        values = torch.from_numpy(arrays[f"{prefix}/{name}"]).float()
+        scale = arrays.get(f"{prefix}/{name}.scale")
+        parameter.data = values if scale is None else values * torch.from_numpy(scale).float()
+    module.requires_grad_(False)
 
 
 def weights_hash(module: nn.Module) -> str:

@@ -128,20 +128,3 @@ class Network(nn.Module):
     def forward(self, tokens: Tensor, start: int = 0, cache: Cache | None = None) -> Tensor:
         """Return logits (batch, tokens, vocabulary)."""
         return self.head(self.hidden(tokens, start, cache)[-1])
-
-
-class ExitHead(nn.Module):
-    """Early exit as in Mirror-SD, App. E.2: adapter H -> H/2 -> H, then the target's own head."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.adapter = nn.Sequential(nn.RMSNorm(width), nn.Linear(width, width // 2), nn.GELU(), nn.Linear(width // 2, width))
-
-    def forward(self, state: Tensor, target: Network) -> Tensor:
-        """Return logits (..., vocabulary) of the residual state at the exit layer."""
-        return target.head(state + self.adapter(state))
-
-
-def parameters(module: nn.Module) -> int:
-    """Count the trained scalars."""
-    return sum(parameter.numel() for parameter in module.parameters())

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from time import perf_counter, thread_time
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -100,7 +100,7 @@ class SequenceDrafter:
 def draft_process(connection: Connection, pair: Path, core: int | None) -> None:
     """Run the draft's side until the end: (prompt, split) opens a request, None ends the process."""
     settle_down(core)
-    draft = cast(Network, Family.read(pair).modules["draft"])
+    draft = Family.read(pair).draft
     connection.send(None)
     while (opened := connection.recv()) is not None:
         prefix, split = opened

@@ -10,13 +10,12 @@ from itertools import cycle
 from multiprocessing.connection import Connection
 from statistics import fmean, geometric_mean
 from time import perf_counter, thread_time
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from simulator.acceptance.draft_tree import Beam, TravellingTree
 from simulator.acceptance.record.family import Family
-from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.tree_drafter import TreeDrafter
 from simulator.acceptance.sequences import Split
 from simulator.evidence.live.budget import BudgetVerdict
@@ -70,7 +69,7 @@ def time_plain(samples: Samples, family: Family, text: TimedText, clock: Clock) 
 
 def time_in_turns(samples: Samples, family: Family, text: TimedText, rows: Sequence[int], clock: Clock) -> None:
     """Time ``draft`` as often as a window has it, then ``target`` over the window, with the cut of its cache."""
-    target, draft = Reader(family.target), Reader(cast(Network, family.modules["draft"]))
+    target, draft = Reader(family.target), Reader(family.draft)
     target.extend(text.read)
     draft.extend(text.read)
     for count in rows:
@@ -153,7 +152,7 @@ def time_stages(
 ) -> None:
     """Time the ``first`` stage with the draft, the ``second``, a ``hop`` there and back, and the ``cut`` between."""
     stage, end = FirstStage(family.target, text.read), np.array([len(text.read) - 1])
-    drafter = TreeDrafter(cast(Network, family.modules["draft"]), text.read, branching)
+    drafter = TreeDrafter(family.draft, text.read, branching)
     connection.send((stage.text.numpy(), 0))
     connection.recv()
     for root, width in enumerate([*widths] * repeats):

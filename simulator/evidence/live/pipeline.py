@@ -11,7 +11,7 @@ miss the target's token passes the first stage alone. The draft shares core A, a
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -96,7 +96,7 @@ class PipelinedRequest(NamedTuple):
 def decode(family: Family, connection: Connection, prompt: list[int], tokens: int, beam: Beam) -> PipelinedRequest:
     """Decode greedily beside a :func:`second_stage_process`, pipeline step by pipeline step."""
     stage = FirstStage(family.target, prompt)
-    drafter = TreeDrafter(cast(Network, family.modules["draft"]), prompt, beam.branching)
+    drafter = TreeDrafter(family.draft, prompt, beam.branching)
     connection.send((stage.text.numpy(), 0))
     text, passages, begin = [*prompt, connection.recv().token], list[Passage](), perf_counter()
     key = int(drafter.read(np.array([len(prompt) - 1]), np.array(text[-1:]))[0])

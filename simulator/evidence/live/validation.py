@@ -23,8 +23,7 @@ from scipy.stats import t as student
 
 from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.record.family import Family
-from simulator.acceptance.record.network import Network
-from simulator.acceptance.record.recorder import PROMPT_TOKENS, assemble, observe
+from simulator.acceptance.record.recorder import PROMPT_TOKENS, assemble, describe, observe
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.record.writing import generate
 from simulator.acceptance.sequences import Split
@@ -173,7 +172,7 @@ class Machine(NamedTuple):
             decoded = live.alone(target, prompt, tokens, self.clock)
             return TimedRequest(decoded.seconds, [1] * len(decoded.accepted))
         if setting.strategy == "vanilla_sd":
-            drafter = live.autoregressive_drafter(cast(Network, self.family.modules["draft"]))
+            drafter = live.autoregressive_drafter(self.family.draft)
             drafter(prompt, 1)
             decoded = live.speculate(target, drafter, prompt, setting.gamma, tokens, self.clock)
             return TimedRequest(decoded.seconds, [kept + 1 for kept in decoded.accepted])
@@ -272,7 +271,8 @@ def recorded(family: Family, prompts: Sequence[Sequence[int]], tokens: int) -> T
     """Record what the pair says of its own continuations of the prompts."""
     asked = torch.tensor(prompts)
     written = generate(family.target, asked, tokens, Sampling(), torch.Generator())
-    return assemble(family, [observe(family, asked, written, Sampling(), [BEAM])], Sampling(), 0, [BEAM], tokens)
+    observed = observe(family, asked, written, Sampling(), [BEAM])
+    return assemble(describe(family, Sampling(), 0, [BEAM]), [observed], tokens)
 
 
 def settings(gammas: Sequence[int]) -> Iterator[tuple[str, list[Setting]]]:

@@ -6,9 +6,9 @@ from itertools import count, pairwise
 import torch
 from torch import Tensor, nn
 
-from simulator.acceptance.record.heads import EagleLayer, HiddenChain
+from benchmarks.family.heads import EagleLayer, HiddenChain
+from benchmarks.family.trees import Starts
 from simulator.acceptance.record.network import Cache, Keys, Network
-from simulator.acceptance.record.trees import Starts
 
 Speech = Generator[Tensor, Tensor]
 """Logits (starts, V) behind every start, then behind the tokens (starts,) that are sent."""

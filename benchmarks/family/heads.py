@@ -1,6 +1,6 @@
-"""Draft heads on the frozen target: an EAGLE layer, Lyanna's hidden chain, Medusa heads, look-ahead streams.
+"""Heads on the frozen target: early exits, an EAGLE layer, Lyanna's hidden chain, Medusa heads, look-ahead streams.
 
-All of them take the target's residual states of some tokens and answer, for every one of these positions
+Draft heads take the target's residual states of some tokens and answer, for every one of these positions
 as a start, for several tokens ahead: ``head(target, states, tokens)`` gives the logits by depth. Row t
 stands behind token t + 1, the newest, which the target has yielded and not yet read; depth d is about
 token t + 2 + d. ``tokens`` may reach further than the states: what is behind a start is what has been
@@ -12,6 +12,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from simulator.acceptance.record.network import Block, Keys, Network
+
+
+class ExitHead(nn.Module):
+    """Early exit as in Mirror-SD, App. E.2: adapter H -> H/2 -> H, then the target's own head."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.adapter = nn.Sequential(nn.RMSNorm(width), nn.Linear(width, width // 2), nn.GELU(), nn.Linear(width // 2, width))
+
+    def forward(self, state: Tensor, target: Network) -> Tensor:
+        """Return logits (..., vocabulary) of the residual state at the exit layer."""
+        return target.head(state + self.adapter(state))
 
 
 class MedusaHeads(nn.Module):

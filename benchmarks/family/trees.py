@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.family.heads import EagleLayer, ExitHead, HiddenChain, Streams
 from simulator.acceptance.draft_tree import PrunedTree
-from simulator.acceptance.record.heads import EagleLayer, HiddenChain, Streams
-from simulator.acceptance.record.network import ExitHead, Keys, Network
+from simulator.acceptance.record.network import Keys, Network
 
 NOWHERE = float("-inf")
 
@@ -24,7 +24,7 @@ NOWHERE = float("-inf")
 class Starts:
     """Positions of ``text`` (tokens,) from ``first`` on; a start's tree proposes the token there and those behind it.
 
-    The newest state that a head may use is that of the token before last, as in :mod:`simulator.acceptance.record.heads`;
+    The newest state that a head may use is that of the token before last, as in :mod:`benchmarks.family.heads`;
     states of the whole text but its last token are given.
     """
 

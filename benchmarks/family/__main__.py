@@ -1,4 +1,4 @@
-"""``python -m simulator.acceptance.record --work DIR --out scenarios``: train the family, record the traces.
+"""``python -m benchmarks.family --work DIR --out scenarios``: train the family, record the traces.
 
 Writes OUT/pairs/six_flavours.npz (the family) and OUT/traces/*.npz. Needs the extra ``record`` and, for
 the text, a Debian with apt-get. About two hours on two cores, a quarter of it recording; interrupted, it goes
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from simulator.acceptance.record import pair
-from simulator.acceptance.record.recorder import TRACES, record_all
+from benchmarks.family.recorder import TRACES, record_all
+from benchmarks.family.training import TokenStreams, train_family
+from simulator.acceptance.record.family import Family
 from simulator.acceptance.record.scores import Sampling
-from simulator.acceptance.record.training import TokenStreams, train_family
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -45,7 +45,7 @@ def main(
         click.echo(f"{family}: {family.stat().st_size:,} bytes")
     else:
         text = TokenStreams(work)
-        if text.digest != pair.read(family)[0]["text"]["digest"]:
+        if text.digest != Family.read(family).header["text"]["digest"]:
             raise click.BadParameter("was trained on another text than these packages hold", param_hint="--family")
     for path in record_all(family, text, out / "traces", requests, TRACES if trace is None else {trace: sampling}):
         click.echo(f"{path}: {path.stat().st_size:,} bytes")

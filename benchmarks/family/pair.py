@@ -1,8 +1,4 @@
-"""The trained family as one small file: int8 weights, by which recording and live decoding are done.
-
-A matrix is stored as int8 rows and one float16 scale a row, everything else as float16. The family is rounded to this grid
-*before* anything is recorded, so that the shipped file is the pair that the shipped traces came from, bit for bit.
-"""
+"""The trained family as one small file of int8 weights, in the format that :mod:`simulator.acceptance.record.family` reads."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,9 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from simulator.acceptance.record.family import unpack
 from simulator.files.writing import replacing
-
-Arrays = Mapping[str, np.ndarray]
 
 
 def pack(module: nn.Module, prefix: str) -> Iterator[tuple[str, np.ndarray]]:
@@ -30,15 +25,6 @@ def pack(module: nn.Module, prefix: str) -> Iterator[tuple[str, np.ndarray]]:
         yield f"{prefix}/{name}.scale", scale.numpy()
 
 
-def unpack(module: nn.Module, prefix: str, arrays: Arrays) -> None:
-    """Put packed arrays into a module of the same shape; its parameters no longer train."""
-    for name, parameter in module.named_parameters():
-        values = torch.from_numpy(arrays[f"{prefix}/{name}"]).float()
-        scale = arrays.get(f"{prefix}/{name}.scale")
-        parameter.data = values if scale is None else values * torch.from_numpy(scale).float()
-    module.requires_grad_(False)
-
-
 def round_to_shipped(module: nn.Module) -> None:
     """Round a module to what its file would say; its parameters no longer train."""
     unpack(module, "", dict(pack(module, "")))
@@ -50,9 +36,3 @@ def write(path: Path, header: Mapping[str, Any], modules: Mapping[str, nn.Module
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
     with replacing(path) as new:
         np.savez_compressed(new, header=text, **arrays)
-
-
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return header and arrays of a file."""
-    with np.load(path, allow_pickle=False) as file:
-        return json.loads(bytes(file["header"])), {name: file[name] for name in file.files if name != "header"}

@@ -18,8 +18,9 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simulator.acceptance.record import corpus, pair
-from simulator.acceptance.record.family import EXIT_LAYERS, SCHEDULES, VOCABULARY, Family, TrainingSchedule
+from benchmarks.family import corpus, pair
+from benchmarks.family.members import EXIT_LAYERS, SCHEDULES, Members, TrainingSchedule
+from simulator.acceptance.record.family import VOCABULARY
 from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.record.writing import generate
@@ -179,14 +180,14 @@ def _save(path: Path, content: dict[str, object]) -> None:
 def train_family(work: Path) -> tuple[Path, TokenStreams]:
     """Train what is missing in ``work``; return the file of the family, and the text it was trained on."""
     work.mkdir(parents=True, exist_ok=True)
-    text, family = TokenStreams(work), Family.blank()
+    text, family = TokenStreams(work), Members.blank()
     loss = {name: train_member(name, family, text, work) for name in SCHEDULES}
     path = work / "family.npz"
     pair.write(path, {"models": family.describe(loss, CONTEXT), "text": text.describe()}, family.modules)
     return path, text
 
 
-def train_member(name: str, family: Family, text: TokenStreams, work: Path) -> float:
+def train_member(name: str, family: Members, text: TokenStreams, work: Path) -> float:
     """Train one module, or load it, and return its loss; all but the plain models learn from a trained target."""
     target, module, schedule = family.target, family.modules[name], SCHEDULES[name]
     losses: dict[str, Loss] = {
