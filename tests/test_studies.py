@@ -17,7 +17,7 @@ from rich.console import Console
 
 import simulator
 from simulator.cli.main import main
-from simulator.cli.studies import STUDIES
+from simulator.cli.studies import STUDIES, StudyCommand
 from simulator.report.blocks import Bullets, Code, Figure, Listing, Page, Paragraph, Section, Strong, Table
 from simulator.report.html import as_html
 from simulator.report.terminal import print_page
@@ -48,6 +48,13 @@ def test_a_study_its_page_and_its_command_have_one_name(name: str) -> None:
     assert callable(import_module(f"simulator.studies.{name}").study)
     assert callable(import_module(f"simulator.report.pages.{name}").page)
     assert name in main.commands
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_a_study_that_is_called_has_a_default_for_every_option(study: StudyCommand) -> None:
+    defaults = study.defaults()
+    assert set(defaults) == {option.name for option in study.options}
+    assert all(not option.multiple or defaults[option.name] in ((), None) for option in study.options)
 
 
 def test_every_module_of_studies_is_a_command() -> None:

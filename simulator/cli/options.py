@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import yaml
 
 if TYPE_CHECKING:
     from rich.status import Status
 
     from simulator.report.blocks import Page
+
+COMMANDS: dict[str, Any] = yaml.load(
+    Path(__file__).with_name("commands.yaml").read_text("utf-8"),
+    getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # noqa: S506
+)
+"""What ``--help`` says about every command, by section, and what each study is called and asked."""
 
 
 @contextmanager

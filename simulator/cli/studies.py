@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from simulator.cli.options import (
+    COMMANDS,
     Ending,
     Sizes,
     answer,
@@ -73,7 +74,7 @@ def drafts(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     """Return a scenario, and the same with the drafts that were named."""
     if len(asked.scenarios) > 1:
         raise BadInput([Fault((asked.scenarios[1], 0, 0), "", "expected one scenario; its drafts are compared")])
-    models = options.pop("models")
+    models = options.pop("models") or ()
     return [*asked.loaded(), *(loaded for name in models for loaded in asked.loaded(f"draft.model={name}"))], options
 
 
@@ -147,13 +148,13 @@ def by_letter(asked: Asked) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class StudyCommand:
-    """Describes a study: its name, its help, what is shown while it works, and the options that it has besides those of all."""
+    """Describes a study as ``commands.yaml`` states it: its help, what is shown while it works, the options of its own."""
 
     name: str
     help: str
     status: str
-    options: tuple[click.Option, ...] = ()
-    prepare: Prepare = scenarios
+    options: Sequence[click.Option]
+    prepare: Prepare
     metavar: str = "SCENARIO..."
     progress: bool = False
     """Whether its ``study`` function says what it is at."""
@@ -162,125 +163,23 @@ class StudyCommand:
 
     def defaults(self) -> Options:
         """Return the values of all options that are not given."""
-        context = click.Context(click.Command(self.name))
-        return {option.name or "": option.type_cast_value(context, option.get_default(context)) for option in self.options}
+        command = click.Command(self.name, params=[*self.options])
+        return dict(command.make_context(self.name, [], resilient_parsing=True).params)
 
 
-def sizes(flag: str, text: str, default: str | None = None) -> click.Option:
-    """Return an option for sizes like ``1,2,4-8``."""
-    name = "simulated" if flag == "--simulate" else flag.removeprefix("--")
-    return click.Option([flag, name], type=Sizes(), default=default, show_default=default is not None, help=text)
+def _option(flag: str, sizes: bool = False, least: int | None = None, name: str = "", **stated: Any) -> click.Option:
+    """Return an option; ``sizes``: of sizes like ``1,2,4-8``; ``least``: of a whole number that is no smaller."""
+    kind = Sizes() if sizes else least and click.IntRange(min=least)
+    return click.Option([flag, *([name] if name else [])], type=kind, show_default="default" in stated, **stated)
 
 
-ONLY = click.Option(["--only"], multiple=True, metavar="METHOD", help="A method to compare, repeatable [default: all].")
+def _study(name: str, prepare: str = "scenarios", options: Mapping[str, Any] | None = None, **stated: Any) -> StudyCommand:
+    own = [_option(flag, **facts) for flag, facts in (options or {}).items()]
+    return StudyCommand(name, options=own, prepare=PREPARED[prepare], **stated)
 
-STUDIES = (
-    StudyCommand(
-        "compare",
-        "Scenarios side by side: what they come to, and in what they differ.\n\n"
-        "They are called A, B, C, ... in the order given, and compared with A. A SCENARIO is a name or a YAML file;\n"
-        "a single one is changed letter by letter:\n"
-        "specsim compare mine --set A:target.device=h100_sxm --set B:target.device=h200_sxm.",
-        "simulating",
-        prepare=contestants,
-        metavar="SCENARIO...",
-        lettered=True,
-    ),
-    StudyCommand(
-        "capacity",
-        "Whether a SCENARIO is stable under its arrivals, and the highest rate that it carries within its SLO.",
-        "reading",
-        (
-            click.Option(
-                ["--traffic"],
-                multiple=True,
-                metavar="WORKLOAD|FORMAT:FILE",
-                help="Instead of the scenario's own: a workload by name, or a traffic file as azure:FILE, mooncake:FILE, ... "
-                "[repeatable]",
-            ),
-            click.Option(
-                ["--search"],
-                type=click.IntRange(min=10),
-                default=2_000,
-                show_default=True,
-                help="First requests to search on.",
-            ),
-            click.Option(["--workers"], type=click.IntRange(min=1), help="Processes  [default: one for each core]."),
-        ),
-        traffic,
-        progress=True,
-    ),
-    StudyCommand(
-        "load",
-        "Tokens per second against the time per token, with 1, 2, 4, ... clients.\n\n"
-        "The first SCENARIO is the one that the others are compared with.",
-        "simulating",
-        (sizes("--sizes", "Clients at a time.", "1,2,4,8,16,32"),),
-    ),
-    StudyCommand(
-        "batches",
-        "What speculation is worth in a batch of 1, 2, 3, ... requests: speed-up, passes, exposed draft time.\n\n"
-        "The picture of several scenarios has their tokens per second, and their ratio to those of the first.",
-        "sweeping the batch",
-        (
-            sizes("--sizes", "Batch sizes for the law.", "1-64"),
-            sizes("--simulate", "Sizes to simulate.", "1,2,4,8,16,32,64,128"),
-        ),
-    ),
-    StudyCommand(
-        "methods",
-        "All methods on SCENARIO's target, device, engine and trace: one table and one bar chart.",
-        "simulating",
-        (ONLY,),
-        methods,
-        "SCENARIO",
-    ),
-    StudyCommand(
-        "crossovers",
-        "The batch at which methods stop paying on SCENARIO's hardware, by law.",
-        "sweeping the batch",
-        (ONLY, sizes("--sizes", "Batch sizes for the law.", "1-128")),
-        methods,
-        "SCENARIO",
-    ),
-    StudyCommand(
-        "drafts",
-        "What drafts of other sizes would have to be kept in a vanilla_sd SCENARIO to come level with its own, by law.",
-        "pricing drafts",
-        (
-            click.Option(
-                ["--model", "models"], multiple=True, required=True, metavar="MODEL", help="Another draft, repeatable."
-            ),
-        ),
-        drafts,
-    ),
-    StudyCommand(
-        "budget",
-        "The budget of a DuoDecoding SCENARIO: c, gamma = c, the true optimum, numbers of sequences.\n\n"
-        "By law, replay and simulation, with verified tokens counted and with shown ones.",
-        "sweeping the budget",
-        (
-            sizes("--budgets", "Budgets for the law [default: 1 to well past c]."),
-            sizes("--simulate", "Budgets to simulate [default: a dozen, and those around c]."),
-        ),
-    ),
-    StudyCommand(
-        "streams",
-        "Speculative Streaming SCENARIO over its tree factor k, pruned or not, and against decoding with a draft.",
-        "sweeping the tree",
-        metavar="SCENARIO",
-    ),
-    StudyCommand(
-        "trees", "What a token costs with all draft trees that the trace of a SpecPipe SCENARIO holds.", "sweeping the tree"
-    ),
-    StudyCommand(
-        "network",
-        "What the network between servers costs a SpecPipe SCENARIO, with sending beside pruning and after it.\n\n"
-        "With --out, the link between the servers of the last SCENARIO is swept over latencies and rates.",
-        "simulating",
-        prepare=network,
-    ),
-)
+
+PREPARED = {function.__name__: function for function in (scenarios, drafts, traffic, methods, network, contestants)}
+STUDIES = tuple(_study(name, **stated) for name, stated in COMMANDS["studies"].items())
 
 
 def commands() -> Iterator[click.Command]:
