@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.numeric import ordered_sum
+from simulator.strategies.speculative_streaming.laws import stream_rows
 
 
 def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[float, NDArray[np.float64] | None]:
@@ -56,3 +58,33 @@ def expected_tokens(rate: float, first_rate: float, tail: int) -> Expected:
     tokens = float(ordered_sum(rate**place for place in range(tail + 1)))
     warm = first_rate / (1.0 + first_rate - first_rate * survives)
     return Expected(warm, tokens, 1.0 - warm + warm * tokens)
+
+
+def equal_stages(stage: Any, hit: Any, refill_steps: int) -> Any:
+    """Return the mean time of a token by Eq. (2): ``t (1 + (1 - P) m)`` with ``refill_steps`` = m (SP-2).
+
+    A row that enters at once needs m - 1.
+    """
+    return stage * (1.0 + (1.0 - hit) * refill_steps)
+
+
+def arrivals(stage: float, stages: int, tokens: int, missed: Iterable[int], refill_steps: int) -> list[float]:
+    """Return when tokens 1, 2, ... leave with equal stages; ``missed``: tokens that were not in the tree (SP-3)."""
+    behind = set(missed)
+    waits = [stages, *(1 + refill_steps * (token in behind) for token in range(1, tokens))]
+    return (stage * np.cumsum(waits)).tolist()
+
+
+def token_layers(layers: Any, stream_layers: Any, nodes: Any, kept: Any, streams: Any) -> Any:
+    """Return rows times layers of one pass; plain decoding has ``layers`` (SS-2)."""
+    return (layers - stream_layers) * nodes + stream_layers * stream_rows(kept, streams)
+
+
+def late_saving(layers: Any, stream_layers: Any) -> Any:
+    """Return the share of the streams' work that is saved as they begin behind layer N - N_s (Eq. 4, SS-5)."""
+    return (layers - stream_layers) / layers
+
+
+def accept_threshold(target: Any, draft: Any) -> Any:
+    """Return ``min(1, q_target / q_virtual)``, below which a drawn number keeps a streams' token (app. F, Eq. 9; SS-4)."""
+    return np.minimum(1.0, target / draft)

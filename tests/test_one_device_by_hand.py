@@ -29,17 +29,14 @@ from simulator.strategies.lyanna import FUSING, HEAD, LAYER, Drafted, Lyanna, Re
 from simulator.strategies.lyanna.resampling import RatedTrees
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.speculative_streaming.laws import (
-    accept_threshold,
-    late_saving,
     parity,
     query_products,
     relative_step_cost,
     speedup_over_two_models,
     stream_rows,
-    token_layers,
     tree_nodes,
 )
-from tests.formulas import expected_tokens
+from tests.formulas import accept_threshold, expected_tokens, late_saving, token_layers
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of

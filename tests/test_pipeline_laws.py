@@ -8,12 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_flow_line import constant, pipelines, played, seconds
 
-from simulator.strategies.common.pipeline_laws import (
-    PipelineTimes,
-    equal_stages,
-    hit_shares,
-    unequal_stages,
-)
+from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares, unequal_stages
+from tests.formulas import equal_stages
 
 chances = st.floats(0.0, 1.0)
 

@@ -16,8 +16,9 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import RecordedPassages
 from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost
-from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages
+from simulator.strategies.common.pipeline_laws import PipelineTimes
 from simulator.strategies.specpipe.replay import StepTables, token_seconds
+from tests.formulas import equal_stages
 
 
 class ByRows(StatedCost):

@@ -30,12 +30,13 @@ from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import line_of
-from simulator.strategies.common.pipeline_laws import PipelineTimes, equal_stages, hit_shares
+from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares
 from simulator.strategies.common.step import Lanes
 from simulator.strategies.pipeline import Pipelined
 from simulator.strategies.specpipe import SpecPipe
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.world import World
+from tests.formulas import equal_stages
 
 
 def specpipe(times: PipelineTimes, **fields: Any) -> SpecPipe:

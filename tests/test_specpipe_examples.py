@@ -22,14 +22,8 @@ from simulator.cost.model import ModelSpec
 from simulator.cost.partition import GIB, message_bytes, printed_layer_weights, stage_memory
 from simulator.files.schema import read, validate
 from simulator.names import Catalogue
-from simulator.strategies.common.pipeline_laws import (
-    PipelineTimes,
-    arrivals,
-    break_even,
-    equal_stages,
-    hit_shares,
-    unequal_stages,
-)
+from simulator.strategies.common.pipeline_laws import PipelineTimes, break_even, hit_shares, unequal_stages
+from tests.formulas import arrivals, equal_stages
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specpipe_worked_examples.csv").open()))
 LLAMA = validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_70b"]))

@@ -12,19 +12,13 @@ from simulator.acceptance.tree_replay import DrawnPassages
 from simulator.cost.model import ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.pipeline_laws import (
-    PipelineTimes,
-    arrivals,
-    break_even,
-    equal_stages,
-    hit_shares,
-    unequal_stages,
-)
+from simulator.strategies.common.pipeline_laws import PipelineTimes, break_even, hit_shares, unequal_stages
 from simulator.strategies.common.step import ABSENT, Kind, Progress, State, Step
 from simulator.strategies.pipeline import Pipelined, PipelineDurations
 from simulator.strategies.pipeline_tree import PipelineTree
 from simulator.strategies.specpipe import FillDetail, InPipeline, SpecPipe, filled
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
+from tests.formulas import arrivals, equal_stages
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 

@@ -21,6 +21,7 @@ from simulator.files.schema import read, validate
 from simulator.names import Catalogue
 from simulator.strategies.common.step import Kind
 from simulator.strategies.speculative_streaming import SpeculativeStreaming, laws
+from tests.formulas import accept_threshold, late_saving, token_layers
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specstream_worked_examples.csv").open()))
 VICUNA = validate(ModelSpec, read(Catalogue().names("model")["vicuna_7b"]))
@@ -58,9 +59,9 @@ def ss_2(i: dict[str, Any]) -> Answers:
     work = i["N"], i["N_s"], i["tree"]
     return {
         "msa_batch": upper.tokens,
-        "token_layers_pruned": laws.token_layers(*work, i["kept"], i["gamma"]),
-        "token_layers_unpruned": laws.token_layers(*work, i["tree"], i["gamma"]),
-        "token_layers_AR": laws.token_layers(i["N"], i["N_s"], 1, 1, 0),
+        "token_layers_pruned": token_layers(*work, i["kept"], i["gamma"]),
+        "token_layers_unpruned": token_layers(*work, i["tree"], i["gamma"]),
+        "token_layers_AR": token_layers(i["N"], i["N_s"], 1, 1, 0),
     }
 
 
@@ -69,12 +70,12 @@ def ss_3(i: dict[str, Any]) -> Answers:
 
 
 def ss_4(i: dict[str, Any]) -> Answers:
-    threshold = float(laws.accept_threshold(i["target_prob"], i["virtual_draft_prob"]))
+    threshold = float(accept_threshold(i["target_prob"], i["virtual_draft_prob"]))
     return {"threshold": threshold, "accept": i["r"] < threshold}
 
 
 def ss_5(i: dict[str, Any]) -> Answers:
-    return {"stream_layer_saving": laws.late_saving(i["N"], i["N_s"])}
+    return {"stream_layer_saving": late_saving(i["N"], i["N_s"])}
 
 
 def ss_6(i: dict[str, Any]) -> Answers:

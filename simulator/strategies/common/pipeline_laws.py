@@ -25,7 +25,7 @@ needs m - 1 besides (K28), which is what ``late`` chooses: noticed one step late
 All times are in one unit; stage times may be arrays over a grid, stages first.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,24 +42,9 @@ def unequal_stages(stages: Any, hit: Any) -> Any:
     return np.max(stages, axis=0) + (1.0 - hit) * np.sum(stages, axis=0)
 
 
-def equal_stages(stage: Any, hit: Any, refill_steps: int) -> Any:
-    """Return the mean time of a token by Eq. (2): ``t (1 + (1 - P) m)`` with ``refill_steps`` = m (SP-2).
-
-    A row that enters at once needs m - 1.
-    """
-    return stage * (1.0 + (1.0 - hit) * refill_steps)
-
-
 def break_even(stage_one_s: float, stage_w_s: float, stages: int) -> float:
     """Return the P(w) above which Eq. (2) beats plain pipeline decoding, ``m t(1)`` a token (SP-2 f)."""
     return 1.0 - (stages * stage_one_s / stage_w_s - 1.0) / stages
-
-
-def arrivals(stage: float, stages: int, tokens: int, missed: Iterable[int], refill_steps: int) -> list[float]:
-    """Return when tokens 1, 2, ... leave with equal stages; ``missed``: tokens that were not in the tree (SP-3)."""
-    behind = set(missed)
-    waits = [stages, *(1 + refill_steps * (token in behind) for token in range(1, tokens))]
-    return (stage * np.cumsum(waits)).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

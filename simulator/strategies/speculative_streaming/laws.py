@@ -19,24 +19,9 @@ def stream_rows(nodes: Any, streams: Any) -> Any:
     return (1 + streams) * nodes
 
 
-def token_layers(layers: Any, stream_layers: Any, nodes: Any, kept: Any, streams: Any) -> Any:
-    """Return rows times layers of one pass; plain decoding has ``layers`` (SS-2)."""
-    return (layers - stream_layers) * nodes + stream_layers * stream_rows(kept, streams)
-
-
-def late_saving(layers: Any, stream_layers: Any) -> Any:
-    """Return the share of the streams' work that is saved as they begin behind layer N - N_s (Eq. 4, SS-5)."""
-    return (layers - stream_layers) / layers
-
-
 def query_products(nodes: Any, streams: Any, context: Any, attended: Any) -> Any:
     """Return the query-key products with the context where streams see its ``attended`` weightiest tokens (app. H.1, SS-6)."""
     return nodes * context + nodes * streams * np.minimum(attended, context)
-
-
-def accept_threshold(target: Any, draft: Any) -> Any:
-    """Return ``min(1, q_target / q_virtual)``, below which a drawn number keeps a streams' token (app. F, Eq. 9; SS-4)."""
-    return np.minimum(1.0, target / draft)
 
 
 def parity(gamma: Any, latency_ratio: Any, target_over_single: Any = 1.0) -> Any:
