@@ -12,24 +12,12 @@ from simulator.names import Catalogue
 @click.argument("name", metavar="PLAN")
 @overrides_option
 @seed_option
-@click.option(
-    "--draws",
-    type=click.IntRange(1, 10_000),
-    default=20,
-    show_default=True,
-    help="Resampled runs.",
-)
+@click.option("--draws", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Resampled runs.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for a page (.md, .html) and the exports.")
 @json_option
 @catalogue_option
 def plan(
-    name: str,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    draws: int,
-    out: Path | None,
-    as_json: bool,
-    own: tuple[Path, ...],
+    name: str, overrides: tuple[str, ...], seed: int | None, draws: int, out: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
     """Which strategy on which hardware, and how many: the cheapest fleet of PLAN (a name or a YAML file) that meets its SLO.
 

@@ -34,10 +34,7 @@ COUNT, SHARE = click.IntRange(min=1), click.FloatRange(0.0, 1.0, min_open=True)
 @click.option("--target", type=FOLDER, required=True, help="Folder of the target: config.json, tokenizer, safetensors.")
 @click.option("--draft", type=FOLDER, required=True, help="Folder of the draft; the same vocabulary.")
 @click.option(
-    "--prompts",
-    type=FILE,
-    required=True,
-    help="JSON lines (prompt, flavour), Spec-Bench's question.jsonl, or plain lines.",
+    "--prompts", type=FILE, required=True, help="JSON lines (prompt, flavour), Spec-Bench's question.jsonl, or plain lines."
 )
 @click.option("--out", type=FILE, required=True, help="The trace, a .npz file.")
 @click.option("--temperature", type=click.FloatRange(min=0.0), default=0.0, show_default=True, help="0 is greedy.")

@@ -32,16 +32,8 @@ Change = Callable[[Loaded], Loaded]
 """Replaces a loaded scenario before it runs."""
 Finished = Callable[[Request], object]
 """Receives every request that has ended."""
-SCALES: Mapping[str, Callable[[float], float]] = {
-    "plain": float,
-    "log": exp,
-    "logit": lambda term: 1.0 / (1.0 + exp(-term)),
-}
-TERMS: Mapping[str, Callable[[float], float]] = {
-    "plain": float,
-    "log": log,
-    "logit": lambda value: log(value / (1.0 - value)),
-}
+SCALES: Mapping[str, Callable[[float], float]] = {"plain": float, "log": exp, "logit": lambda term: 1.0 / (1.0 + exp(-term))}
+TERMS: Mapping[str, Callable[[float], float]] = {"plain": float, "log": log, "logit": lambda value: log(value / (1.0 - value))}
 """The inverse of ``SCALES``: the term of a value."""
 DEFAULT = "all"
 """Group of a parameter that has one value for every cell."""

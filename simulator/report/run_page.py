@@ -4,18 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from simulator.report import figures, run_serving
-from simulator.report.blocks import (
-    Block,
-    Bullets,
-    Figure,
-    Hyperlink,
-    Page,
-    Paragraph,
-    Strong,
-    Table,
-    Words,
-    sections,
-)
+from simulator.report.blocks import Block, Bullets, Figure, Hyperlink, Page, Paragraph, Strong, Table, Words, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run_summary import (

@@ -23,11 +23,7 @@ class MetricsCollector:
     """
 
     def __init__(
-        self,
-        source: Source,
-        requests: Requests,
-        slo: Slo | None = None,
-        finished: Callable[[Request], object] | None = None,
+        self, source: Source, requests: Requests, slo: Slo | None = None, finished: Callable[[Request], object] | None = None
     ) -> None:
         self._source, self._replicas, self._finished = source, tuple[Scheduler, ...](), finished
         self._requests = requests

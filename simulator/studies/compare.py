@@ -144,9 +144,7 @@ MEASURES = (
     Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
     Measure("tbt_p99_ms", "between deliveries, p99 (ms)", lambda result: result.simulated.serving.tbt.quantile(0.99) * 1e3),
     Measure(
-        "usd_per_million_tokens",
-        "USD per million tokens",
-        lambda run: run.expenses and run.expenses.usd_per_million_tokens,
+        "usd_per_million_tokens", "USD per million tokens", lambda run: run.expenses and run.expenses.usd_per_million_tokens
     ),
     Measure("most_j_per_token", "J per token, at most", lambda run: run.expenses and run.expenses.most_j_per_token),
     Measure("memory_gb", "GB on the fullest device", _fullest_gb),

@@ -151,9 +151,5 @@ def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
     vanilla, kind = serial.scenario.schedule, Kind("step", scenario.batch)
     t = vanilla.durations(scenario.cost, vanilla.step(kind, scenario.mean_context))
     single = strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context)), kind)
-    plane = {
-        "latency_ratio": t.target / (t.draft / gamma),
-        "target_over_single": t.target / single,
-        "token_ratio": zeta / beta,
-    }
+    plane = {"latency_ratio": t.target / (t.draft / gamma), "target_over_single": t.target / single, "token_ratio": zeta / beta}
     return TwoModels(scenario.draft.model.name, gamma, **plane, speedup=float(speedup_over_two_models(gamma, **plane)))

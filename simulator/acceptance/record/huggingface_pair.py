@@ -113,11 +113,7 @@ class Folder:
         """Load the model, ready to run; a missing weight is a fault, not a random number."""
         with _refusals(self.path, self.role):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                self.path,
-                dtype=getattr(torch, self.dtype(dtype)),
-                use_safetensors=True,
-                output_loading_info=True,
-                **LOCAL,
+                self.path, dtype=getattr(torch, self.dtype(dtype)), use_safetensors=True, output_loading_info=True, **LOCAL
             )
             model, report = loaded
             model.to(device).eval().requires_grad_(False)

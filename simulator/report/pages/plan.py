@@ -53,10 +53,7 @@ def page(study: PlanStudy) -> Page:
         title=f"Plan {plan.file.name}",
         about=plan.file.about,
         answer=headline(study),
-        opening=[
-            Bullets(list(sentences(study))),
-            Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study)),
-        ],
+        opening=[Bullets(list(sentences(study))), Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study))],
         sections=[
             *sections(("Alternatives", _families(study)), ("Sensitivity", _changes(study))),
             *sections(

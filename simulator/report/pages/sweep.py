@@ -8,19 +8,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 import yaml
 
-from simulator.report.blocks import (
-    Block,
-    Code,
-    Figure,
-    Highlight,
-    Hyperlink,
-    Listing,
-    Page,
-    Paragraph,
-    Table,
-    Words,
-    sections,
-)
+from simulator.report.blocks import Block, Code, Figure, Highlight, Hyperlink, Listing, Page, Paragraph, Table, Words, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pages.plot import label, picture
 from simulator.report.run_summary import number, percent

@@ -218,12 +218,7 @@ def early_exit(strategy: Strategy, layers: int | None) -> Exit | None:
 
 
 def law_parts(
-    strategy: Strategy,
-    cost: Cost,
-    odds: OddsOf,
-    requests: int,
-    context: int,
-    kinds: Mapping[Kind, Any] | None = None,
+    strategy: Strategy, cost: Cost, odds: OddsOf, requests: int, context: int, kinds: Mapping[Kind, Any] | None = None
 ) -> list[Part]:
     """Return what a law of ``requests`` at ``context`` cached tokens each is made of, by kind of step."""
     return [

@@ -116,10 +116,7 @@ def simulation(loaded: Loaded, fields: Fields) -> dict[str, float]:
     return _metrics(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation"))
 
 
-EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float]]] = {
-    "replay": replay,
-    "simulation": simulation,
-}
+EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float]]] = {"replay": replay, "simulation": simulation}
 
 
 def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
