@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -46,15 +46,18 @@ def as_html(page: Page) -> str:
     style, script = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js"))
     parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (shipped files)
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    text: str = _environment().get_template("page.html").render(page=page, anchored=anchored(page), digest=digest, **parts)
-    return text
+    return rendered("page.html", page=page, anchored=anchored(page), digest=digest, **parts)
 
 
 def as_fragment(page: Page | None, table: str) -> str:
     """Return a part of another page: answer and highlights of ``page``, ``table`` (HTML of pandas), and the first picture."""
     figure = next(iter(page.figures), None) if page else None
-    parts = {"page": page, "table": Markup(table), "figure": figure}  # noqa: S704 (pandas escapes its cells)
-    text: str = _environment().get_template("fragment.html").render(**parts)
+    return rendered("fragment.html", page=page, table=Markup(table), figure=figure)  # noqa: S704 (pandas escapes its cells)
+
+
+def rendered(template: str, **parts: Any) -> str:
+    """Return the text of a template with its parts filled in; what is text in them is escaped."""
+    text: str = _environment().get_template(template).render(**parts)
     return text
 
 
@@ -65,6 +68,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"breakable": breakable, "marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
+    environment.filters["places"] = "{:.2f}".format
     return environment
 
 

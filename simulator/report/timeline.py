@@ -6,11 +6,11 @@ Both are made from spans alone, so they show what the lanes did.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from math import floor, log10
 from textwrap import wrap
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from simulator.report.html import rendered
 from simulator.world import Span
 
 OPENING = ("prefill", "draft prefill", "first window")
@@ -29,15 +29,6 @@ FAMILIES = {
 
 WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
-STYLE = """
-text { font-family: Arial, Helvetica, "Liberation Sans", "DejaVu Sans", sans-serif; }
-.page { fill: #ffffff; } .ink { fill: #1a1a1a; } .soft { fill: #595959; }
-.lane { fill: #efefef; } .grid { stroke: #c8c8c8; stroke-width: 1; } .edge { stroke: #1a1a1a; stroke-width: 0.5; }
-@media (prefers-color-scheme: dark) {
-.page { fill: #16181c; } .ink { fill: #ececec; } .soft { fill: #b4b4b4; }
-.lane { fill: #2a2d33; } .grid { stroke: #4a4e55; } .edge { stroke: #16181c; }
-}
-"""
 
 
 def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
@@ -134,28 +125,29 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
 def timeline_svg(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:
     """Draw lanes as rows, spans as rectangles and gaps as idle; ``window_s``: begin and end in seconds; SVG text."""
     drawing = _Drawing.of(spans, window_s)
-    top = MARGIN
-    body: list[str] = []
-    for line in wrap(caption, floor((WIDTH - 2 * MARGIN) / (13 * EM))):
-        top += 17
-        body.append(_text(MARGIN, top - 4, line, 13))
-    top += 8
+    lines = wrap(caption, floor((WIDTH - 2 * MARGIN) / (13 * EM)))
+    top = MARGIN + 17 * len(lines) + 8
     bottom = top + len(drawing.lanes) * (ROW + GAP)
-    body.extend(drawing.axis(top, bottom))
-    for row, lane in enumerate(drawing.lanes):
-        body.append(f'<g class="row" id="lane-{escape(lane)}">')
-        body.extend(drawing.row(lane, top + row * (ROW + GAP)))
-        body.append("</g>")
-    legend, height = drawing.legend(bottom + 56)
-    body.extend(legend)
-    size = f'width="{WIDTH:g}" height="{height:g}" viewBox="0 0 {WIDTH:g} {height:g}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>Timeline of a few steps</title>'
-    return "\n".join([head, f"<style>{STYLE}</style>", '<rect class="page" width="100%" height="100%"/>', *body, "</svg>", ""])
+    legend = list(drawing.legend(bottom + 56))
+    sizes = {"width": WIDTH, "height": (legend[-1][1] if legend else bottom + 56) + MARGIN, "margin": MARGIN, "row": ROW}
+    places = {"top": top, "bottom": bottom, "pitch": ROW + GAP}
+    return rendered("timeline.svg", drawing=drawing, caption=lines, legend=legend, **sizes, **places)
+
+
+class _Box(NamedTuple):
+    """A stretch of a lane: from ``x`` so ``wide``, and the lines of text that fit; without a ``fill`` it is idle."""
+
+    x: float
+    wide: float
+    lines: Sequence[str]
+    fill: str = ""
+    ink: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)
 class _Drawing:
-    """A drawing of lanes over a window of time: lengths in user units of the SVG, times in seconds."""
+    """What ``timeline.svg`` draws of a window of time: lengths in user units of the SVG, times in seconds."""
 
     lanes: list[str]
     spans: list[Span]
@@ -173,62 +165,49 @@ class _Drawing:
         left = MARGIN + max([*(len(lane) * 13 * EM for lane in lanes), 80.0]) + 10
         return cls(lanes, inside, _colours(lanes, inside), begin, end, left)
 
+    @property
+    def axis(self) -> str:
+        return f"time in ms, from {self.begin * 1e3:.2f} ms of the simulation on"
+
     def x(self, time: float) -> float:
         clipped = min(max(time, self.begin), self.end)
         return self.left + (clipped - self.begin) / (self.end - self.begin) * (WIDTH - MARGIN - self.left)
 
-    def axis(self, top: float, bottom: float) -> Iterator[str]:
+    def ticks(self) -> Iterator[tuple[float, str]]:
         length_ms = (self.end - self.begin) * 1e3
         step = _tick(length_ms / 8)
         for index in range(floor(length_ms / step + 1e-9) + 1):
-            x = self.x(self.begin + index * step * 1e-3)
-            yield f'<line class="grid" x1="{x:.2f}" y1="{top:.2f}" x2="{x:.2f}" y2="{bottom:.2f}"/>'
-            yield _text(x, bottom + 14, f"{index * step:.10g}", 12, "soft", "middle")
-        name = f"time in ms, from {self.begin * 1e3:.2f} ms of the simulation on"
-        yield _text((self.left + WIDTH - MARGIN) / 2, bottom + 32, name, 12, "soft", "middle")
+            yield self.x(self.begin + index * step * 1e-3), f"{index * step:.10g}"
 
-    def row(self, lane: str, top: float) -> Iterator[str]:
-        lane_spans = [span for span in self.spans if span.lane == lane]
-        busy = sum(min(span.end_s, self.end) - max(span.start_s, self.begin) for span in lane_spans)
-        yield _text(MARGIN, top + 20, lane, 13)
-        yield _text(MARGIN, top + 35, f"busy {busy / (self.end - self.begin) * 100:.1f} %", 11, "soft")
-        room = WIDTH - MARGIN - self.left
-        yield f'<rect class="lane" x="{self.left:.2f}" y="{top:.2f}" width="{room:.2f}" height="{ROW:g}"/>'
+    def busy(self, lane: str) -> str:
+        busy = sum(min(span.end_s, self.end) - max(span.start_s, self.begin) for span in self.spans if span.lane == lane)
+        return f"busy {busy / (self.end - self.begin) * 100:.1f} %"
+
+    def boxes(self, lane: str) -> Iterator[_Box]:
         free = self.begin
-        for span in lane_spans:
-            yield from self._idle(free, span.start_s, top)
-            yield from self._box(span, top)
+        for span in (span for span in self.spans if span.lane == lane):
+            yield self._idle(free, span.start_s)
+            wide = max(1.6, self.x(span.end_s) - self.x(span.start_s))
+            fill, milliseconds = self.colours[family(lane), span.label], f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
+            words = _labelled(span.label, milliseconds, wide), fill, ink_on(fill), f"{span.label}: {milliseconds}"
+            yield _Box(min(self.x(span.start_s), WIDTH - MARGIN - wide), wide, *words)
             free = max(free, span.end_s)
-        yield from self._idle(free, self.end, top)
+        yield self._idle(free, self.end)
 
-    def _idle(self, begin: float, end: float, top: float) -> Iterator[str]:
+    def _idle(self, begin: float, end: float) -> _Box:
         room = self.x(end) - self.x(begin)
-        lines = _fitting(("idle", f"{(end - begin) * 1e3:.3g} ms"), room, 11)
-        yield from _lines((self.x(begin) + self.x(end)) / 2, top, lines, 'class="soft"')
+        return _Box(self.x(begin), room, _fitting(("idle", f"{(end - begin) * 1e3:.3g} ms"), room, 11))
 
-    def _box(self, span: Span, top: float) -> Iterator[str]:
-        wide = max(1.6, self.x(span.end_s) - self.x(span.start_s))
-        x = min(self.x(span.start_s), WIDTH - MARGIN - wide)
-        fill = self.colours[family(span.lane), span.label]
-        milliseconds = f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
-        yield f"<g><title>{escape(span.label)}: {milliseconds}</title>"
-        yield f'<rect class="edge" x="{x:.2f}" y="{top:.2f}" width="{wide:.2f}" height="{ROW:g}" fill="{fill}"/>'
-        yield from _lines(x + wide / 2, top, _labelled(span.label, milliseconds, wide), f'fill="{ink_on(fill)}"')
-        yield "</g>"
-
-    def legend(self, top: float) -> tuple[list[str], float]:
-        """Return the elements of the legend, and the height of the whole picture."""
-        parts: list[str] = []
-        x, y = self.left, top
-        entries = [(f"{lane}: {label}", colour) for (lane, label), colour in self.colours.items()]
-        for name, colour in entries:
+    def legend(self, y: float) -> Iterator[tuple[float, float, str, str]]:
+        """Yield place, name and colour of each entry, in as many lines as they take."""
+        x = self.left
+        for (lane, label), colour in self.colours.items():
+            name = f"{lane}: {label}"
             wide = 18 + len(name) * 12 * EM + 14
             if x + wide > WIDTH - MARGIN and x > self.left:
                 x, y = self.left, y + 20
-            parts.append(f'<rect class="edge" x="{x:.2f}" y="{y - 10:.2f}" width="12" height="12" fill="{colour}"/>')
-            parts.append(_text(x + 18, y, name, 12))
+            yield x, y, name, colour
             x += wide
-        return parts, y + MARGIN
 
 
 def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str], str]:
@@ -259,15 +238,3 @@ def _labelled(label: str, milliseconds: str, room: float) -> list[str]:
 
 def _fitting(lines: Sequence[str], room: float, size: float) -> list[str]:
     return [line for line in lines if len(line) * size * EM + 4 <= room]
-
-
-def _lines(x: float, top: float, lines: Sequence[str], paint: str) -> Iterator[str]:
-    """Yield up to three centred lines of text in a row."""
-    for index, line in enumerate(lines):
-        y = top + ROW / 2 + 4 + (index - (len(lines) - 1) / 2) * 13.5
-        yield f'<text x="{x:.2f}" y="{y:.2f}" font-size="11" text-anchor="middle" {paint}>{escape(line)}</text>'
-
-
-def _text(x: float, y: float, text: str, size: float, style: str = "ink", anchor: str = "start") -> str:
-    where = f'x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" text-anchor="{anchor}"'
-    return f'<text class="{style}" {where}>{escape(text)}</text>'
