@@ -100,9 +100,9 @@ def test_no_import_runs_in_a_circle() -> None:
 
 
 def test_folders_stay_small() -> None:
-    """At most six files at the top, and twenty modules in a room; pages and recorders are one for each thing there is."""
+    """At most six files at the top, and twenty modules in a room; pages are one for each thing there is."""
     assert len(list(PACKAGE.glob("*.py"))) <= 6
-    for folder in {path.parent for path in MODULES} - {PACKAGE / "report/pages", PACKAGE / "acceptance/record"}:
+    for folder in {path.parent for path in MODULES} - {PACKAGE / "report/pages"}:
         count = len(list(folder.glob("*.py")))
         assert count <= 20, f"{folder.relative_to(PACKAGE)} holds {count} modules"
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.report.pages.network import published, sentences
 from simulator.scenario import load
-from simulator.studies.network import NetworkRow, latency_sweep, link_between_servers, network_rows, rate_sweep
+from simulator.studies.network import NetworkRow, latency_sweep, link_between_servers, rate_sweep, study
 
 ONE, TWO = "specpipe_llama_3_1_70b_8x3090", "specpipe_llama_3_1_70b_two_servers"
 SURE = ["requests.count=2", "requests.output_tokens=30", "acceptance={rate: 1.0}"]
@@ -25,7 +25,7 @@ def test_a_full_pipeline_pays_the_exchange_that_is_not_hidden() -> None:
     the links that the row has passed: three within the server, then the one between.
     """
     loaded = load(TWO, [*SURE, "strategy.width=1", "strategy.branching=1"])
-    rows = network_rows([loaded])
+    rows = study([loaded]).rows
     assert [(row.one_server, row.overlapped) for row in rows] == [(True, True), (True, False), (False, True), (False, False)]
     within, between = (loaded.scenario.cost.carry(index, 1) for index in (0, 3))
     near, far = 10e-6 + 4 / 31.5e9, 50e-6 + 4 / 1.25e9
@@ -41,7 +41,7 @@ def test_a_full_pipeline_pays_the_exchange_that_is_not_hidden() -> None:
 
 
 def test_a_scenario_on_one_server_has_no_network_to_take_away() -> None:
-    rows = network_rows([load(ONE, SURE)])
+    rows = study([load(ONE, SURE)]).rows
     assert [(row.one_server, row.overlapped) for row in rows] == [(True, True), (True, False)]
 
 

@@ -13,7 +13,7 @@ from simulator.cli.main import main
 from simulator.report.pages.load import sentences
 from simulator.report.run_summary import short_names
 from simulator.scenario import load
-from simulator.studies.load import LoadPoint, crossing, load_sweep
+from simulator.studies.load import LoadPoint, crossing, study
 
 TEXT = """\
 strategy: {name: pipeline}
@@ -36,7 +36,7 @@ def test_two_stages_hold_two_batches(tmp_path: Path) -> None:
 
     Requests of a batch begin together; the second batch is 10 ms behind, once.
     """
-    batched, two = load_sweep([load(name) for name in pair(tmp_path)], (1, 2, 4)).values()
+    batched, two = study([load(name) for name in pair(tmp_path)], (1, 2, 4)).curves.values()
     assert [point.clients for point in batched] == [1, 2, 4]
     for point in (*batched, *two):
         assert point.tpot_ms == pytest.approx(20.0, abs=0.13)
@@ -86,9 +86,7 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
 def test_plain_specpipe_loses_to_dynamic_batching() -> None:
     """SpecPipe sec. 4.4: one request at a time is fastest alone, and batches bring more tokens from some size on."""
     names = ("pipeline_llama_3_1_70b_8x3090", "specpipe_one_at_a_time_llama_3_1_70b_8x3090")
-    batched, alone = load_sweep(
-        [load(name, ["requests.count=16", "requests.output_tokens=60"]) for name in names], (1, 8)
-    ).values()
+    batched, alone = study([load(name, ["requests.count=16", "requests.output_tokens=60"]) for name in names], (1, 8)).curves.values()
     assert alone[0].tokens_per_s > 2 * batched[0].tokens_per_s
     assert alone[1].tokens_per_s < batched[1].tokens_per_s
     assert alone[1].tpot_ms < 0.5 * batched[1].tpot_ms

@@ -17,7 +17,8 @@ from simulator.report.pages.network import broken
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import baseline
 from simulator.studies.drafts import LONGEST, RATES, study
-from simulator.studies.network import CLOSE, breaking, latency_sweep, network_rows
+from simulator.studies.network import CLOSE, breaking, latency_sweep
+from simulator.studies.network import study as network
 
 SERIAL = ["strategy.drafter={name: autoregressive}", "draft.model=qwen3_0_6b", "target.tensor_parallel=4"]
 
@@ -103,7 +104,7 @@ def test_where_a_network_breaks_a_pipeline() -> None:
     assert in_turn.gbit_s
     assert overlapped.gbit_s <= in_turn.gbit_s * CLOSE
     one_server = latency_sweep(loaded, [overlapped.latency_ms * 1e3, overlapped.latency_ms * 1e3 / CLOSE])
-    least = network_rows([loaded])[0].tpot_ms
+    least = network([loaded]).rows[0].tpot_ms
     assert one_server[0].overlapped_ms >= least > one_server[1].overlapped_ms
     assert "twice as long as on one server from" in next(broken([overlapped]))
 

@@ -131,8 +131,18 @@ def quiet(text: str) -> None:
 def study(
     loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None, progress: Progress = quiet
 ) -> CapacityStudy:
-    """Return the capacities of the scenarios, given with the names of their workloads; without ``workers`` on all cores."""
-    return CapacityStudy(tuple(capacities(loaded, search, workers or CORES, progress)))
+    """Return the capacities of the scenarios, given with the names of their workloads, in their order.
+
+    They are found on all cores, or by so many ``workers``; several are processes, of which ``progress`` hears whole verdicts.
+    """
+    processes = min(workers or CORES, len(loaded))
+    if processes == 1:
+        return CapacityStudy(tuple(capacity(scenario, workload, search, progress) for workload, scenario in loaded))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(capacity, scenario, workload, search) for workload, scenario in loaded]
+        for count, job in enumerate(as_completed(jobs), start=1):
+            progress(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
+        return CapacityStudy(tuple(job.result() for job in jobs))
 
 
 def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progress: Progress = quiet) -> Capacity:
@@ -232,19 +242,3 @@ def faster(loaded: Loaded, factor: float) -> Loaded:
         return loaded
     scaled = arrivals.model_copy(update={key: getattr(arrivals, key) * factor})
     return loaded.replace(requests=requests.model_copy(update={"arrivals": scaled}))
-
-
-def capacities(
-    loaded: Sequence[tuple[str, Loaded]], searched: int = SEARCHED, workers: int = 1, progress: Progress = quiet
-) -> list[Capacity]:
-    """Return the capacities of scenarios, given with the names of their workloads, in their order.
-
-    Several ``workers`` are processes, of which ``progress`` hears whole verdicts alone.
-    """
-    if workers == 1 or len(loaded) == 1:
-        return [capacity(scenario, workload, searched, progress) for workload, scenario in loaded]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(capacity, scenario, workload, searched) for workload, scenario in loaded]
-        for count, job in enumerate(as_completed(jobs), start=1):
-            progress(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
-        return [job.result() for job in jobs]

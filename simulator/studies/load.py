@@ -48,14 +48,9 @@ class LoadStudy:
 
 
 def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES) -> LoadStudy:
-    """Return the curves of the scenarios with ``sizes`` clients."""
-    return LoadStudy(load_sweep(loaded, sizes))
-
-
-def load_sweep(loaded: Iterable[Loaded], sizes: Iterable[int] = SIZES) -> dict[str, list[LoadPoint]]:
-    """Return a simulated point per scenario and size."""
+    """Return the curves of the scenarios with ``sizes`` clients, simulated."""
     clients = list(sizes)
-    return {scenario.scenario.name: [_point(scenario, size) for size in clients] for scenario in loaded}
+    return LoadStudy({scenario.scenario.name: [_point(scenario, size) for size in clients] for scenario in loaded})
 
 
 def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | None:

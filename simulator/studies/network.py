@@ -106,25 +106,17 @@ class NetworkStudy:
 
 
 def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
-    """Return the cost of the network for all scenarios; ``swept``: also sweep the link of the last one.
+    """Return two rows per scenario, four where servers are linked; ``swept``: also sweep the link of the last one.
 
     Raises :class:`BadInput` for a strategy that cannot overlap sending, and for a sweep without a link between servers.
     """
     last = loaded[-1]
     link = link_between_servers(last) if swept else 0
-    rows = tuple(network_rows(loaded))
+    rows = tuple(row for scenario in loaded for row in _rows(scenario))
     if not swept:
         return NetworkStudy(rows)
     exchanges = spans_of(last, True), spans_of(last, False)
     return NetworkStudy(rows, LinkSweep(link, exchanges, latency_sweep(last), rate_sweep(last), breaking(last)))
-
-
-def network_rows(loaded: Sequence[Loaded]) -> list[NetworkRow]:
-    """Return two rows per scenario, four where servers are linked.
-
-    Raises :class:`BadInput` for a strategy that cannot overlap sending.
-    """
-    return [row for scenario in loaded for row in _rows(scenario)]
 
 
 def latency_sweep(loaded: Loaded, latencies_us: Iterable[float] = LATENCIES_US) -> list[NetworkPoint]:

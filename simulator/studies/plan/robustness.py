@@ -25,9 +25,9 @@ from simulator.cost.device import Link
 from simulator.files.schema import BadInput, Fault, replace_nested
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
-from simulator.studies.capacity import faster, quiet
+from simulator.studies.capacity import Progress, faster, quiet
 from simulator.studies.plan.file import Change, Plan
-from simulator.studies.plan.search import Finding, ReportProgress, Search, examine, search
+from simulator.studies.plan.search import Finding, Search, examine, search
 
 DRAWS = 20
 
@@ -122,12 +122,12 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def sensitivity(searched: Search, chosen: Finding, report: ReportProgress = quiet) -> list[Sensitivity]:
+def sensitivity(searched: Search, chosen: Finding, report: Progress = quiet) -> list[Sensitivity]:
     """Return what becomes of the answer under each of ``CHANGES``."""
     return [_under(searched, chosen, name, change, report) for name, change in CHANGES.items()]
 
 
-def _under(searched: Search, chosen: Finding, name: str, change: Change, report: ReportProgress) -> Sensitivity:
+def _under(searched: Search, chosen: Finding, name: str, change: Change, report: Progress) -> Sensitivity:
     """Run the answer under a change; where it misses the SLO, search the plan under it."""
     report(f"{name}: the answer again")
     try:
@@ -146,7 +146,7 @@ def _under(searched: Search, chosen: Finding, name: str, change: Change, report:
     return Sensitivity(name, search(plan, first_only=True, report=lambda text: report(f"{name}: {text}")).best)
 
 
-def chance(chosen: Finding, draws: int = DRAWS, report: ReportProgress = quiet) -> Chance:
+def chance(chosen: Finding, draws: int = DRAWS, report: Progress = quiet) -> Chance:
     """Return how often the answer meets the SLO in resampled runs."""
     kept = 0
     for number in range(draws):

@@ -12,7 +12,6 @@ no later request can mend it. So the answer is that of simulating all pairs, whe
 All runs have the same arrivals, lengths and recordings.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import simulate, tuned
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import faster, quiet
+from simulator.studies.capacity import Progress, faster, quiet
 from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
 from simulator.studies.plan.file import Candidate, Plan
 
@@ -31,8 +30,6 @@ PRECISION = 0.01
 """Relative width at which a bisection of the rate ends."""
 FASTEST = 64.0
 """Multiple of the given rate beyond which a capacity is not looked for."""
-ReportProgress = Callable[[str], object]
-"""Takes a line of text on what is looked at now."""
 
 
 class MeasuredLimit(NamedTuple):
@@ -130,7 +127,7 @@ def _rank(finding: Finding) -> tuple[float, float]:
     return round(finding.cost_usd_per_hour, 6), finding.tightest.strain
 
 
-def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, report: ReportProgress = quiet) -> Search:
+def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, report: Progress = quiet) -> Search:
     """Look at fleets by cost until every family has its answer, or with ``first_only`` until any has; return all of them.
 
     ``exhaustive`` simulates every pair of the plan to its end and uses no bound.

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 from simulator.scenario import Loaded
 from simulator.scenario.run import law, tuned
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import Trial, quiet, trial
+from simulator.studies.capacity import Progress, Trial, quiet, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
     Finding,
-    ReportProgress,
     Search,
     examine,
     most_traffic,
@@ -79,7 +78,7 @@ class PlanStudy:
         return cheapest
 
 
-def study(plan: Plan, command: str = "", draws: int = DRAWS, report: ReportProgress = quiet) -> PlanStudy:
+def study(plan: Plan, command: str = "", draws: int = DRAWS, report: Progress = quiet) -> PlanStudy:
     """Return the answer of a plan, stress-tested; raises :class:`Infeasible` with the nearest miss where there is none."""
     searched = search(plan, report=report)
     chosen = searched.best
@@ -103,7 +102,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, report: ReportProgr
     )
 
 
-def _capacities(searched: Search, report: ReportProgress) -> Iterator[tuple[tuple[str, str], float]]:
+def _capacities(searched: Search, report: Progress) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield each family with the most traffic that its cheapest fleet carries, over that of the plan."""
     for family, cheapest in searched.by_family.items():
         report(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
@@ -118,7 +117,7 @@ def _longer(loaded: Loaded) -> Loaded:
     return loaded.replace(requests=requests.model_copy(update={"count": LONGER * requests.count}))
 
 
-def _sizes(cheapest: Finding, report: ReportProgress) -> Iterator[Finding]:
+def _sizes(cheapest: Finding, report: Progress) -> Iterator[Finding]:
     """Yield runs from ``FEWER`` replicas less to ``MORE`` than enough, as far as they may be rented."""
     candidate = cheapest.candidate
     for replicas in range(max(1, cheapest.replicas - FEWER), min(candidate.most_replicas, cheapest.replicas + MORE) + 1):
