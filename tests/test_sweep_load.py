@@ -86,7 +86,9 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
 def test_plain_specpipe_loses_to_dynamic_batching() -> None:
     """SpecPipe sec. 4.4: one request at a time is fastest alone, and batches bring more tokens from some size on."""
     names = ("pipeline_llama_3_1_70b_8x3090", "specpipe_one_at_a_time_llama_3_1_70b_8x3090")
-    batched, alone = study([load(name, ["requests.count=16", "requests.output_tokens=60"]) for name in names], (1, 8)).curves.values()
+    batched, alone = study(
+        [load(name, ["requests.count=16", "requests.output_tokens=60"]) for name in names], (1, 8)
+    ).curves.values()
     assert alone[0].tokens_per_s > 2 * batched[0].tokens_per_s
     assert alone[1].tokens_per_s < batched[1].tokens_per_s
     assert alone[1].tpot_ms < 0.5 * batched[1].tpot_ms

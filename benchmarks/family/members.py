@@ -1,7 +1,7 @@
 """All that is trained: a target, two drafts, early exits and draft heads, each with its schedule."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
 
 import torch
@@ -68,7 +68,7 @@ class Members(Family):
         """Return sizes, training and loss (nats per token) of every module, for a header."""
         return {
             name: {
-                **({"shape": module.shape.describe()} if isinstance(module, Network) else {}),
+                **({"shape": asdict(module.shape)} if isinstance(module, Network) else {}),
                 "parameters": sum(parameter.numel() for parameter in module.parameters()),
                 "training_steps": SCHEDULES[name].steps,
                 "training_tokens": SCHEDULES[name].steps * SCHEDULES[name].rows * tokens_per_row,

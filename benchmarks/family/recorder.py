@@ -18,11 +18,11 @@ from benchmarks.family.members import EXIT_LAYERS, HEADS, Members
 from benchmarks.family.rollouts import roll_outs
 from benchmarks.family.training import TokenStreams
 from benchmarks.family.trees import Starts, eagle_tree, hidden_trees, pruned_streams
+from benchmarks.family.writing import generate
 from simulator.acceptance.draft_tree import Beam, PrunedTree
 from simulator.acceptance.record import recorder
 from simulator.acceptance.record.recorder import MOST_STAGES, PROMPT_TOKENS, Arrays, flat, judged
 from simulator.acceptance.record.scores import Sampling, rank_of
-from simulator.acceptance.record.writing import generate
 from simulator.acceptance.trace import UNKNOWN, Trace
 
 OUTPUT_TOKENS = 192

@@ -20,10 +20,10 @@ from torch.nn import functional as F
 
 from benchmarks.family import corpus, pair
 from benchmarks.family.members import EXIT_LAYERS, SCHEDULES, Members, TrainingSchedule
+from benchmarks.family.writing import generate
 from simulator.acceptance.record.family import VOCABULARY
 from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.scores import Sampling
-from simulator.acceptance.record.writing import generate
 from simulator.files.writing import replacing
 
 CONTEXT = 256

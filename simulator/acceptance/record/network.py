@@ -1,6 +1,6 @@
 """A small decoder-only transformer: pre-norm, rotary positions, SwiGLU, normalised queries and keys."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,6 @@ class NetworkShape:
     heads: int
     hidden: int
     vocabulary: int
-
-    def describe(self) -> dict[str, int]:
-        """Return the sizes as a plain dictionary, for a trace's header."""
-        return asdict(self)
 
 
 Keys = tuple[Tensor, Tensor]

@@ -25,7 +25,6 @@ from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.record.family import Family
 from simulator.acceptance.record.recorder import PROMPT_TOKENS, assemble, describe, observe
 from simulator.acceptance.record.scores import Sampling
-from simulator.acceptance.record.writing import generate
 from simulator.acceptance.sequences import Split
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
@@ -269,9 +268,8 @@ class LivePrediction:
 
 def recorded(family: Family, prompts: Sequence[Sequence[int]], tokens: int) -> Trace:
     """Record what the pair says of its own continuations of the prompts."""
-    asked = torch.tensor(prompts)
-    written = generate(family.target, asked, tokens, Sampling(), torch.Generator())
-    observed = observe(family, asked, written, Sampling(), [BEAM])
+    written = [live.alone(family.target, [*prompt], tokens).tokens for prompt in prompts]
+    observed = observe(family, torch.tensor(prompts), torch.tensor(written), Sampling(), [BEAM])
     return assemble(describe(family, Sampling(), 0, [BEAM]), [observed], tokens)
 
 
