@@ -114,8 +114,8 @@ class Section(NamedTuple):
 
     @property
     def variant(self) -> str:
-        """What its field ``name`` says, where that tells it from others."""
-        return str(self.schema["properties"].get("name", {}).get("const", ""))
+        """What its field ``name`` says, or its class, where that tells it from others."""
+        return str(self.schema["properties"].get("name", {}).get("const", self.schema.get("variant", "")))
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from simulator.files import reading
 from simulator.files.document import BadInput, Document, Fault, Path_, did_you_mean, head, read
 from simulator.files.plugins import plugin_strategies
 
@@ -235,6 +236,23 @@ class Catalogue:
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
+        for where, name in list(_tables(document.data.get("durations"), ("durations",))):
+            from simulator.cost.durations import read_table
+
+            path = _relative_file(name, document, (*where, "file"))
+            try:
+                document.graft(where, Document(read_table(path), {(): (shown(path), 0, 0)}))
+            except (OSError, UnicodeDecodeError) as error:
+                raise BadInput([document.fault((*where, "file"), f"{shown(path)} {reading.reason(error)}")]) from error
+
+
+def _tables(durations: object, path: Path_) -> Iterator[tuple[Path_, str]]:
+    """Yield path and name of every file of times in stated durations."""
+    children = list(enumerate(durations)) if isinstance(durations, list) else []
+    for key, value in durations.items() if isinstance(durations, dict) else children:
+        if isinstance(value, dict) and isinstance(value.get("file"), str):
+            yield (*path, key), value["file"]
+        yield from _tables(value, (*path, key))
 
 
 def _in_parts(attention: object) -> bool:

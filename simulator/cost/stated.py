@@ -1,29 +1,25 @@
 """A scenario may state its costs outright: "my T_target, T_draft and E[A]: what do I get?"."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from functools import cached_property
+from typing import Literal, Self
 
-import numpy as np
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
+from simulator.cost.durations import ByLoad, Duration, PassDuration, Tabulated, duration_ms
 from simulator.cost.model import DraftHead
 from simulator.cost.protocol import Depth, Purpose, Role
 from simulator.cost.rows import Phase, Rows
 from simulator.files.schema import BadInput, Fault, Frozen
 from simulator.numeric import ordered_sum
 
-Duration = Annotated[float, Field(ge=0)]
-ByRows = Annotated[dict[Annotated[int, Field(gt=0)], Duration], Field(min_length=1)]
-"""Times at some numbers of rows, as measured; linear in between and flat outside."""
-PassDuration = Annotated[
-    Annotated[Duration, Tag("for any rows")] | Annotated[ByRows, Tag("by rows")],
-    Discriminator(lambda given: "by rows" if isinstance(given, Mapping) else "for any rows"),
-]
-
 
 class StatedDurations(Frozen):
-    """These durations are stated in milliseconds; a pass of the target or of a stage may take longer over more rows.
+    """These durations are stated in milliseconds.
+
+    A pass may take longer over more rows, behind more context and in a fuller batch: ``{1: 30, 8: 36}`` by rows,
+    ``{base_ms: 28, row_ms: 0.4, cached_token_ms: 0.00002, sequence_ms: 0.1}``, or ``{file: target.csv}``. What the host adds
+    to a pass is part of it.
 
     The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
     layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the transfer of a verified
@@ -32,9 +28,9 @@ class StatedDurations(Frozen):
     """
 
     target_ms: PassDuration | None = None
-    """Time of a pass of the target, in ms; or by number of rows."""
+    """Time of a pass of the target, in ms; or by its load."""
     stages_ms: tuple[PassDuration, ...] | None = Field(default=None, min_length=2)
-    """Time of a pass through each stage of a pipeline, in ms; or by number of rows."""
+    """Time of a pass through each stage of a pipeline, in ms; or by its load."""
     links_ms: tuple[Duration, ...] = ()
     """Transfer from each stage to the next, in ms; one fewer than there are stages."""
     token_ms: float = Field(default=0.0, ge=0)
@@ -47,8 +43,8 @@ class StatedDurations(Frozen):
     """Time of the layers behind the early exit, in ms."""
     draft_ms: float | None = Field(default=None, ge=0)
     """Time of a whole window of the draft, in ms, whatever ``gamma`` is."""
-    draft_step_ms: float | None = Field(default=None, ge=0)
-    """Time of one internal step of the draft, in ms; a longer window takes more of them."""
+    draft_step_ms: PassDuration | None = None
+    """Time of one internal step of the draft, in ms, or by its load; a longer window takes more of them."""
     draft_head_ms: float = Field(default=0.0, ge=0)
     """Time of an LM head that drafts on the target's device, in ms, where the draft's time does not include it."""
     redraft_ms: float | None = Field(default=None, ge=0)
@@ -57,10 +53,20 @@ class StatedDurations(Frozen):
     """Time of the rendezvous at the early exit, in ms."""
     rv_fv_ms: float = Field(default=0.0, ge=0)
     """Time of the rendezvous after the final verification, in ms."""
-    prefill_ms: float = Field(default=0.0, ge=0)
-    """Time of the target's pass over a prompt, in ms."""
-    draft_prefill_ms: float = Field(default=0.0, ge=0)
-    """Time of the draft's pass over a prompt, in ms."""
+    prefill_ms: PassDuration = 0.0
+    """Time of the target's pass over prompts, in ms; or by its load."""
+    draft_prefill_ms: PassDuration = 0.0
+    """Time of the draft's pass over prompts, in ms; or by its load."""
+
+    @property
+    def passes(self) -> tuple[PassDuration | None, ...]:
+        """Return the stated passes that may depend on their load."""
+        return self.target_ms, *(self.stages_ms or ()), self.draft_step_ms, self.prefill_ms, self.draft_prefill_ms
+
+    @property
+    def by_load(self) -> bool:
+        """Return whether a stated pass is a formula or a table, so that a fuller batch takes longer."""
+        return any(isinstance(stated, ByLoad | Tabulated) for stated in self.passes)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -86,7 +92,11 @@ class StatedCost:
     """Internal steps of the draft in a whole window."""
     contention: float = 1.0
     """How many times as long target and draft take while both are busy."""
-    reads_context: ClassVar[bool] = False
+
+    @cached_property
+    def reads_context(self) -> bool:
+        """Return whether a stated pass takes longer over more cached tokens."""
+        return any(isinstance(stated, ByLoad | Tabulated) and stated.reads_context for stated in self.durations.passes)
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of the whole pass, or of the part before or after the early exit."""
@@ -97,10 +107,10 @@ class StatedCost:
         if start == stop:
             return Phase(0.0, {})
         if given.stages_ms is not None:
-            passes_ms = ordered_sum(_at(stage_ms, rows) for stage_ms in given.stages_ms)
+            passes_ms = ordered_sum(duration_ms(stage_ms, rows) for stage_ms in given.stages_ms)
             return Phase((passes_ms + ordered_sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
-            return Phase(_at(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
+            return Phase(duration_ms(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))
         return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
 
@@ -115,7 +125,7 @@ class StatedCost:
         if purpose == "redraft" and given.redraft_ms is not None:
             return Phase(given.redraft_ms * 1e-3 / self.window_steps, {})
         if given.draft_step_ms is not None:
-            return Phase(given.draft_step_ms * 1e-3, {})
+            return Phase(duration_ms(given.draft_step_ms, rows) * 1e-3, {})
         if given.draft_ms is None:
             raise BadInput([Fault(("scenario", 0, 0), "durations", "this strategy needs draft_ms or draft_step_ms")])
         return Phase(given.draft_ms * 1e-3 / self.window_steps, {})
@@ -127,7 +137,8 @@ class StatedCost:
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """Return the stated phase of the pass of ``role`` over a prompt; it takes no time where none is stated."""
-        return Phase((self.durations.prefill_ms if role == "target" else self.durations.draft_prefill_ms) * 1e-3, {})
+        stated_ms = self.durations.prefill_ms if role == "target" else self.durations.draft_prefill_ms
+        return Phase(duration_ms(stated_ms, rows) * 1e-3, {})
 
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
         """Return the stated phase of a rendezvous; it takes no time where none is stated."""
@@ -144,7 +155,7 @@ class StatedCost:
 
     def stage(self, index: int, rows: Rows) -> Phase:
         """Return the stated phase of the stage ``index``."""
-        return Phase(_at((self.durations.stages_ms or ())[index], rows) * 1e-3, {})
+        return Phase(duration_ms((self.durations.stages_ms or ())[index], rows) * 1e-3, {})
 
     def carry(self, index: int, tokens: int) -> float:
         """Return the stated seconds of the link behind stage ``index``; 0 where none are stated."""
@@ -162,11 +173,3 @@ class StatedCost:
     def drawn(self, seed: int) -> Self:
         """Return this cost itself: stated durations do not jitter."""
         return self
-
-
-def _at(duration_ms: float | Mapping[int, float], rows: Rows) -> float:
-    """Return a stated duration at so many rows, in ms."""
-    if isinstance(duration_ms, Mapping):
-        counts = sorted(duration_ms)
-        return float(np.interp(rows.tokens, counts, [duration_ms[count] for count in counts]))
-    return duration_ms

@@ -302,7 +302,7 @@ def _why_second(result: RunResult) -> str:
         return "a wrong law or a wrong timeline: they DISAGREE, and while they do nothing else is named"
     scenario = result.scenario
     reasons = []
-    if scenario.durations is None:
+    if scenario.cost.reads_context:
         reasons.append("the context grows from step to step while the law takes the mean context")
     if scenario.schedule.window:
         reasons.append("tokens past the end of an output are verified but not delivered")

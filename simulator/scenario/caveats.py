@@ -54,7 +54,7 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
         yield "the law is about steps; what admissions of other requests cost in between is left out of it"
     if scenario.cost.jitters:
         yield "links jitter: drawn for every transfer in the simulation, at its mean in law and replay"
-    if scenario.durations and requests.together:
+    if scenario.durations and requests.together and not scenario.durations.by_load:
         batch = "" if requests.arrivals else f" of {requests.concurrency}"
         yield f"stated durations are taken for the whole batch{batch}, whatever its size"
 
