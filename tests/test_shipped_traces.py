@@ -1,171 +1,108 @@
-"""What the shipped recordings promise: flavours that differ, drafters that are of use, files that stay small."""
+"""The shipped recordings can be made again: the committed pair, in numpy alone, writes and judges what they hold."""
 
 from __future__ import annotations
 
-from collections import Counter
+import csv
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from simulator.acceptance.sequences import Automaton, RecordedSequences, Split, unrecorded
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.statistics import Statistics, statistics
 from simulator.acceptance.trace import Trace, read
-from simulator.acceptance.tree_replay import ranks_ahead, recorded_beams
-from simulator.names import Catalogue, shipped
+from simulator.names import Catalogue
 
-OURS = {name: path for name, path in Catalogue().names("trace").items() if name.startswith("six_flavours")}
-MEGABYTE = 1_000_000
-
-
-@pytest.fixture(scope="module", params=sorted(OURS))
-def trace(request: pytest.FixtureRequest) -> Trace:
-    return read(OURS[request.param])
+PAIRS = Path(__file__).parents[1] / "scenarios/pairs"
+POSITIONS = 50
+HEADS = {"target": 7, "draft": 4}
+Array = NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
-def found(trace: Trace) -> Statistics:
-    return statistics(trace)
+def prompts() -> dict[tuple[str, int], dict[str, str]]:
+    with (PAIRS / "six_flavours_prompts.csv").open(encoding="utf-8", newline="") as file:
+        return {(row["trace"], int(row["request"])): row for row in csv.DictReader(file)}
 
 
-def test_files_stay_small() -> None:
-    pair = shipped() / "scenarios/pairs/six_flavours.npz"
-    sizes = [path.stat().st_size for path in OURS.values()]
-    assert pair.stat().st_size <= 12 * MEGABYTE
-    assert pair.stat().st_size + sum(sizes) <= 30 * MEGABYTE
-    assert sum(sizes) <= 9 * MEGABYTE
-    assert sum(read(path).positions for path in OURS.values()) >= 60_000
+@pytest.fixture(scope="module")
+def weights() -> dict[str, Array]:
+    """Every matrix as int8 rows times one scale a row, everything else as it is."""
+    with np.load(PAIRS / "six_flavours.npz", allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files if name.startswith(("target/", "draft/"))}
+    return {
+        name: values.astype(np.float64) * arrays.get(f"{name}.scale", np.float64(1.0))
+        for name, values in arrays.items()
+        if not name.endswith(".scale")
+    }
 
 
-def test_flavours_are_neither_hopeless_nor_certain_and_differ(trace: Trace, found: Statistics) -> None:
-    """Sampled, a draft that has learnt which choices are free agrees on them too: sums come out near 0.96."""
-    rates = [one.rate for one in found.flavours]
-    assert len(rates) >= 6
-    assert min(rates) >= 0.5
-    assert max(rates) <= (0.92 if trace.temperature == 0 else 0.98)
-    assert max(rates) - min(rates) >= 0.15
+def normalised(x: Array, weight: Array | float = 1.0) -> Array:
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.finfo(np.float32).eps) * weight
 
 
-@pytest.mark.parametrize(("drafter", "least"), [("eagle", 0.45), ("lyanna", 0.45), ("medusa", 0.35), ("streams", 0.35)])
-def test_heads_are_trained_well_enough_to_be_of_use(drafter: str, least: float) -> None:
-    found = {one.name: one for one in statistics(read(OURS["six_flavours_greedy"])).drafters}
-    assert found[drafter].by_position[0] >= least
+def rotated(x: Array) -> Array:
+    """(heads, tokens, width) with rotary positions."""
+    half = x.shape[-1] // 2
+    angle = np.arange(x.shape[1])[:, None] * 10_000.0 ** (-np.arange(half) / half)
+    left, right = x[..., :half], x[..., half:]
+    return np.concatenate([left * np.cos(angle) - right * np.sin(angle), left * np.sin(angle) + right * np.cos(angle)], -1)
 
 
-def test_a_wider_tree_holds_more_of_the_text(found: Statistics) -> None:
-    by_shape: dict[tuple[int, int], list[tuple[int, float]]] = {}
-    for one in found.pipelines:
-        by_shape.setdefault((one.branching, one.stages), []).append((one.width, one.hit_rate))
-    for members in by_shape.values():
-        rates = [rate for _, rate in sorted(members)]
-        assert np.all(np.diff(rates) >= -0.005), "beyond what one recording can tell apart"
+def logits(weights: Mapping[str, Array], model: str, tokens: Array) -> Array:
+    """(tokens, vocabulary): the pre-norm decoder of simulator/acceptance/record/network.py, written once more."""
+    of, heads = {name.removeprefix(f"{model}/"): values for name, values in weights.items()}, HEADS[model]
+    x = of["embedding.weight"][tokens]
+    causal = np.where(np.tri(len(tokens), dtype=bool), 0.0, -np.inf)
+    for block in range(1 + max(int(name.split(".")[1]) for name in of if name.startswith("blocks."))):
+        layer = {name.removeprefix(f"blocks.{block}."): values for name, values in of.items()}
+        projected = normalised(x, layer["norm_attention.weight"]) @ layer["qkv.weight"].T
+        q, k, v = projected.reshape(len(tokens), 3, heads, -1).transpose(1, 2, 0, 3)
+        scores = rotated(normalised(q)) @ rotated(normalised(k)).transpose(0, 2, 1) / np.sqrt(q.shape[-1]) + causal
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = shares / shares.sum(-1, keepdims=True) @ v
+        x = x + mixed.transpose(1, 0, 2).reshape(len(tokens), -1) @ layer["out.weight"].T
+        gate, value = np.split(normalised(x, layer["norm_mlp.weight"]) @ layer["up.weight"].T, 2, -1)
+        x = x + (gate / (1.0 + np.exp(-gate)) * value) @ layer["down.weight"].T
+    return normalised(x, of["norm.weight"]) @ of["embedding.weight"].T
 
 
-def test_passages_add_up(trace: Trace) -> None:
-    """A miss empties the pipeline; a token takes at most all stages, the last one alone; every step has a level entering."""
-    inside = np.ones(trace.positions, dtype=bool)
-    inside[trace.offsets[:-1]] = False
-    behind = inside.copy()
-    behind[trace.offsets[:-1] + 1] = False
-    steps, hit, rows = (trace.extra[f"beam.{name}"] for name in ("steps", "hit", "rows"))
-    for index, beam in enumerate(recorded_beams(trace)):
-        assert steps[index, inside].min() >= 1
-        assert steps[index].max() <= beam.stages
-        assert (steps[index, trace.offsets[:-1] + 1] == beam.stages).all()
-        after_miss = behind & ~np.roll(hit[index], 1).astype(bool)
-        assert (steps[index, after_miss] == beam.stages).all()
-        stage = np.arange(len(rows[index]))[:, None]
-        assert (rows[index, beam.stages - 1, inside] == 1).all()
-        assert (rows[index][np.broadcast_to((stage < steps[index]) & inside, rows[index].shape)] > 0).all()
-        assert not rows[index, beam.stages :].any()
-        assert rows[index].max() <= max(beam.width, 1)
+def judged(weights: Mapping[str, Array], model: str, prompt: list[int], written: list[int]) -> tuple[Array, Array]:
+    """Rank and probability of every written token."""
+    scores = logits(weights, model, np.array([*prompt, *written[:-1]]))[len(prompt) - 1 :]
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    own = scores[np.arange(len(written)), written]
+    chance = shares[np.arange(len(written)), written] / shares.sum(-1)
+    return (scores > own[:, None]).sum(-1), chance
 
 
-def test_levels_lose_rows_on_their_way(trace: Trace) -> None:
-    """Behind a hit a level has moved on by as many stages as steps have passed, and has no more rows than before."""
-    behind = np.ones(trace.positions, dtype=bool)
-    behind[np.concatenate((trace.offsets[:-1], trace.offsets[:-1] + 1))] = False
-    for index, beam in enumerate(recorded_beams(trace)):
-        steps, hit, rows = (trace.extra[f"beam.{name}"][index] for name in ("steps", "hit", "rows"))
-        for moved in range(1, beam.stages):
-            here = np.flatnonzero(behind & np.roll(hit, 1).astype(bool) & (steps == moved))
-            assert (rows[moved : beam.stages, here] <= rows[: beam.stages - moved, here - 1]).all()
+@pytest.mark.parametrize("flavour", ["code", "docs", "prose", "maths"])
+def test_the_committed_pair_writes_and_judges_what_the_committed_trace_holds(
+    flavour: str, weights: Mapping[str, Array], prompts: Mapping[tuple[str, int], Mapping[str, str]]
+) -> None:
+    """50 positions of a request of each kind of text that may be passed on: 200 in all."""
+    trace = read(Catalogue().names("trace")["six_flavours_greedy"])
+    request = trace.requests_by_flavour[flavour][3]
+    start = int(trace.offsets[request])
+    held = slice(start, start + POSITIONS)
+    ids = list(map(int, prompts["six_flavours_greedy", request]["ids"].split()))
+    rank, _ = judged(weights, "target", ids, trace.token[held].tolist())
+    assert rank.tolist() == [0] * POSITIONS, "the target's first choices"
+    rank, chance = judged(weights, "draft", ids, trace.token[held].tolist())
+    assert rank.tolist() == trace.draft_rank[held].tolist()
+    assert chance == pytest.approx(trace.q[held].astype(np.float64), abs=2e-3)
 
 
-def test_a_tree_keeps_a_first_token_among_its_choices_only(trace: Trace) -> None:
-    """Greedy, it also keeps the layer's first choice wherever that is right, and so more than the chain of them.
-
-    Sampled at temperature 1 it keeps less: a token drawn by the target is in the tree less often than a drafted
-    one passes min(1, p/q).
-    """
-    chain, tree = trace.drafted_by("eagle").run, trace.extra["eagle2.run"]
-    assert chain is not None
-    first = trace.extra["eagle.rank"][0]
-    assert (first[tree >= 1] < trace.header["trees"]["eagle2"]["branching"]).all()
-    if trace.temperature == 0:
-        assert (tree >= np.minimum(chain, 1)).all()
-        assert tree.mean() > chain.mean()
-
-
-def test_trees_name_the_windows_they_answer_for(trace: Trace) -> None:
-    for name, tree in trace.header["trees"].items():
-        if f"{name}.run" in trace.extra:
-            assert trace.drafted_by(name).window == tree["levels"] == trace.extra[f"{name}.run"].max()
-
-
-def test_every_drafter_is_a_trace_of_its_own(trace: Trace) -> None:
-    for name in trace.drafters:
-        alone = statistics(trace.drafted_by(name))
-        assert bool(alone.pipelines) == (name == "draft"), "dynamic trees belong to the recorded draft"
-        assert alone.tokens == trace.positions
-
-
-def test_the_warm_trace_is_drawn_as_specpipe_draws() -> None:
-    """Temperature 0.6, top-k 80, top-p 0.9 (sec. 4.3), and so few tokens are outside a tree of 64 first choices."""
-    trace = read(OURS["six_flavours_warm"])
-    assert (trace.temperature, trace.header["sampling"]) == (0.6, {"top_k": 80, "top_p": 0.9})
-    assert trace.header["command"].endswith("--trace six_flavours_warm --temperature 0.6 --top-k 80 --top-p 0.9 --requests 20")
-    assert (trace.p > 0).all(), "every token was drawn from what the cut leaves"
-    assert (trace.q == 0).any(), "the draft is cut as well"
-    assert (trace.draft_rank >= 64).mean() < 0.01
-    assert (read(OURS["six_flavours_sampled"]).draft_rank >= 64).mean() > 0.02
-
-
-ROLLED_OUT = {"": 24, "plain": 24, "eagle": 8, "lyanna": 8, "medusa": 3, "streams": 3}
-
-
-@pytest.mark.parametrize("drafter", ROLLED_OUT)
-def test_a_roll_out_is_right_for_as_long_as_its_chain(drafter: str) -> None:
-    """Ranks were recorded behind the text's own tokens, roll-outs behind the drafter's: they part with the first wrong one."""
-    trace, prefix = read(OURS["six_flavours_greedy"]), f"{drafter}." if drafter else ""
-    written = trace.extra[f"{prefix}rollout.token"]
-    depths = len(written)
-    assert len(trace.extra[f"{prefix}rollout.sequences"]) == depths == ROLLED_OUT[drafter]
-    agree = ranks_ahead(trace, drafter or "draft", depths) == 0
-    right = np.zeros_like(agree)
-    for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True):
-        for depth in range(depths):
-            right[depth, start : end - depth] = written[depth, start : end - depth] == trace.token[start + depth : end]
-    first = np.isin(np.arange(trace.positions), trace.offsets[:-1])
-    kept, rolled = (np.cumprod(each, axis=0).sum(axis=0)[~first] for each in (agree, right))
-    assert (kept == rolled).mean() > 0.9999, "but for rounding in a tie"
-
-
-def test_longer_chains_keep_more() -> None:
-    trace = read(OURS["six_flavours_greedy"])
-    for name, chain in trace.header["chains"].items():
-        alone = trace.drafted_by(name)
-        assert alone.window == chain["recorded"] == 8 > chain["trained"]
-        assert alone.run is not None
-        assert alone.run.max() > chain["trained"]
-
-
-def test_several_sequences_replay_from_the_second_draft_too() -> None:
-    trace = read(OURS["six_flavours_greedy"]).drafted_by("plain")
-    assert unrecorded(trace, Split(24)) is None
-    steps = Counter[int]()
-    replay = Replay(trace)
-    for request in range(12):
-        automaton = Automaton(RecordedSequences(replay, Split(24)).cursor(request, None), Split(24))
-        steps.update(automaton.judge().sequences for _ in range(40))
-    assert set(steps) > {1, 2}
+def test_every_recorded_request_says_where_its_text_is(prompts: Mapping[tuple[str, int], Mapping[str, str]]) -> None:
+    """Ids stand where the licence allows, and are those of the digest; no document begins two requests at the same token."""
+    traces: dict[str, Trace] = {name: read(path) for name, path in Catalogue().names("trace").items() if "six_flavours" in name}
+    assert set(prompts) == {(name, request) for name, trace in traces.items() for request in range(len(trace.flavour))}
+    for (name, request), row in prompts.items():
+        trace = traces[name]
+        assert row["flavour"] == trace.flavours[trace.flavour[request]]
+        ids = np.array(row["ids"].split(), dtype="<u2")
+        assert (len(ids) == trace.header["prompt_tokens"]) == (row["flavour"] not in ("manual", "dialogue"))
+        assert not len(ids) or hashlib.blake2b(ids.tobytes(), digest_size=8).hexdigest() == row["blake2b"]
+    places = [(row["trace"], row["flavour"], row["document"], row["first_token"]) for row in prompts.values()]
+    assert len(set(places)) == len(places)

@@ -69,13 +69,18 @@ def beams(sampling: Sampling) -> Sequence[Beam]:
 
 def prompts(text: TokenStreams, flavour: str, count: int) -> Tensor:
     """Return (count, PROMPT_TOKENS) token ids from held-out documents, evenly spread over them."""
-    windows = []
-    for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS):
-        long_enough = (document for document in text.held_out[flavour] if len(document) >= start + PROMPT_TOKENS)
-        windows += [document[start : start + PROMPT_TOKENS] for document in long_enough]
+    windows = [ids for _, _, ids in prompt_windows(text, flavour)]
     if len(windows) < count:
         raise ValueError(f"{flavour}: {len(windows)} prompts of {PROMPT_TOKENS} tokens held out, {count} wanted")
     return torch.from_numpy(np.stack(windows[:count]).astype(np.int64))
+
+
+def prompt_windows(text: TokenStreams, flavour: str) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield held-out documents by number, first token and ids of a prompt: the first of each document, then the second, ..."""
+    for start in range(0, 16 * PROMPT_TOKENS, PROMPT_TOKENS):
+        for number, document in enumerate(text.held_out[flavour]):
+            if len(document) >= start + PROMPT_TOKENS:
+                yield number, start, document[start : start + PROMPT_TOKENS]
 
 
 def least_repetitive(written: Tensor, count: int) -> Tensor:
