@@ -356,7 +356,6 @@ def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: P
 @pytest.mark.parametrize(
     ("form", "column", "fault"),
     [
-        ("aiconfigurator", "moe_dtype", "moe_dtype: holds experts, of which the table has no row; expected gemm"),
         ("aiconfigurator", "mla_dtype", "mla_dtype: holds latent attention"),
         ("aiconfigurator", "d_conv", "d_conv: holds linear attention"),
         ("llmservingsim", "activated_experts", "activated_experts: is a block of experts"),
@@ -407,7 +406,7 @@ def test_products_that_a_cache_holds_are_marked_and_no_fit_uses_them(tmp_path: P
     assert "against h100_sxm" in call(*arguments, "--device", "h100_sxm")
     document = read(Catalogue().names("device")["a100_80g_sxm"])
     rows = layers(roofline((5.0, 0.8, 0.7, 2.0))).assign(left_out="cached")
-    with pytest.raises(BadInput, match="hold none of matmul, attention, small_operations to fit"):
+    with pytest.raises(BadInput, match="hold none of matmul, attention, experts, small_operations to fit"):
         profile.device(rows, document, validate(Device, document))
 
 
@@ -666,9 +665,9 @@ VIDUR = ["--from", "vidur", "--source", "x", "--out", "x.csv"]
     ("arguments", "fault"),
     [
         (["device", "own.csv", "--like", "a100"], "there is no device 'a100'; did you mean"),
-        (["link", "own.csv", "--like", "nvlink_a100"], "measurements: hold no all_reduce or transfer"),
+        (["link", "own.csv", "--like", "nvlink_a100"], "measurements: hold no all_reduce, transfer, dispatch or combine"),
         (["link", "links.csv", "--like", "nvlink_a100"], "measurements: implementation: expected all-reduces of one, got a, b"),
-        (["device", "passes.csv", "--like", "a100_80g_sxm"], "measurements: hold none of matmul, attention, small_operations"),
+        (["device", "passes.csv", "--like", "a100_80g_sxm"], "hold none of matmul, attention, experts, small_operations"),
         (["import", "own.csv", *VIDUR], "own.csv:1:1: is no file of vidur; expected one of the columns"),
         (["import", "medians.csv", *VIDUR], "medians.csv: holds no shapes; name the model with --model"),
         (["import", "medians.csv", *VIDUR, "--model", "llama_3_1_8b"], "medians.csv:1:1: batch_size: is required"),

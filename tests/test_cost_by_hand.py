@@ -94,9 +94,13 @@ def test_attention_reads_the_cache_and_computes_by_pairs(ranks: int) -> None:
     assert attention_timer(place(device=COMPUTES, **changes))(rows) == nanoseconds(297 * 400 / ranks)
 
 
+EVEN = {"value": 0.0}
+"""Experts that are chosen alike."""
+
+
 def test_experts_by_hand() -> None:
     """Four of which two are active: three rows touch 3.5, each with 12/7 rows (2 in a kernel); a shared one sees all three."""
-    experts = {"routed": 4, "per_token": 2, "intermediate_size": 50, "shared": 0}
+    experts = {"routed": 4, "per_token": 2, "intermediate_size": 50, "shared": 0, "popularity": EVEN}
     each, touched = 3 * 100 * 50, 4 * (1 - 0.5**3)
     for shared in (0, 2):
         model = {**MODEL, "experts": {**experts, "shared": shared}}
@@ -113,7 +117,7 @@ def test_experts_by_hand() -> None:
 
 def test_a_single_expert_row_is_a_whole_row() -> None:
     """Of 8 experts 1 is active: a row touches one, which sees a row and not less."""
-    experts = {"routed": 8, "per_token": 1, "intermediate_size": 50}
+    experts = {"routed": 8, "per_token": 1, "intermediate_size": 50, "popularity": EVEN}
     on = place(model={**MODEL, "experts": experts}, device=READS)
     assert layer_products(on, 1, True).mlp == nanoseconds(15_000 * 2 + 250 * 2)
     spread = place(model={**MODEL, "experts": {**experts, "per_token": 2}}, device=READS)

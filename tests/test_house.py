@@ -154,6 +154,9 @@ COUNTS_AND_RATIOS = {
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *(
         "small_operations_ratio",
+        "pair_traffic_ratio",
+        "window_exponent",
+        "popularity",
         "many_rows_host_ratio",
         "kv_traffic_ratio",
         "resampled_ratio",

@@ -130,7 +130,7 @@ def test_heads_must_divide():
 
 
 def test_touched_experts():
-    experts = Experts(routed=8, per_token=2, intermediate_size=1)
+    experts = Experts.model_validate({"routed": 8, "per_token": 2, "intermediate_size": 1, "popularity": {"value": 0.0}})
     assert experts.touched(0) == 0
     assert experts.touched(1) == pytest.approx(2, rel=1e-12)
     assert experts.touched(2) == pytest.approx(8 * (1 - 0.75**2), rel=1e-12)

@@ -108,3 +108,25 @@ class AllReduce(Frozen):
         stated = {"ring": self.ring, "tree": self.tree}
         tables = {name: table for name, table in self.measured.items() if ranks <= max(table.time_us)}
         return {name: form for name, form in stated.items() if form is not None} | tables
+
+
+class Exchange(Frozen):
+    """One direction of an all-to-all takes ``fixed + (G-1)/G * bytes / bandwidth`` for what a rank sends."""
+
+    fixed_us: NonNegative
+    """Constant part of the time, in us, whatever the size."""
+    bandwidth_gb_s: Positive
+    """Bandwidth at which the bytes of a rank for the others move, in 1e9 bytes a second."""
+
+    def seconds(self, size_bytes: float, ranks: int) -> float:
+        """Return the seconds in which each of ``ranks`` sends ``size_bytes``, its own share included."""
+        return self.fixed_us.value * 1e-6 + (ranks - 1) / ranks * size_bytes / (self.bandwidth_gb_s.value * 1e9)
+
+
+class AllToAll(Frozen):
+    """Rows go to their experts and come back in two exchanges (DeepEP, low latency)."""
+
+    dispatch: Exchange
+    """Rows to the ranks of their experts."""
+    combine: Exchange
+    """Results back to the ranks of their rows."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from simulator.cost.collectives import AllReduce
-from simulator.cost.formats import FORMATS, Arithmetic, CacheFormat, NumberFormat
+from simulator.cost.collectives import AllReduce, AllToAll
+from simulator.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, CacheFormat, NumberFormat
 from simulator.files.schema import Fraction, Frozen, NonNegative, OneOrMore, Positive, Ranged
 from simulator.numeric import elementwise_max
 
@@ -116,6 +116,29 @@ class DecodeRoofline(Roofline):
     """Time of one KV head of one sequence whatever is cached, over all multiprocessors, in us; a term of the norm."""
 
 
+class ExpertRoofline(Roofline):
+    """The experts of one layer in one call: rows sorted by expert, two grouped products, and the sum over a row's experts.
+
+    ``tile_tokens`` are rows of one expert; an expert with fewer, down to a single one, takes a whole tile. What an expert and
+    the widths take comes on top of the norm.
+    """
+
+    expert_us: NonNegative
+    """Time of each expert that is read, whatever its size, in us."""
+    width_us: NonNegative
+    """Time of 1,024 elements over which the two products sum one after the other (hidden, and inside an expert), in us."""
+    pair_traffic_ratio: NonNegative
+    """Bytes that a row moves for each of its experts, relative to inputs and outputs of both products in 16 bits."""
+
+    def pair_bytes(self, pairs: Any, width: Any) -> Any:
+        """Return the bytes that ``pairs`` of a row and an expert move; ``width``: hidden and expert's width together."""
+        return self.pair_traffic_ratio.value * pairs * 2.0 * width * ACTIVATION_BYTES
+
+    def beside_s(self, experts: Any, width: Any) -> Any:
+        """Return the seconds beside those of bytes and flops."""
+        return (self.expert_us.value * experts + self.width_us.value * width / 1024.0) * 1e-6
+
+
 class AttentionParts(Frozen):
     """Attention as it is served: over a cache by one query row a sequence, and of whole prompts or chunks of them."""
 
@@ -179,6 +202,8 @@ class Device(Frozen):
         Annotated[Roofline, Tag("one roofline")] | Annotated[Attention, Tag("parts")], Discriminator(_in_parts)
     ]
     """Attention over cached tokens: one roofline, or ``decode`` and ``prefill``."""
+    experts: dict[str, ExpertRoofline] = Field(default={})
+    """Rooflines of a mixture's experts: ``default``, and weight formats whose kernels differ; without any, that of products."""
     small_operations: Roofline
     """Roofline of norms, activations and rotations."""
     spread: Positive | None = None
@@ -256,6 +281,11 @@ class Device(Frozen):
         names = (weight_format, *FORMATS[weight_format].curves)
         return next((self.matmul[name] for name in names if name in self.matmul), self.matmul["default"])
 
+    def experts_for(self, weight_format: str) -> ExpertRoofline | None:
+        """Return the roofline of experts with weights of this format, of the nearest one, or the default; None without any."""
+        names = (weight_format, *FORMATS[weight_format].curves, "default")
+        return next((self.experts[name] for name in names if name in self.experts), None)
+
 
 class ExponentialJitter(Frozen):
     """Exponential jitter adds a memoryless time to a transfer; its standard deviation is its mean."""
@@ -302,6 +332,8 @@ class Link(Frozen):
     """Time that is added to every transfer, drawn anew for each of them."""
     all_reduce: AllReduce = AllReduce()
     """Times of all-reduces, by form."""
+    all_to_all: AllToAll | None = None
+    """Times of sending rows to their experts and back."""
 
     def transfer_seconds(self, size_bytes: float, random: Generator | None = None) -> float:
         """Return the seconds to carry ``size_bytes`` over the link; its jitter is drawn from ``random``, else at its mean."""

@@ -14,6 +14,7 @@ from simulator.cost.kernels import (
     LayerTime,
     all_reduce_time,
     attention_timer,
+    exchange_time,
     head_time,
     layer_products,
     product_timer,
@@ -56,8 +57,8 @@ class PassTimes:
     def __init__(self, place: Placement, role: str) -> None:
         self.place, self.role = place, role
         self.attention = attention_timer(place)
-        self._parts: dict[tuple[int, int, int, bool, int, int], PassParts] = {}
-        self._drafting: dict[tuple[DraftHead, int, int, int, bool], PassParts] = {}
+        self._parts: dict[tuple[int, int, int, bool, int, int, float], PassParts] = {}
+        self._drafting: dict[tuple[DraftHead, int, int, int, bool, float], PassParts] = {}
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
 
     def phase(self, rows: Rows, first: int, last: int) -> Phase:
@@ -65,22 +66,28 @@ class PassTimes:
         if first >= last:
             return Phase(0.0, {})
         logit_rows = self.place.engine.logit_rows(rows)
-        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last
+        independent = self.place.model.independent_rows(rows)
+        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last, independent
         parts = self._parts.get(key)
         if parts is None:
             parts = self._parts[key] = self.parts(*key)
         return self._phase(rows, parts)
 
-    def parts(self, tokens: int, logit_rows: int, adapted: int, many_rows: bool, first: int, last: int) -> PassParts:
-        """Return the seconds of a pass that do not depend on the cached tokens."""
+    def parts(
+        self, tokens: int, logit_rows: int, adapted: int, many_rows: bool, first: int, last: int, independent: float
+    ) -> PassParts:
+        """Return the seconds of a pass that do not depend on the cached tokens; ``independent`` rows read as many experts."""
         place = self.place
         model, layers = place.model, last - first
         dense = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
         stretches = ((dense, False), (layers - dense, True))
-        products = tuple((count, layer_products(place, tokens, experts, adapted)) for count, experts in stretches if count)
+        products = tuple(
+            (count, layer_products(place, tokens, experts, adapted, independent)) for count, experts in stretches if count
+        )
         ends = last == model.num_hidden_layers
         collectives = all_reduce_time(place, tokens) * place.collectives.count
         collectives = collectives * layers if place.collectives.per == "layer" else collectives * ends
+        collectives += exchange_time(place, tokens) * (layers - dense)
         host = place.engine.host_seconds(layers, many_rows)
         if first == 0:
             host += place.engine.host_us_per_pass.value * 1e-6
@@ -90,13 +97,16 @@ class PassTimes:
 
     def drafting(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
-        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences
+        independent = self.place.model.independent_rows(rows)
+        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, independent
         parts = self._drafting.get(key)
         if parts is None:
             parts = self._drafting[key] = self.drafting_parts(*key)
         return self._phase(rows, parts)
 
-    def drafting_parts(self, head: DraftHead, tokens: int, logit_rows: int, adapted: int, many_rows: bool) -> PassParts:
+    def drafting_parts(
+        self, head: DraftHead, tokens: int, logit_rows: int, adapted: int, many_rows: bool, independent: float
+    ) -> PassParts:
         """Return the seconds of a draft head's pass that do not depend on the cached tokens; squares count with the LM head."""
         place, model = self.place, self.place.model
         matrices = head.squares * side_product_time(place, tokens, model.hidden_size)
@@ -106,8 +116,9 @@ class PassTimes:
             widened = model.model_copy(update={"vocab_size": head.width(model)})
             matrices += head_time(place.model_copy(update={"model": widened}), logit_rows)
         collectives = all_reduce_time(place, tokens) * place.collectives.count * head.layers
+        layer = layer_products(place, tokens, head.mixture, adapted, independent)
         host = place.engine.host_seconds(head.layers, many_rows) + place.engine.host_us_per_pass.value * 1e-6
-        return PassParts(((head.layers, layer_products(place, tokens, False, adapted)),), matrices, collectives, host)
+        return PassParts(((head.layers, layer),), matrices, collectives, host)
 
     def _phase(self, rows: Rows, parts: PassParts) -> Phase:
         attention, device = self.attention(rows), parts.head

@@ -1,6 +1,7 @@
 """Kernels take device time: here are the seconds of a layer's products, of attention, of the LM head and of collectives."""
 
 from collections.abc import Callable
+from math import inf, log, sqrt
 from typing import Any, NamedTuple
 
 from simulator.cost.device import Attention
@@ -90,24 +91,24 @@ def product_timer(place: Placement, weight_format: str) -> Callable[..., float]:
 
 def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
     """Return the seconds of one layer over ``rows``, by operation group, on one of the tensor-parallel ranks."""
-    return layer_products(place, rows.tokens, experts, rows.adapted)._replace(attention=attention_timer(place)(rows))
+    products = layer_products(place, rows.tokens, experts, rows.adapted, place.model.independent_rows(rows))
+    return products._replace(attention=attention_timer(place)(rows))
 
 
-def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) -> LayerTime:
+def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0, independent: float | None = None) -> LayerTime:
     """Return the seconds of one layer that depend on its ``n`` rows alone: all but attention, which is left at zero.
 
-    ``adapted`` of the rows do not pass the MLP; ``experts``: the MLP is a mixture of experts.
+    ``adapted`` of the rows do not pass the MLP; ``experts``: the MLP is a mixture of experts, of which the rows read as many
+    as ``independent`` ones, by default each its own.
     """
     model, device, ranks = place.model, place.device, place.tensor_parallel
     product = product_timer(place, place.weights)
     hidden, ff, full = model.hidden_size, model.intermediate_size, n - adapted
     if experts and model.experts:
-        touched, expert = model.experts.touched(full), model.expert_weights
-        expert_tokens = max(1.0, full * model.experts.per_token / touched)
         inner = model.experts.intermediate_size
-        mlp = product(hidden + inner, 2 * inner, expert_tokens, touched * expert)
+        mlp = experts_time(place, full, full if independent is None else min(independent, full))
         if model.experts.shared:
-            mlp += product(hidden + inner, 2 * inner, full, model.experts.shared * expert)
+            mlp += product(hidden + inner, 2 * inner, full, model.experts.shared * model.expert_weights)
     else:
         mlp = product(hidden, model.up_weights // hidden, full) + product(ff, hidden, full)
     stream = hidden / ranks if place.collectives.per == "pass" else hidden  # tracks of an SPD draft have their own
@@ -121,6 +122,55 @@ def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0) ->
         mlp=mlp,
         small=small,
     )
+
+
+def experts_time(place: Placement, rows: int, independent: float) -> float:
+    """Return the seconds of the routed experts of one layer, whose ``rows`` read as many experts as ``independent`` ones.
+
+    It is that of the busiest rank where ranks hold whole experts. On a device without a fit for experts it is one product over
+    all experts read, each with its share of the rows.
+    """
+    model, experts, ranks, device = place.model, place.model.experts, place.tensor_parallel, place.device
+    if experts is None:
+        return 0.0
+    sliced, touched, pairs = place.experts == "sliced", experts.touched(independent), float(rows * experts.per_token)
+    hidden, weights, inner = model.hidden_size, float(model.expert_weights), float(experts.intermediate_size)
+    if not sliced:
+        touched, pairs = min(busiest(touched, ranks, experts.routed), experts.routed / ranks), busiest(pairs, ranks)
+    curve, form, each = device.experts_for(place.weights), device.number_format(place.weights), max(1.0, pairs / touched)
+    if curve is None:  # product_timer takes a slice of every weight
+        whole = touched * weights * (1 if sliced else ranks)
+        return product_timer(place, place.weights)(hidden + inner, 2 * inner, each, whole)
+    if sliced:
+        inner, weights = inner / ranks, weights / ranks
+    size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
+    seconds: float = device.timer(curve, form.arithmetic)(size, 2.0 * pairs * weights, each)
+    return seconds + float(curve.beside_s(touched, hidden + inner))
+
+
+def busiest(items: float, ranks: int, of: float = inf) -> float:
+    """Return how many of some ``items``, out of at most ``of``, the busiest of the ranks gets where each falls on any of them.
+
+    The largest of G normal numbers of the binomial's mean and variance: m + sqrt(2 ln G m (1 - items/of)), never above all.
+    """
+    mean = items / ranks
+    return min(items, mean + sqrt(2.0 * log(ranks) * mean * (1.0 - min(1.0, items / of))))
+
+
+def exchange_time(place: Placement, rows: int) -> float:
+    """Return the seconds that a layer of experts takes beyond its all-reduces to send ``rows`` to their experts and back.
+
+    Every rank sends its share of the rows in 8 bits to each of their experts and gets them back in 16 bits (DeepEP), instead of
+    summing the layer's output over the ranks; 0 where rows are not sent.
+    """
+    experts, exchange = place.model.experts, place.link.all_to_all if place.link else None
+    if experts is None or exchange is None or place.experts != "dispatched" or place.tensor_parallel == 1:
+        return 0.0
+    values = -(-rows // place.tensor_parallel) * experts.per_token * place.model.hidden_size
+    sent = exchange.dispatch.seconds(values, place.tensor_parallel) + exchange.combine.seconds(
+        values * ACTIVATION_BYTES, place.tensor_parallel
+    )
+    return sent - all_reduce_time(place, rows)
 
 
 def side_product_time(place: Placement, tokens: int, width: int) -> float:

@@ -4,11 +4,21 @@ A matrix product of ``n`` tokens with a ``(k, m)`` weight is ``2 n k m`` flops a
 weights. Norms and biases are left out: they count as the small operations of a layer.
 """
 
+from math import exp, lgamma
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from simulator.files.schema import Confidence, Frozen
+from simulator.cost.rows import Rows
+from simulator.files.schema import Confidence, Frozen, Ranged
+
+ROUTERS = (
+    "assumed: a fit to four counts of experts read by consecutive rows (mlx-lm#1485, GLM-4.7-Flash; lucebox#501, Laguna XS "
+    "2.1; GLM-5.3-Flash-EXL3#239); each predicted within 5 % by the others"
+)
+"""Where the numbers of a mixture's routing come from unless its file says otherwise."""
+EVEN = 1e-4
+"""Popularity below which experts count as chosen alike."""
 
 
 class Experts(Frozen):
@@ -24,17 +34,44 @@ class Experts(Frozen):
     """Experts of a layer that are always active."""
     first_dense_layers: int = Field(default=0, ge=0)
     """Layers without experts, at the bottom of the model."""
+    window_exponent: Ranged = Ranged(value=0.837, low=0.72, high=0.95, source=ROUTERS)
+    """Rows of one sequence in a pass, to this power, are the independent rows that read as many experts; at most 1."""
+    popularity: Ranged = Ranged(value=0.042, low=0.0, high=0.1, source=ROUTERS)
+    """How unequally experts are chosen: the correlation of two independent rows in one expert; 0: alike, below 1."""
 
     @model_validator(mode="after")
     def _active_within_routed(self) -> Self:
         if self.per_token > self.routed:
             raise ValueError(f"per_token {self.per_token} is more than the {self.routed} routed experts")
+        if self.window_exponent.value > 1.0 or self.popularity.value >= 1.0:
+            raise ValueError("expected a window_exponent of at most 1 and a popularity below 1")
         return self
 
-    def touched(self, tokens: float) -> float:
-        """Return the mean number of routed experts that ``tokens`` independent tokens read: E (1 - (1 - k/E)^n)."""
-        missed: float = (1.0 - self.per_token / self.routed) ** tokens
-        return self.routed * (1.0 - missed)
+    def independent(self, rows: Rows) -> float:
+        """Return how many rows of as many sequences read the experts that ``rows`` do.
+
+        The n rows that a sequence has in a pass route alike and count as n to the power of ``window_exponent``.
+        """
+        total: float = 0.0
+        exponent = self.window_exponent.value
+        prompts, sequences = rows.prompt_tokens, rows.prompt_sequences
+        for tokens, parts in ((prompts, sequences), (rows.tokens - prompts, rows.sequences - sequences)):
+            total += max(1, parts) * (tokens / max(1, parts)) ** exponent
+        return total
+
+    def touched(self, rows: float) -> float:
+        """Return the mean number of routed experts that ``rows`` independent rows read.
+
+        A row chooses an expert with a chance that is beta distributed over experts, with mean k/E and a sum of parameters
+        c = 1/popularity - 1: E (1 - B(a, b + n)/B(a, b)) with a = c k/E and b = c - a. Without popularity that is
+        E (1 - (1 - k/E)^n). It is k for one row, never above E, and E in the end.
+        """
+        share, even = self.per_token / self.routed, self.popularity.value < EVEN
+        if even or share == 1.0:
+            return self.routed * (1.0 - float((1.0 - share) ** rows))
+        both = 1.0 / self.popularity.value - 1.0
+        rest = (1.0 - share) * both
+        return self.routed * (1.0 - exp(lgamma(rest + rows) - lgamma(both + rows) + lgamma(both) - lgamma(rest)))
 
 
 class ModelSpec(Frozen):
@@ -146,6 +183,12 @@ class ModelSpec(Frozen):
         return matrices * self.hidden_size * self.experts.intermediate_size if self.experts else 0
 
     @property
+    def mixture_weights(self) -> int:
+        """Return the number of weights of all experts of a layer and of their router; 0 without experts."""
+        experts = self.experts
+        return (experts.routed + experts.shared) * self.expert_weights + self.hidden_size * experts.routed if experts else 0
+
+    @property
     def expert_layers(self) -> int:
         """Return the number of layers whose MLP is a mixture of experts."""
         return self.num_hidden_layers - self.experts.first_dense_layers if self.experts else 0
@@ -157,11 +200,7 @@ class ModelSpec(Frozen):
             return self.parameters
         attention = self.num_hidden_layers * (self.qkv_weights + self.output_weights)
         dense = (self.num_hidden_layers - self.expert_layers) * (self.up_weights + self.down_weights)
-        experts = 0
-        if self.experts:
-            stored = (self.experts.routed + self.experts.shared) * self.expert_weights
-            router = self.hidden_size * self.experts.routed
-            experts = self.expert_layers * (stored + router)
+        experts = self.expert_layers * self.mixture_weights
         width = self.embedding_width or self.hidden_size
         tables = self.vocab_size * width * (1 if self.tie_word_embeddings else 2) + self.learned_positions * self.hidden_size
         projections = 2 * width * self.hidden_size if width != self.hidden_size else 0
@@ -174,6 +213,10 @@ class ModelSpec(Frozen):
             return self.weights
         idle = self.expert_layers * (self.experts.routed - self.experts.per_token) * self.expert_weights
         return self.weights - idle
+
+    def independent_rows(self, rows: Rows) -> float:
+        """Return how many rows of as many sequences read the experts that ``rows`` do; 0 without experts."""
+        return self.experts.independent(rows) if self.experts else 0.0
 
     def kv_bytes_per_layer(self, bytes_per_value: float = 2.0) -> float:
         """Return the bytes that one token leaves in the KV cache of one layer."""
@@ -203,6 +246,8 @@ class DraftHead(Frozen):
     """Number of LM heads of its own that are as wide as the target's."""
     rank: int = Field(default=0, ge=0)
     """Rank of a low-rank transform before the LM head; 0: there is none."""
+    mixture: bool = False
+    """Whether its layers have experts of their own like the target's last layer (MTP); by default their MLP is dense."""
 
     @model_validator(mode="after")
     def _one_width(self) -> Self:
@@ -218,4 +263,5 @@ class DraftHead(Frozen):
         """Return the number of weights that it adds to the target's."""
         lm_heads = self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
         transform = 2 * self.rank * target.hidden_size
-        return self.layers * target.layer_weights + self.squares * target.hidden_size**2 + transform + lm_heads
+        layer = target.qkv_weights + target.output_weights + target.mixture_weights if self.mixture else target.layer_weights
+        return self.layers * layer + self.squares * target.hidden_size**2 + transform + lm_heads

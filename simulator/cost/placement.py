@@ -52,6 +52,8 @@ class Placement(Frozen):
     """The link between those devices; needed where there is more than one."""
     collectives: Collectives = Collectives()
     """All-reduces that these devices exchange in a pass."""
+    experts: Literal["sliced", "whole", "dispatched"] = "sliced"
+    """What a device has of a mixture: a slice of each expert; or whole experts, summing over devices or sent its rows."""
     pipeline: Pipeline | None = None
     """Stages among which the layers are shared out, for strategies that run on stages."""
 
@@ -83,6 +85,8 @@ class Placement(Frozen):
                 forms = self.link.all_reduce.forms(self.tensor_parallel)
                 hint = f"it has {', '.join(forms)}" if forms else "it has none"
                 raise ValueError(f"link '{self.link.name}' has no all_reduce in form {wanted}; {hint}")
+        if self.experts == "dispatched" and self.tensor_parallel > 1 and (self.link is None or self.link.all_to_all is None):
+            raise ValueError("experts: dispatched needs a link with all_to_all; whole sums over the devices instead")
         if self.model.num_attention_heads % self.tensor_parallel:
             heads = self.model.num_attention_heads
             raise ValueError(

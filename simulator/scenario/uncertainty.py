@@ -1,11 +1,12 @@
 """How far a simulated number may be off: other requests, devices that are not quite as their profile, fits that left something.
 
-Four sources of error are drawn together ``DRAWS`` times, as factors on the number:
+Five sources of error are drawn together ``DRAWS`` times, as factors on the number:
 
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
   nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device that much slower.
 - *rows of a verification*: what further query rows cost attention in parts, of which a range is known (``extra_row``).
+- *experts read*: how alike the rows of a window route, and how unequally experts are chosen, likewise.
 - *residuals* of the cells that free parameters were fitted to, drawn with replacement; their standard errors widen them.
 
 Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
@@ -28,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cost.device import Attention, Device
-from simulator.files.schema import Positive, nested, replace_nested
+from simulator.cost.model import Experts
+from simulator.files.schema import Positive, Ranged, nested, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.serving.iteration import Iteration
@@ -168,12 +170,16 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     """Yield each device of a scenario by name, with what makes it slower by its spread in this or another scenario.
 
-    Behind it comes what its attention takes for further rows of a verification, where that is known as a range alone.
+    Behind it comes what its attention takes for further rows of a verification, where that is known as a range alone, and then
+    how alike the rows of a mixture route.
     """
     for name in devices(loaded.scenario):
         yield name, partial(with_slower, {name: 1.0})
     for name in dict.fromkeys(device.name for device in nested(loaded.scenario, Device) if _widened(device) is not device):
         yield f"{name}, rows of a verification", partial(_with_dearer_rows, name)
+    for field in ("window_exponent", "popularity"):
+        if any(getattr(experts, field).high is not None for experts in nested(loaded.scenario, Experts)):
+            yield f"experts read, {field}", partial(_with_other_routing, field)
 
 
 def devices(scenario: Scenario) -> list[str]:
@@ -204,9 +210,20 @@ def _widened(device: Device) -> Device:
     row = attention.extra_row
     if row.high is None:
         return device
-    value = row.value + (row.high - row.value) / NormalDist().inv_cdf((1.0 + SHARE) / 2.0)
-    wider = attention.model_copy(update={"extra_row": row.model_copy(update={"value": value})})
-    return device.model_copy(update={"attention": wider})
+    return device.model_copy(update={"attention": attention.model_copy(update={"extra_row": _higher(row)})})
+
+
+def _higher(number: Ranged) -> Ranged:
+    """Return a number one standard deviation higher; itself without a range."""
+    above = 0.0 if number.high is None else number.high - number.value
+    return number.model_copy(update={"value": number.value + above / NormalDist().inv_cdf((1.0 + SHARE) / 2.0)})
+
+
+def _with_other_routing(field: str, loaded: Loaded) -> Loaded:
+    def change(experts: Experts) -> Experts:
+        return experts.model_copy(update={field: _higher(getattr(experts, field))})
+
+    return Loaded(replace_nested(loaded.scenario, Experts, change), loaded.trace, loaded.document)
 
 
 def _slower(spreads: Mapping[str, float], device: Device) -> Device:

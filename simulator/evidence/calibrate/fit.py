@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.cost.collectives import RingAllReduce, TreeAllReduce
-from simulator.cost.device import AttentionParts, DecodeRoofline, Device, Roofline
+from simulator.cost.collectives import Exchange, RingAllReduce, TreeAllReduce
+from simulator.cost.device import AttentionParts, DecodeRoofline, Device, ExpertRoofline, Roofline
 from simulator.cost.formats import ACTIVATION_BYTES, FORMATS
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table, unfit
 
@@ -80,7 +80,10 @@ DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))
 
 def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
     """Return ``Device.seconds`` of every row, shape (rows,)."""
-    tokens = rows.tokens.to_numpy(float)
+    tokens, size, beside = rows.tokens.to_numpy(float), rows.size_bytes.to_numpy(), 0.0
+    if isinstance(operation, ExpertRoofline):
+        tokens, size = (rows.pairs / rows.experts).to_numpy(), size + operation.pair_bytes(rows.pairs, rows.width).to_numpy()
+        beside = operation.beside_s(rows.experts, rows.width).to_numpy()
     distinct, place = np.unique(tokens, return_inverse=True)
     tiled = np.array([operation.tiled(count) / count for count in distinct])[place]
     ratio, fixed_ratio = np.array([operation.width_ratios(count) for count in distinct])[place].T
@@ -88,18 +91,18 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
     if device.cache_bandwidth_gb_s is not None:
         share = cached_share(device, rows)
         per_byte = (1.0 - share) * per_byte + share / (device.cache_bandwidth_gb_s.value * 1e9)
-    memory = rows.size_bytes.to_numpy() * ratio * per_byte
+    memory = size * ratio * per_byte
     compute = rows.flops.to_numpy() * tiled / (operation.compute_efficiency.value * _peaks(device, rows) * 1e12)
     largest, p = np.maximum(memory, compute), operation.p_norm.value
     norm = (memory / largest) ** p + (compute / largest) ** p
     if isinstance(operation, DecodeRoofline):
         norm += (rows.sequences.to_numpy() * rows.kv_heads.to_numpy() * operation.head_us.value * 1e-6 / largest) ** p
-    return np.asarray(operation.fixed_us.value * 1e-6 * fixed_ratio + largest * norm ** (1.0 / p))
+    return np.asarray(operation.fixed_us.value * 1e-6 * fixed_ratio + largest * norm ** (1.0 / p) + beside)
 
 
 def _peaks(device: Device, rows: Table) -> Seconds | float:
     """Return the peak of each row's arithmetic, in 1e12 flops a second; attention computes in 16 bits."""
-    if rows.operation.iloc[0] != "matmul":
+    if rows.operation.iloc[0] not in ("matmul", "experts"):
         return device.peak_tflops.value
     peaks = {
         name: device.peaks_tflops.get(device.number_format(name).arithmetic, device.peak_tflops).value
@@ -137,7 +140,7 @@ def cache_bandwidth(device: Device, operation: Roofline, rows: Table) -> float |
             np.log(seconds(device.model_copy(update={"cache_bandwidth_gb_s": speed}), operation, held_back) / truth)
         )
 
-    (speed,) = _least(off, (2.0 * bandwidth,), ((bandwidth,), (20.0 * bandwidth,)))
+    (speed,) = least(off, (2.0 * bandwidth,), ((bandwidth,), (20.0 * bandwidth,)))
     return speed if speed > bandwidth else None
 
 
@@ -186,7 +189,7 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
     points, plateaus = len(form.at[1:]), len(set(form.plateaus[1:]) - {0})
     first = (*START, *[1.2] * (points + plateaus)) if start is None else _numbers(start)
     low, high = ((*four, *[memory] * points, *[fixed] * plateaus) for four, memory, fixed in zip(BOUNDS, *RATIOS, strict=True))
-    return roofline(_least(error, first, (low, high)), form)
+    return roofline(least(error, first, (low, high)), form)
 
 
 def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) -> Roofline:
@@ -224,7 +227,7 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
         return roofline(changed.tolist(), form)
 
     low, high = ([*[ends[0]] * ratios.sum(), *[ends[1]] * constants.sum()] for ends in zip(*RATIOS, strict=True))
-    return made(_least(lambda values: weight * (off(made(values)) - level), numbers[free], (low, high)))
+    return made(least(lambda values: weight * (off(made(values)) - level), numbers[free], (low, high)))
 
 
 def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
@@ -248,10 +251,10 @@ def attention(device: Device, rows: Table, like: Roofline) -> Roofline:
     rows = evenly(rows) if bound else sample(rows)
     truth = measured(rows)
     if bound:
-        return roofline(_least(lambda x: np.log(seconds(device, roofline(x), rows) / truth), ATTENTION_START, BOUNDS))
+        return roofline(least(lambda x: np.log(seconds(device, roofline(x), rows) / truth), ATTENTION_START, BOUNDS))
     memory, p = like.memory_efficiency.value, like.p_norm.value
     bounds = ((0.0, 0.02), (60.0, 1.0))
-    fixed, compute = _least(
+    fixed, compute = least(
         lambda x: np.log(seconds(device, roofline((x[0], memory, x[1], p)), rows) / truth), (6.0, 0.5), bounds
     )
     return roofline((fixed, memory, compute, p))
@@ -286,7 +289,7 @@ def attention_parts(device: Device, rows: Table, like: AttentionParts) -> Attent
     if len(wide):
         truth = measured(wide)
         bounds = ((0.0, 0.02, 0.02, 1.0), (300.0, 1.0, 1.0, 50.0))
-        numbers = _least(lambda x: np.log(seconds(device, roofline(x), wide) / truth), (12.0, 0.5, 0.6, 1.2), bounds)
+        numbers = least(lambda x: np.log(seconds(device, roofline(x), wide) / truth), (12.0, 0.5, 0.6, 1.2), bounds)
         prefill = roofline(numbers)
     if len(narrow):
         truth, compute = measured(narrow), prefill.compute_efficiency.value
@@ -296,7 +299,7 @@ def attention_parts(device: Device, rows: Table, like: AttentionParts) -> Attent
 
         bounds = ((0.0, 0.02, 1.0, 0.0), (60.0, 1.0, 50.0, 2.0))
         error: Callable[[Sequence[float]], Seconds] = lambda x: np.log(seconds(device, made(x), narrow) / truth)  # noqa: E731
-        decode = made(_least(error, (10.0, 0.8, 2.0, 0.02), bounds))
+        decode = made(least(error, (10.0, 0.8, 2.0, 0.02), bounds))
     return AttentionParts(decode=decode, prefill=prefill)
 
 
@@ -310,7 +313,7 @@ def small_operations(device: Device, rows: Table) -> Roofline:
     rows = sample(rows[rows.tokens <= 512])
     truth = measured(rows)
     bounds = ((0.0, 0.02), (300.0, 1.0))
-    numbers = _least(lambda x: np.log(seconds(device, roofline((*x, 1.0, 1.0)), rows) / truth), (20.0, 0.5), bounds)
+    numbers = least(lambda x: np.log(seconds(device, roofline((*x, 1.0, 1.0)), rows) / truth), (20.0, 0.5), bounds)
     return roofline((*numbers, 1.0, 1.0))
 
 
@@ -326,19 +329,29 @@ def all_reduce(kind: type[Reduce], rows: Table) -> Reduce:
         return kind.model_validate({constant: x[0], "bandwidth_gb_s": x[1]})
 
     error: Callable[[Sequence[float]], Seconds] = lambda x: np.log(reduced(made(x), rows) / truth)  # noqa: E731
-    return made(_least(error, (30.0, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
+    return made(least(error, (30.0, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
 
 
-def reduced(form: Reduce, rows: Table) -> Seconds:
+def reduced(form: Reduce | Exchange, rows: Table) -> Seconds:
     """Return the seconds that ``form`` gives every row, shape (rows,)."""
     return np.array([form.seconds(size, int(ranks)) for size, ranks in zip(rows.size_bytes, rows.ranks, strict=True)])
+
+
+def exchange(rows: Table) -> Exchange:
+    """Return one direction of an all-to-all: constant and bandwidth, the shares of a rank's own rows left out."""
+    truth = measured(rows)
+
+    def made(x: Sequence[float]) -> Exchange:
+        return Exchange.model_validate({"fixed_us": x[0], "bandwidth_gb_s": x[1]})
+
+    return made(least(lambda x: np.log(reduced(made(x), rows) / truth), (10.0, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
 
 
 def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:
     """Return the latency of a link in microseconds at its datasheet's bandwidth, into which a free bandwidth runs."""
     rows = spread(rows)
     carried, truth = rows.size_bytes.to_numpy() / (bandwidth_gb_s * 1e9), measured(rows)
-    return _least(lambda x: np.log((x[0] * 1e-6 + carried) / truth), (15.0,), ((0.0,), (200.0,)))[0]
+    return least(lambda x: np.log((x[0] * 1e-6 + carried) / truth), (15.0,), ((0.0,), (200.0,)))[0]
 
 
 def spread(rows: Table, sizes: int = 60) -> Table:
@@ -356,7 +369,7 @@ def _numbers(operation: Roofline) -> list[float]:
     return [number.value for number in four] + ratios
 
 
-def _least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:
+def least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:
     """Return the numbers with the least soft-L1 loss, rounded."""
     inside = np.clip(start, *bounds)
     best = least_squares(

@@ -15,8 +15,9 @@ import pandas as pd
 import yaml
 
 from simulator.cost.device import Device
-from simulator.cost.formats import CACHE_BYTES, FORMATS, WEIGHT_BYTES
+from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, WEIGHT_BYTES
 from simulator.cost.model import ModelSpec
+from simulator.evidence.calibrate.experts import experts_read
 from simulator.evidence.calibrate.measurements import CACHED, Table, table
 from simulator.files.schema import BadInput, Fault
 from simulator.names import shown
@@ -29,6 +30,8 @@ CACHE_MB = {"aiconfigurator": 80.0}
 """What a cache holds between repeats, unless stated: twice the L2 of an A100, for files that repeat one operation."""
 LAUNCHES = 1.5
 """Eager rows within so many times the shortest one of their kernel time the host (assumed; 1.2 to 2)."""
+EVICTS = 1.25
+"""Experts that take so many times the size of a cache are out of it when read again (seen on five cards; 1 to 1.25)."""
 MOST_NAMED = 3
 
 
@@ -121,11 +124,30 @@ def _collectives(row: Row) -> Iterator[Row]:
     yield {"operation": row["operation"], "implementation": row.get("implementation", ""), **work}
 
 
+def _experts(row: Row) -> Iterator[Row]:
+    ranks, tokens, routed, per_token = row["tensor_parallel"], row["tokens"], row["routed"], row["per_token"]
+    inner, read = row["inner"] / ranks, experts_read(tokens, routed, per_token, row["distribution"])
+    weights, shape = row["matrices"] * row["hidden"] * inner, f"{row['hidden']}x{row['inner']}, {per_token} of {routed}"
+    work = {"size_bytes": read * weights * FORMATS[row["format"]].weight_bytes, "flops": 2.0 * tokens * per_token * weights}
+    work |= {"experts": read, "pairs": tokens * per_token, "width": row["hidden"] + inner, "time_us": row["both"]}
+    what = {"operation": "experts", "part": row["distribution"], "format": row["format"], "shape": shape}
+    yield {**what, "model": shape, "tensor_parallel": ranks, "tokens": tokens, **work}
+
+
+def _exchanges(row: Row) -> Iterator[Row]:
+    values = row["tokens"] * row["per_token"] * row["hidden"]
+    for operation, value_bytes in (("dispatch", 1), ("combine", ACTIVATION_BYTES)):
+        work = {"size_bytes": values * value_bytes, "ranks": row["ranks"], "time_us": row[operation]}
+        yield {"operation": operation, "implementation": "deepep_low_latency", **work}
+
+
 ROWS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
     "products": _products,
     "layers": _layers,
     "attention": _attention,
     "collectives": _collectives,
+    "experts": _experts,
+    "exchanges": _exchanges,
 }
 
 
@@ -228,7 +250,9 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
     A format for whose arithmetic the device states no peak is compared with the memory alone.
     """
     local, inside = rows.operation.isin(("matmul", "attention")), rows.size_bytes < cache_mb * 1e6
-    cached = (rows.operation == "matmul") & (rows.flops / rows.tokens / 2 * rows.format.map(WEIGHT_BYTES) < cache_mb * 1e6)
+    weights = rows.flops / rows.tokens / 2 * rows.format.map(WEIGHT_BYTES)
+    weights = weights.where(rows.operation == "matmul", rows.size_bytes / EVICTS)
+    cached = rows.operation.isin(("matmul", "experts")) & (weights < cache_mb * 1e6)
     rows = rows.assign(left_out=np.where(cached, CACHED, rows.left_out))
     if device is None:
         return rows

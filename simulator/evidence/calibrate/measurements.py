@@ -3,8 +3,8 @@
 ====================  ==========================================================================================
 column                meaning
 ====================  ==========================================================================================
-``operation``         ``matmul``, ``attention``, ``small_operations``, ``all_reduce``, ``transfer``, or ``pass``: all
-                      layers of a model
+``operation``         ``matmul``, ``attention``, ``experts`` (those of a layer in one call), ``small_operations``, ``pass`` (all
+                      layers of a model), ``all_reduce``, ``transfer``, ``dispatch`` or ``combine`` (rows to experts, back)
 ``part``              optional: which of them; errors are stated by part. ``matmul`` parts of one model, tensor-parallel
                       degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
 ``format``            optional, fp16: of the weights of a product (fp8, fp8_block, int8, int4, ...) or the cache of attention
@@ -25,6 +25,9 @@ column                meaning
 ``sequences``         optional: of attention
 ``kv_heads``          optional: of attention, on this device
 ``query_width``       optional: query heads on this device x head width
+``experts``           optional: different experts that were read; their ``size_bytes`` are those of weights alone
+``pairs``             optional: of a row and one of its experts
+``width``             optional: hidden width and that inside an expert on this device, added
 ``time_us``           kernel time, microseconds
 ``left_out``          optional: why no fit uses the row: ``cached`` (a cache holds its weights between repetitions; used
                       where the device states a cache), ``test`` (by a rule stated before), ``eager`` (the host's time)
@@ -48,8 +51,8 @@ from simulator.files.writing import replacing
 from simulator.names import shown
 
 Table: TypeAlias = pd.DataFrame
-OPERATIONS = ("matmul", "attention", "small_operations", "pass", "all_reduce", "transfer")
-LINK_OPERATIONS = OPERATIONS[4:]
+OPERATIONS = ("matmul", "attention", "experts", "small_operations", "pass", "all_reduce", "transfer", "dispatch", "combine")
+LINK_OPERATIONS = OPERATIONS[5:]
 WORDS = {"operation": None, "part": "", "format": "fp16", "implementation": "", "model": "", "shape": "", "left_out": "",
          "source": "not stated"}  # fmt: skip
 """Columns of text and what an empty or missing one means; None: it must be there."""
@@ -64,11 +67,15 @@ NUMBERS = {
     "sequences": 0.0,
     "kv_heads": 0.0,
     "query_width": 0.0,
+    "experts": 0.0,
+    "pairs": 0.0,
+    "width": 0.0,
     "time_us": None,
 }
 """Columns of numbers, likewise."""
 COLUMNS = ("operation", "part", "format", "implementation", "model", "tensor_parallel", "shape", "tokens", "size_bytes",
-           "flops", "ranks", "layers", "copies", "sequences", "kv_heads", "query_width", "time_us", "left_out",
+           "flops", "ranks", "layers", "copies", "sequences", "kv_heads", "query_width", "experts", "pairs", "width",
+           "time_us", "left_out",
            "source")  # fmt: skip
 LEFT_OUT = CACHED, TEST, EAGER = "cached", "test", "eager"
 """Reasons why a row takes no part in a fit."""

@@ -7,17 +7,20 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
-from simulator.cost.device import Attention, AttentionParts, DecodeRoofline, Device, Link, Roofline
-from simulator.evidence.calibrate import fit, quality
+from simulator.cost.device import Attention, AttentionParts, DecodeRoofline, Device, ExpertRoofline, Link, Roofline
+from simulator.evidence.calibrate import experts, fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import CACHED, Table, unfit
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
 from simulator.files.schema import Document, Positive
 from simulator.names import IN_PARTS, borrow
 
-DEVICE_OPERATIONS = ("matmul", "attention", "small_operations")
+DEVICE_OPERATIONS = ("matmul", "attention", "experts", "small_operations")
 PRODUCTS = ("matmul", "fp16")
+SHAPED = {"matmul": "products", "experts": "experts"}
+"""Operations of which some shapes are left out of a fit to the others, in words."""
 Operation: TypeAlias = Roofline | AttentionParts
+DIRECTIONS = ("dispatch", "combine")
 NUMBERS = ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm")
 
 
@@ -56,6 +59,7 @@ def device(
     if ratios:
         rows, form, left_out = rows[(rows.operation == "matmul") & (rows.format == "fp16")], TABLE, False
     rows = rows[rows.operation.isin(DEVICE_OPERATIONS) & rows.left_out.isin(("", *[CACHED] * (profile.cache_mb is not None)))]
+    rows = rows[(rows.operation != "experts") | (rows.left_out == "")]
     if rows.empty:
         raise unfit(f"hold none of {', '.join(DEVICE_OPERATIONS)} to fit")
     groups = {(name, str(form)): part for (name, form), part in rows.groupby(["operation", "format"], sort=False)}
@@ -81,8 +85,8 @@ def device(
     steps, layers = _steps(profile, products, fits.get("matmul"), before.get("matmul"))
     for (name, kind), measured in groups.items():
         fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
-        if left_out and name == "matmul" and isinstance(fitted, Roofline):
-            tick(f"predicting products in {kind} that a fit leaves out")
+        if left_out and name in SHAPED and isinstance(fitted, Roofline):
+            tick(f"predicting {SHAPED[name]} in {kind} that a fit leaves out")
             outside += _left_out(profile, measured, form, fitted, kind)
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
@@ -123,6 +127,8 @@ def _of(profile: Device, name: str, form: str, rows: Table) -> Operation:
     """Return an operation of a profile as rows of this format take it; attention in parts where the rows are."""
     if name == "matmul":
         return profile.matmul_for(form)
+    if name == "experts":
+        return profile.experts_for(form) or fit.DATASHEET
     if name == "small_operations":
         return profile.small_operations
     attention = profile.attention
@@ -154,6 +160,8 @@ def _fitted(
         return fit.width_ratios(profile, rows, profile.matmul["default"], ratios)
     if group[0] == "matmul":
         return fit.products(profile, rows, form)
+    if group[0] == "experts":
+        return experts.fitted(profile, rows)
     if group[0] == "small_operations":
         return fit.small_operations(profile, rows)
     if isinstance(before, Roofline):
@@ -183,8 +191,8 @@ def _write(
             parts["decode"]["compute_efficiency"] = deepcopy(parts["prefill"]["compute_efficiency"])
         return
     section = _section(name, profile, fitted, rows, like)
-    if name == "matmul":
-        data[name] = {**data[name], "default" if form == "fp16" else form: section}
+    if name in SHAPED:
+        data[name] = {**data.get(name, {}), "default" if form == "fp16" else form: section}
     else:
         data[name] = section
 
@@ -192,6 +200,9 @@ def _write(
 def _section(name: str, profile: Device, operation: Roofline, rows: Table, like: Document) -> dict[str, Any]:
     """Return an operation as it stands in a file; what was not measured keeps its source, or says that it is not used."""
     errors = _layer(profile, operation, rows) if name == "matmul" else _parts(profile, operation, rows)
+    if name == "experts":
+        growth = quality.growth_bias(profile, operation, rows)
+        errors += "" if growth is None else f"; t(n)/t(1) {growth:+.1f} % on average"
     section = _written(operation, _source(rows, errors))
     if name == "attention" and not fit.bound_by_memory(profile, rows):
         section |= {key: like.data[name][key] for key in ("memory_efficiency", "p_norm")}
@@ -204,8 +215,9 @@ def _section(name: str, profile: Device, operation: Roofline, rows: Table, like:
 def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     """Fit what was measured of a link: forms of all-reduce, and the latency of a transfer at its stated bandwidth."""
     reduces, transfers = (rows[rows.operation == name] for name in ("all_reduce", "transfer"))
-    if reduces.empty and transfers.empty:
-        raise unfit("hold no all_reduce or transfer; nothing to fit a link to")
+    exchanges = rows[rows.operation.isin(DIRECTIONS)]
+    if reduces.empty and transfers.empty and exchanges.empty:
+        raise unfit("hold no all_reduce, transfer, dispatch or combine; nothing to fit a link to")
     if len(names := sorted(reduces.implementation.unique())) > 1:
         raise unfit(f"expected all-reduces of one, got {', '.join(names)}", "implementation")
     data, errors = deepcopy(like.data), {}
@@ -224,6 +236,11 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
         carried = sample.size_bytes.to_numpy() / (profile.bandwidth_gb_s.value * 1e9)
         errors["transfer"] = quality.link_errors("transfer", sample, latency * 1e-6 + carried)
         data |= _numbers({"latency_us": latency}, _source(sample, _first(errors["transfer"])))
+    for direction, sample in exchanges.groupby("operation"):
+        one_way = fit.exchange(sample)
+        errors[direction] = quality.link_errors(direction, sample, fit.reduced(one_way, sample))
+        numbers = {key: value["value"] for key, value in one_way.model_dump().items()}
+        data.setdefault("all_to_all", {})[direction] = _numbers(numbers, _source(sample, _first(errors[direction])))
     return FittedProfile(data, errors, {}, [], [], [], {}, None)
 
 
@@ -235,11 +252,12 @@ def text(data: Mapping[str, Any]) -> str:
 
 def _written(operation: Roofline, source: str) -> dict[str, Any]:
     """Return a roofline as it stands in a file; it is one fit, so the source stands with its first number."""
-    keys = (*NUMBERS, "head_us") if isinstance(operation, DecodeRoofline) else NUMBERS
+    keys = (*NUMBERS, *(key for key in type(operation).model_fields if key not in Roofline.model_fields))
     numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
     tiles = {}
     if operation.tile_tokens != (1,):
         tiles = {"tile_tokens": list(operation.tile_tokens), "least_tile_tokens": operation.least_tile_tokens}
+        tiles = {key: value for key, value in tiles.items() if value is not None}
     if not operation.width:
         return numbers | tiles
     points = [point.model_dump() for point in operation.width]
@@ -267,6 +285,8 @@ def _layer(profile: Device, operation: Roofline, rows: Table) -> str:
 
 def _parts(profile: Device, operation: Roofline, rows: Table) -> str:
     words = []
+    if isinstance(operation, ExpertRoofline):
+        rows = rows[rows.tokens <= experts.DECODES].assign(part=f"1..{experts.DECODES}", shape="")
     for (part, shape), timed in rows.groupby(["part", "shape"]):
         mape = quality.percents(fit.seconds(profile, operation, timed), fit.measured(timed))[0]
         words.append(f"{', '.join(filter(None, (str(part), str(shape))))} {mape:.1f} %".strip())

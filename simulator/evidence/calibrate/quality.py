@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from simulator.cost.device import Attention, Device, Link, Roofline
-from simulator.evidence.calibrate import fit
+from simulator.cost.device import Attention, Device, ExpertRoofline, Link, Roofline
+from simulator.evidence.calibrate import experts, fit
 from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
 from simulator.evidence.calibrate.measurements import Table, unfit
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048), (2049, 131072))
+EXPERT_RANGES = ((1, 128), (129, 2048))
 SCORE_RANGES = ((1, 64), (65, 256), (1, 256), (257, 2048))
 STEPS = (64, 128, 256)
 """Token counts behind which kernels take another tile."""
@@ -79,11 +80,19 @@ def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
             for degree, of_degree in summed.groupby("tensor_parallel"):
                 fit_errors += _by_range(f"layer, TP {degree:g}", of_degree, RANGES)
     for part, of_part in timed.groupby("part"):
-        fit_errors += _by_range(str(part) or name, of_part, RANGES)
+        fit_errors += _by_range(str(part) or name, of_part, EXPERT_RANGES if name == "experts" else RANGES)
         if name == "attention" and of_part["shape"].nunique() > 1:
             for shape, of_shape in of_part.groupby("shape"):
                 fit_errors += _by_range(f"{part}, {shape}", of_shape, RANGES)
     return fit_errors
+
+
+def growth_bias(device: Device, operation: Roofline, rows: Table) -> float | None:
+    """Return by how many per cent the time of 2 to 128 tokens relative to one is predicted too high; None: one is missing."""
+    timed = rows[rows.tokens <= experts.DECODES].assign(off=lambda few: seconds(device, operation, few) / measured(few))
+    keys = ["source", "shape", "tensor_parallel", "part"]
+    pairs = timed.merge(timed[timed.tokens == 1], on=keys, suffixes=("", "_of_one")).query("tokens > 1")
+    return float(100.0 * (pairs.off / pairs.off_of_one - 1.0).mean()) if len(pairs) else None
 
 
 def layers(timed: Table) -> Table:
@@ -99,7 +108,7 @@ def scores(device: Device, rows: Table) -> Iterator[FitError]:
 
     Rows that no fit uses stand apart, by reason; layers of several products stand before their parts.
     """
-    rows = rows[rows.operation.isin(("matmul", "attention", "small_operations"))]
+    rows = rows[rows.operation.isin(("matmul", "attention", "experts", "small_operations"))]
     timed = rows.assign(predicted=predicted(device, rows), sheet=predicted(device, rows, bare=True), seconds=measured(rows))
     for kind, of_kind in timed.groupby(["operation", "format", "implementation", "left_out"], sort=False):
         name = ", ".join(filter(None, map(str, kind)))
@@ -118,7 +127,8 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
     device = device.model_copy(update={"cache_bandwidth_gb_s": None}) if bare else device
     try:
         for (name, weights, part), some in rows.groupby(["operation", "format", "part"]):
-            operation: Any = device.matmul_for(weights) if name == "matmul" else getattr(device, name)
+            choose: Any = {"matmul": device.matmul_for, "experts": device.experts_for}.get(name)
+            operation: Any = choose(weights) or DATASHEET if choose else getattr(device, name)
             if bare or not isinstance(operation, Attention):
                 times[some.index] = seconds(device, DATASHEET if bare else operation, some)
                 continue
@@ -143,8 +153,8 @@ def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]], spread
 
 def ways_left_out(device: Device, rows: Table, form: Form, fitted: Roofline) -> Iterator[HeldOutErrors]:
     """Yield the errors of each model, degree or shape, or group of single products, as a fit to all the others predicts it."""
-    single = rows.groupby(LAYER).size().eq(1).all()
-    for by in SINGLE_PRODUCTS if single else LEFT_OUT:
+    ways = SINGLE_PRODUCTS if rows.groupby(LAYER).size().eq(1).all() else LEFT_OUT
+    for by in ("shape",) if isinstance(fitted, ExpertRoofline) else ways:
         yield from left_out(device, rows, form, fitted, by)
 
 
@@ -169,7 +179,8 @@ def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str)
     for value, outside, others in _splits(rows, by):
         excluded = rows[outside]
         start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
-        refit = fit.products(device, rows[others], form, start)
+        of_experts = isinstance(fitted, ExpertRoofline)
+        refit = experts.fitted(device, rows[others]) if of_experts else fit.products(device, rows[others], form, start)
         times, truth = seconds(device, refit, excluded), measured(excluded)
         if by in ("shape", *SINGLE_PRODUCTS):
             timed = excluded.assign(seconds=truth, predicted=times)
