@@ -103,7 +103,8 @@ def test_sizes_whose_caches_do_not_fit_are_left_out() -> None:
 def test_crossings_in_words() -> None:
     def points(*speedups: float) -> list[BatchPoint]:
         return [
-            BatchPoint(batch, 4, "", 10.0 * speedup, 1.0, 5, 1.0, 1.0, 10.0) for batch, speedup in enumerate(speedups, start=1)
+            BatchPoint(batch, 4, "", 10.0 * speedup, 1.0, 5, 1.0, 1.0, 10.0, 2.0)
+            for batch, speedup in enumerate(speedups, start=1)
         ]
 
     assert crossed(*crossover(points(2.0, 1.5)), "x") == "x is ahead at every size"

@@ -22,6 +22,8 @@ from simulator.evidence.calibrate import importers, measurements, quality
 from simulator.scenario import load
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import slowed
+from simulator.studies.batches import chance_for
+from simulator.studies.batches import study as study_batches
 from tests.test_calibrate import DEVICE as SHEET
 from tests.test_calibrate import converted
 from tests.test_cost import DEVICE, LINK, MODEL, place
@@ -156,13 +158,13 @@ def test_rows_are_sent_to_their_experts_and_back() -> None:
 @pytest.mark.parametrize("changes", [[], ["target.experts=whole"], ["target.experts=dispatched"], ["requests.concurrency=3"]])
 def test_law_replay_and_simulation_agree_with_experts(changes: list[str]) -> None:
     four = ["target.tensor_parallel=4", "target.link=nvlink_h100"]
-    result = run(load("vanilla_qwen3_30b_a3b_h200", [*four, "requests.count=6", *changes]))
+    result = run(load("eagle3_qwen3_30b_a3b_h200", [*four, "requests.count=6", *changes]))
     assert result.agreement.gap == pytest.approx(0.0, abs=1e-9)
     assert not result.agreement.disagreement
 
 
 def test_routing_that_is_not_known_enters_the_interval() -> None:
-    names = [name for name, _ in slowed(load("vanilla_qwen3_30b_a3b_h200"))]
+    names = [name for name, _ in slowed(load("eagle3_qwen3_30b_a3b_h200"))]
     assert names[-2:] == ["experts read, window_exponent", "experts read, popularity"]
     dense = [name for name, _ in slowed(load("vanilla_qwen3_32b_a100"))]
     assert not [name for name in dense if name.startswith("experts")]
@@ -235,3 +237,20 @@ def test_a_fit_returns_the_numbers_that_made_the_times() -> None:
     assert quality.growth_bias(fast, fitted, rows[rows.tokens > 1]) is None
     errors = quality.left_out(fast, rows, None, fitted, "shape")  # type: ignore[arg-type]
     assert max(error.mape_percent[0] for error in errors) < 5
+
+
+# ---- whether it pays
+
+
+def test_a_verdict_and_the_acceptance_that_breaks_even() -> None:
+    """A chain of 2 with 0.5 each keeps 1.75 tokens a step; a step of 1.75 plain ones breaks even there."""
+    assert chance_for(1.75, 2) == pytest.approx(0.5)
+    assert chance_for(3.31, 2) == pytest.approx(1.1), "no chance pays"
+    assert chance_for(0.9, 3) == 0.0
+    (study,) = study_batches([load("eagle3_qwen3_30b_a3b_h200", ["requests.count=4"])], (1, 2), (1,)).studies
+    simulated, by_law = study.points
+    assert (by_law.verdict, by_law.break_even, simulated.verdict) == ("", None, "helps")
+    best, least, most = simulated.break_even or (0.0, 0.0, 0.0)
+    even = run(load("eagle3_qwen3_30b_a3b_h200", [f"acceptance={{rate: {best}}}", "requests.count=4"]))
+    assert least < best < most
+    assert even.law.tpot_s == pytest.approx(simulated.baseline_tpot_ms / 1e3, rel=1e-9)

@@ -10,13 +10,16 @@ an adaptive window); vanilla speculative decoding is shown as well, with the sce
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, run
+from simulator.scenario.uncertainty import Interval, of_speedup
 from simulator.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import ResampledTrees
@@ -26,7 +29,12 @@ SIZES = range(1, 65)
 SIMULATED = (1, 2, 4, 8, 16, 32, 64, 128)
 TURNS = 4
 """Simulated requests per place of the batch, or as many as the scenario has where that is more."""
-DERIVED = ("speedup", "vanilla_speedup", "simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s")
+REAL = 1e-9
+"""Imaginary part below which a root is a real number."""
+DERIVED = (
+    *("verdict", "break_even", "speedup", "vanilla_speedup"),
+    *("simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s"),
+)
 """Properties of a point that plain data has too."""
 
 
@@ -57,6 +65,10 @@ class BatchPoint:
     draft_ms: float
     """T_draft of the main step kind in ms."""
     law_tpot_ms: float
+    tokens_per_step: float
+    """Verified tokens of a step, by law."""
+    speedup_interval: Interval | None = None
+    """Between which 90 % of the draws of the speed-up by law lie, over devices, rows of a verification and experts read."""
     vanilla_tpot_ms: float | None = None
     """Time per token of vanilla speculative decoding in ms, by law."""
     exposed_draft_ms: float | None = None
@@ -84,6 +96,28 @@ class BatchPoint:
         return self.baseline_tpot_ms / self.law_tpot_ms
 
     @property
+    def verdict(self) -> str:
+        """Return whether the strategy helps or hurts all over the interval, or that it is open; empty without an interval."""
+        if self.speedup_interval is None:
+            return ""
+        low, high = self.speedup_interval
+        if low > 1.0:
+            return "helps"
+        return "hurts" if high < 1.0 else "open"
+
+    @property
+    def break_even(self) -> tuple[float, float, float] | None:
+        """Return the chance that each draft token must have for a speed-up of 1: at the law's time of a step, and at both ends.
+
+        More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance each.
+        """
+        if self.speedup_interval is None:
+            return None
+        low, high = self.speedup_interval
+        best, least, most = (chance_for(self.tokens_per_step / speedup, self.gamma) for speedup in (self.speedup, high, low))
+        return best, least, most
+
+    @property
     def vanilla_speedup(self) -> float | None:
         """Return the speed-up of vanilla speculative decoding, by law."""
         return None if self.vanilla_tpot_ms is None else self.baseline_tpot_ms / self.vanilla_tpot_ms
@@ -97,6 +131,14 @@ class BatchPoint:
     def simulated_vanilla_speedup(self) -> float | None:
         """Return the speed-up of vanilla speculative decoding, simulated, prefills included in both."""
         return _ratio(self.simulated_vanilla_tokens_per_s, self.simulated_baseline_tokens_per_s)
+
+
+def chance_for(tokens_per_step: float, gamma: int) -> float:
+    """Return the chance a of each of ``gamma`` draft tokens with 1 + a + ... + a^gamma tokens per step; above 1 where a is."""
+    if tokens_per_step <= 1.0:
+        return 0.0
+    roots = np.roots([*[1.0] * gamma, 1.0 - tokens_per_step])
+    return float(max(root.real for root in roots if abs(root.imag) < REAL))
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
@@ -152,7 +194,11 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
         sized = at_size(loaded, size)
         scenario = sized.scenario
         if scenario.kv_tokens is None or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens:
-            points.append(_point(run.tuned(sized).scenario, acceptance, size in simulate_at))
+            tuned = run.tuned(sized)
+            point = _point(tuned.scenario, acceptance, size in simulate_at)
+            if size in simulate_at:
+                point = replace(point, speedup_interval=of_speedup(tuned, point.speedup, ()))
+            points.append(point)
     return points
 
 
@@ -224,6 +270,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         verify_ms=cost.target(step.rows).wall_s * 1e3,
         draft_ms=drafted * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
+        tokens_per_step=law.tokens_per_step,
         vanilla_tpot_ms=vanilla_law.tpot_s * 1e3 if vanilla_law else None,
         exposed_draft_ms=exposed,
         relative_draft_overhead=overhead,
@@ -233,7 +280,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     )
 
 
-def _trees(scenario: Scenario) -> dict[str, float]:
+def _trees(scenario: Scenario) -> dict[str, Any]:
     """What verifying re-sampled trees costs, fused and apart; nothing where none are sampled."""
     strategy = scenario.schedule
     if not isinstance(strategy, ResampledTrees):
@@ -242,7 +289,7 @@ def _trees(scenario: Scenario) -> dict[str, float]:
     return {f"{name}_trees_ms": seconds * 1e3 for name, seconds in passes.items()}
 
 
-def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance) -> dict[str, float]:
+def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance) -> dict[str, Any]:
     """Return tokens per second of the strategy, of autoregressive decoding and, where there is such a scenario, of vanilla."""
     rates = {
         "simulated_tokens_per_s": run.simulate(scenario, acceptance)[0].tokens_per_s,

@@ -10,7 +10,10 @@ from simulator.report.run_serving import crossed
 from simulator.report.run_summary import number, origin, short_names
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
-LEGEND = "Simulated speed-ups are of output tokens per second, with the prefills of all requests on both sides."
+LEGEND = (
+    "Simulated speed-ups are of output tokens per second, with the prefills of all requests on both sides. Break-even is the "
+    "chance of each draft token of a chain at which the law's speed-up is 1; both intervals are of devices and experts read."
+)
 
 
 def page(result: BatchStudies) -> Page:
@@ -29,17 +32,25 @@ def _section(study: BatchStudy) -> Section:
     """Return the table and the sentences of a scenario."""
     shown = [point for point in study.points if point.simulated_requests] or study.points
     columns = _columns(shown)
-    rows = []
-    for point in shown:
-        values = [getattr(point, field) for field in columns.values()]
-        rows.append((str(point.batch), *("" if value is None else number(value, 3) for value in values)))
+    rows = [(str(point.batch), *(_cell(getattr(point, field)) for field in columns.values())) for point in shown]
     table = Table(("B", *columns), rows, f"Batch sizes of {study.scenario.name}")
     return Section(study.scenario.name, [table, Bullets(list(sentences(study)))])
+
+
+def _cell(value: float | str | tuple[float, ...] | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, float | int):
+        return number(value, 3)
+    *best, low, high = (number(each, 3) for each in value)
+    return f"{' '.join(best)} ({low} to {high})".lstrip()
 
 
 def _columns(points: Sequence[BatchPoint]) -> Mapping[str, str]:
     """Return the field of a point for the columns that have something to show, by head."""
     columns = {"speed-up law": "speedup", "speed-up simul.": "simulated_speedup"}
+    if points[0].speedup_interval is not None:
+        columns |= {"interval": "speedup_interval", "verdict": "verdict", "break-even": "break_even"}
     if any(point.vanilla_speedup is not None for point in points):
         columns |= {"vanilla law": "vanilla_speedup", "vanilla simul.": "simulated_vanilla_speedup"}
     columns |= {"tokens/s law": "law_tokens_per_s", "tokens/s simul.": "simulated_tokens_per_s"}
