@@ -17,7 +17,8 @@ KINDS = {
     **dict.fromkeys(("p", "q"), "f"),
 }
 """Kinds of number that an array may hold, as numpy names them, by array."""
-DIMENSIONS = {"exit_rank": (2,), "beam.rows": (3,), "beam.steps": (2,), "beam.hit": (2,)}
+DIMENSIONS = {"exit_rank": (2,), "beam.rows": (3,), "beam.steps": (2,), "beam.hit": (2,), "experts.taken": (3,),
+              "experts.drafted": (4,)}  # fmt: skip
 """Numbers of dimensions that an array may have, where that is not one; arrays of further drafters have one or two."""
 
 

@@ -39,6 +39,9 @@ Arrays of further drafters have names with a dot (``Trace.extra``):
 ``beam.hit``          (trees, positions): whether the token was in the tree
 ``beam.rows``         (trees, most stages, positions): rows at each stage in the last of these steps, after pruning; in
                       the steps before they are one stage further back each (:class:`~simulator.acceptance.draft_tree.Passage`)
+``experts.taken``     (layers with experts, experts of a token, positions), uint8: those that the emitted token takes; how
+                      many there are is in the header, ``experts`` of the target: ``routed``, ``per_token``
+``experts.drafted``   (depths, layers, experts of a token, positions): those of the draft tokens of a window that starts here
 ====================  ==========================================================================================
 
 Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.

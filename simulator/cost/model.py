@@ -4,8 +4,9 @@ A matrix product of ``n`` tokens with a ``(k, m)`` weight is ``2 n k m`` flops a
 weights. Norms and biases are left out: they count as the small operations of a layer.
 """
 
-from math import exp, lgamma
-from typing import Literal, Self
+from collections.abc import Mapping
+from math import exp, lgamma, log
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -59,6 +60,23 @@ class Experts(Frozen):
             total += max(1, parts) * (tokens / max(1, parts)) ** exponent
         return total
 
+    def fitted(self, read: Mapping[tuple[int, int], float], source: str) -> "Experts":
+        """Return the mixture with the routing that best gives the experts ``read`` by (rows of a window, requests)."""
+        from scipy.optimize import least_squares  # noqa: PLC0415 - slow to load, and few need it
+
+        def made(x: Any) -> "Experts":
+            return self.model_copy(update={
+                name: Ranged(value=float(value), source=source, confidence="calibrated")
+                for name, value in zip(("window_exponent", "popularity"), x, strict=True)
+            })  # fmt: skip
+
+        def off(x: Any) -> list[float]:
+            mixture: Experts = made(x)
+            windows = {size: mixture.independent(Rows(size[0] * size[1], sequences=size[1])) for size in read}
+            return [log(mixture.touched(windows[size]) / number) for size, number in read.items()]
+
+        return made(least_squares(off, (0.8, 0.05), bounds=((0.0, EVEN), (1.0, 0.9))).x)
+
     def touched(self, rows: float) -> float:
         """Return the mean number of routed experts that ``rows`` independent rows read.
 
@@ -66,8 +84,8 @@ class Experts(Frozen):
         c = 1/popularity - 1: E (1 - B(a, b + n)/B(a, b)) with a = c k/E and b = c - a. Without popularity that is
         E (1 - (1 - k/E)^n). It is k for one row, never above E, and E in the end.
         """
-        share, even = self.per_token / self.routed, self.popularity.value < EVEN
-        if even or share == 1.0:
+        share = self.per_token / self.routed
+        if self.popularity.value < EVEN or share == 1.0:
             return self.routed * (1.0 - float((1.0 - share) ** rows))
         both = 1.0 / self.popularity.value - 1.0
         rest = (1.0 - share) * both
