@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -17,7 +16,6 @@ from scipy.optimize import least_squares
 
 from simulator.acceptance.routing import experts_read
 from simulator.acceptance.trace import read as read_trace
-from simulator.cli.main import main
 from simulator.cost.collectives import Exchange
 from simulator.cost.kernels import all_reduce_time, busiest, exchange_time, experts_time
 from simulator.cost.model import Experts
@@ -321,5 +319,3 @@ def test_a_target_that_was_recorded_routes_as_recorded() -> None:
     assert stated.scenario.target.model.experts.window_exponent.confidence == "assumed"  # type: ignore[union-attr]
     result = run(recorded)
     assert result.agreement.gap == pytest.approx(0.0, abs=1e-9)
-    page = CliRunner().invoke(main, ["trace", "info", "small_mixture_sampled"])
-    assert "Experts of a layer read by windows" in page.output

@@ -11,7 +11,6 @@ from itertools import pairwise
 import numpy as np
 
 from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.routing import experts_of, experts_read
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Bools, Trace
 from simulator.acceptance.tree_replay import recorded_beams
@@ -116,20 +115,6 @@ class PipelineNumbers:
 
 
 @dataclass(frozen=True)
-class ExpertsRead:
-    """Windows of several requests read together so many different experts of a layer, on average."""
-
-    rows: int
-    """Rows of each window."""
-    requests: int
-    """Number of windows, each of another request."""
-    recorded: float
-    """As recorded."""
-    independent: float
-    """Were every row routed for itself and no expert more popular."""
-
-
-@dataclass(frozen=True)
 class VocabularyShare:
     """The most frequent entries of a vocabulary make up a share of the recorded tokens (Lyanna, Figure 7)."""
 
@@ -163,8 +148,6 @@ class Statistics:
     """Numbers of every recorded drafter; empty where there is only one."""
     pipelines: tuple[PipelineNumbers, ...]
     """Numbers of every recorded pipeline tree."""
-    experts: tuple[ExpertsRead, ...] = ()
-    """Experts read by windows of so many rows and requests; empty where no routing was recorded."""
     vocabulary: tuple[VocabularyShare, ...] = ()
     """Shares of tokens by shares of the vocabulary; empty where the tokens are not known."""
 
@@ -192,7 +175,6 @@ def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Sta
         repetition=_repetition(trace, replay.order),
         drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters) if len(trace.drafters) > 1 else (),
         pipelines=tuple(_pipeline(trace, beam, replay) for beam in recorded_beams(trace)),
-        experts=tuple(_experts(trace, flavours)),
         vocabulary=tuple(_vocabulary(trace, replay)),
     )
 
@@ -204,14 +186,6 @@ def _drafter(trace: Trace, name: str, flavours: Sequence[str], seed: int) -> Dra
     reached = np.array([(runs >= depth).sum() for depth in range(window + 1)])
     rates = tuple(float(kept / got) for got, kept in pairwise(reached) if got >= FEWEST)
     return DrafterNumbers(name, rates, window, WindowReplay.of(replay).mean(window))
-
-
-def _experts(trace: Trace, flavours: Sequence[str]) -> Iterable[ExpertsRead]:
-    if sizes := experts_of(trace):
-        routed, per_token = sizes
-        for (rows, requests), recorded in experts_read(trace, flavours).items():
-            missed = (1.0 - per_token / routed) ** (rows * requests)
-            yield ExpertsRead(rows, requests, recorded, routed * (1.0 - missed))
 
 
 def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:

@@ -30,8 +30,6 @@ WINDOW_HEAD = ("γ", "replayed", "i.i.d.", "error", "law", "error")
 FLAVOUR_HEAD = ("", "tokens", "accepted", "replayed", "i.i.d. error", "law error", "repeats")
 DRAFTER_HEAD = ("", *map(str, range(1, POSITIONS_SHOWN + 1)), "window", "kept a step")
 PIPELINE_HEAD = ("width", "children", "stages", "in the tree", "steps a token", "rows a step", "in flight")
-EXPERT_REQUESTS = (1, 4, 16)
-"""Numbers of requests for which the experts read are shown."""
 RUNS_SHOWN = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)
 """Where the classes of the run-length histogram begin, in tokens."""
 COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY, "black")  # Okabe and Ito
@@ -50,7 +48,6 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
         "Emitted token among the first k choices; at corrections: where the draft was rejected",
         "Every drafter of the same text: kept at each position, in % of the windows that got there",
         "Dynamic trees in a pipeline (SpecPipe), as grown and verified",
-        "Experts of a layer read by windows of so many rows, in one request and in several: recorded, if independent",
         "Accepted in a row: windows of unlimited length",
         "How the means are computed",
     )
@@ -60,7 +57,6 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
         _table(widths, _hit_rows(numbers), "Hits"),
         _table(DRAFTER_HEAD, _drafter_rows(numbers), "Drafters"),
         _table(PIPELINE_HEAD, _pipeline_rows(numbers), "Dynamic trees"),
-        _table(("rows", *(f"{count} req." for count in EXPERT_REQUESTS)), _expert_rows(numbers), "Experts read"),
         _table(("tokens", "windows"), _run_rows(numbers), "Run lengths", bars=(1,)),
         [Bullets([FORMULAS])],
     )
@@ -193,13 +189,6 @@ def _pipeline_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
         sizes = str(pipeline.width), str(pipeline.branching), str(pipeline.stages)
         means = pipeline.steps_per_token, pipeline.rows_per_step, pipeline.rows_in_flight
         yield *sizes, share(pipeline.hit_rate), *map(number, means)
-
-
-def _expert_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
-    read = {(experts.rows, experts.requests): experts for experts in numbers.experts}
-    for rows in dict.fromkeys(experts.rows for experts in numbers.experts):
-        cells = (read[rows, requests] for requests in EXPERT_REQUESTS)
-        yield str(rows), *(f"{cell.recorded:.1f} {cell.independent:.1f}" for cell in cells)
 
 
 def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
