@@ -125,10 +125,10 @@ def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0, in
 
 
 def experts_time(place: Placement, rows: int, independent: float) -> float:
-    """Return the seconds of the routed experts of one layer, whose ``rows`` read as many experts as ``independent`` ones.
+    """Return the seconds of router and routed experts of a layer, whose ``rows`` read as many as ``independent`` ones.
 
     It is that of the busiest rank where ranks hold whole experts. On a device without a fit for experts it is one product over
-    all experts read, each with its share of the rows.
+    all experts read, each with its share of the rows, and no router.
     """
     model, experts, ranks, device = place.model, place.model.experts, place.tensor_parallel, place.device
     if experts is None:
@@ -145,7 +145,9 @@ def experts_time(place: Placement, rows: int, independent: float) -> float:
         inner, weights = inner / ranks, weights / ranks
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
     seconds: float = device.timer(curve, form.arithmetic)(size, 2.0 * pairs * weights, each)
-    return seconds + float(curve.beside_s(touched, hidden + inner))
+    undivided = place.model_copy(update={"tensor_parallel": 1})  # every device routes all rows
+    router = product_timer(undivided, place.table_format)(hidden, experts.routed, rows)
+    return seconds + float(curve.beside_s(touched, hidden + inner)) + router
 
 
 def busiest(items: float, ranks: int, of: float = inf) -> float:
