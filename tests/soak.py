@@ -1,0 +1,502 @@
+#!/usr/bin/env python3
+"""Commands as nobody means to type them, in places where nobody works: whatever comes, they answer in words.
+
+    python3 dev.py soak [--minutes N] [--seed N] [--family NAME]
+
+Six families of attempts, each with what has to hold:
+
+* ``files``: shipped files broken by chance, through their loaders (``fuzz.py``).
+* ``settings``: any field of a scenario or a plan set to anything; law and run answer, or refuse in a line for each fault.
+* ``words``: any command with any words behind it; exit code 0, 2 or 3, and no half of an answer.
+* ``books``: sound scenarios with other numbers; law, replay and simulation agree as claimed, books close, nothing is lost.
+* ``places``: the same command twice, in other folders, languages, orders of hashing, without a home or a terminal; same bytes.
+* ``kills``: a command that writes, ended at any moment by any signal; old files or new ones, and a sweep that goes on.
+
+Every attempt has a number, by which ``--only NUMBER`` makes it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import fuzz
+import yaml
+from click.testing import CliRunner
+
+from simulator.cli.main import main as specsim
+from simulator.names import FOLDERS, Catalogue, shipped
+from simulator.scenario import load, resolved
+
+ROOT = Path(__file__).parent.parent
+MOST_S = 60
+"""Of one attempt; the machine may be busy."""
+MOST_BYTES = 8 * 10**9
+"""Of address space."""
+SMALL = ("requests.count=4", "requests.concurrency=2", "requests.output_tokens=12")
+SEVERAL = ("compare", "capacity", "load", "batches", "budget", "trees", "network")
+COMMAND = "from simulator.cli.main import main; main()"
+VALUES = (*fuzz.PARTS, *("0.1", "../x", "./x.yaml", "a100_80g_sxm", "six_flavours_greedy", "x" * 300, "é", "[", "{a: b", "*x"))
+LINES = (
+    *fuzz.NASTY,
+    "",
+    ".",
+    "/",
+    "//",
+    "-",
+    "--",
+    "-1",
+    "/dev/null",
+    "/dev/full",
+    "/proc/self/mem",
+    "x" * 5000,
+    "~",
+    "a b",
+    "%s",
+)
+
+
+class BrokenPromiseError(AssertionError):
+    """Raised where an answer is none of those that a command may give."""
+
+
+def promise(kept: bool, what: str) -> None:
+    """Raise :class:`BrokenPromiseError` unless it is kept."""
+    if not kept:
+        raise BrokenPromiseError(what)
+
+
+# ---- answers
+
+
+def asked(words: list[str]) -> tuple[int, str]:
+    """Exit code and stdout of a command in this process; raises what it raises, and where it answers as it may not."""
+    done = CliRunner().invoke(specsim, words)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    judge(done.exit_code, done.stdout, done.stderr, "--json" in words)
+    return done.exit_code, done.stdout
+
+
+def judge(code: int, out: str, errors: str, as_json: bool = False) -> None:
+    """Hold an answer to what every command promises."""
+    promise(code in (0, 2, 3), f"exit code {code}: {errors[-300:]}")
+    promise("Traceback" not in errors, errors[-300:])
+    if code == 0:
+        promise(bool(out), "says nothing")
+        if as_json:
+            json.loads(out, parse_constant=_no_number)
+        return
+    promise(not out, f"exit code {code} behind an answer of {len(out)} characters")
+    lines = errors.splitlines()
+    told = all(line.startswith("error: ") for line in lines) or errors.startswith("Usage: ")
+    promise(bool(lines) and told, f"exit code {code} without a line of its own: {errors[:300]!r}")
+
+
+def _no_number(text: str) -> float:
+    raise BrokenPromiseError(f"{text} in JSON")
+
+
+# ---- what is changed
+
+
+@cache
+def fields(scenario: str) -> tuple[tuple[str, Any], ...]:
+    """Every dotted field of a scenario with its value, everything looked up and every default in place."""
+    return tuple(_leaves(resolved(load(scenario).scenario)))
+
+
+def _leaves(part: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if path and not any(letter in path[-1] for letter in ".="):
+        yield ".".join(path), part
+    for key, below in part.items() if isinstance(part, dict) else ():
+        yield from _leaves(below, (*path, str(key)))
+
+
+@cache
+def names(kind: str) -> tuple[str, ...]:
+    """Shipped names, those of scenarios without the few that take long to read."""
+    return tuple(Catalogue().names(kind))
+
+
+def other_value(value: Any, chance: random.Random) -> Any:
+    """A value near the one that is there, or anything at all."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or chance.random() < 0.15:
+        return chance.choice(VALUES)
+    factor = chance.choice((0, -1, 0.5, 2, 1e-3, 1e3, 1e9, 1e-12))
+    return type(value)(value * factor) if abs(value * factor) < 1e300 else value
+
+
+def assignment(scenario: str, chance: random.Random) -> str:
+    """A field set to another value, as ``--set`` takes it."""
+    field, value = chance.choice(fields(scenario))
+    text = (
+        chance.choice(LINES) if chance.random() < 0.1 else yaml.safe_dump(other_value(value, chance), default_flow_style=True)
+    )
+    return f"{field}={text.removesuffix('...' + chr(10)).strip()}"
+
+
+# ---- families
+
+
+def files(chance: random.Random, folder: Path) -> str:
+    """Break a file, as ``fuzz.py`` does."""
+    every = _loaders()
+    return fuzz.tried(every[chance.choice(sorted(every))], chance, folder)
+
+
+@cache
+def _loaders() -> dict[str, fuzz.Loader]:
+    return fuzz.loaders()
+
+
+def settings(chance: random.Random, folder: Path) -> str:
+    """Set a few fields, and ask for the law, a run, a sentence or a study of a small workload."""
+    scenario = chance.choice(names("scenario"))
+    words = [chance.choice(("law", "law", "run", "run", "explain", *SEVERAL, "crossovers", "methods", "streams")), scenario]
+    changes = [assignment(scenario, chance) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
+    if words[0] not in ("law", "explain"):
+        open_loop = any(name.startswith("requests.arrivals") for name, _ in fields(scenario))
+        changes += [] if open_loop else SMALL
+        words += {"batches": ["--sizes", "1-4", "--simulate", "2"], "load": ["--sizes", "1,3"]}.get(words[0], [])
+        words += {"compare": [scenario], "methods": ["--only", chance.choice(names("method"))]}.get(words[0], [])
+        if words[0] == "capacity" and not open_loop:
+            words += ["--traffic", f"csv:{_traffic(chance, folder)}"]
+        words += ["--workers", "1", "--search", "20"] if words[0] == "capacity" else []
+    code, _ = asked([*words, "--json", *(word for change in changes for word in ("--set", change))])
+    return "refused" if code else "answered"
+
+
+def _traffic(chance: random.Random, folder: Path) -> str:
+    """A small file of requests, sound but for what chance does to it."""
+    rows = [
+        f"{chance.choice((0, at, at * 1e3, 1.7e9 + at))!r},{chance.choice((1, 7, 900))},{chance.choice((1, 2, 60))}"
+        for at in range(3)
+    ]
+    path = folder / f"traffic{chance.choice(('', ' of mine', 'é'))}.csv"
+    path.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows[: chance.randint(0, 3)], ""]), "utf-8")
+    return path.name
+
+
+def words(chance: random.Random, folder: Path) -> str:
+    """Type a command with words that belong to it, and some that belong nowhere."""
+    command, typed = specsim, []
+    while hasattr(command, "list_commands"):
+        context = command.make_context("specsim", [], resilient_parsing=True)
+        typed.append(chance.choice([name for name in command.list_commands(context) if name not in ("measure", "record")]))
+        command = command.get_command(context, typed[-1])
+    for parameter in command.params:
+        wanted = parameter.required or chance.random() < (0.15 if parameter.param_type_name == "option" else 0.7)
+        for _ in range(chance.choice((1, 1, 2)) if wanted and parameter.name not in ("minutes",) else 0):
+            typed += [chance.choice(parameter.opts)] if parameter.param_type_name == "option" else []
+            typed += [] if getattr(parameter, "is_flag", False) else [_word(parameter, chance, folder)]
+    for _ in range(chance.choice((0, 0, 1))):
+        typed.insert(chance.randint(1, len(typed)), chance.choice(LINES))
+    if typed[0] in ("plan", "sweep", "validate", "methods", "capacity", "batches", "load") and chance.random() < 0.9:
+        typed = [*typed, "--workers", "none"]  # its words are read, and its work is for others
+    code, _ = asked(typed)
+    return "refused" if code else "answered"
+
+
+def _word(parameter: Any, chance: random.Random, folder: Path) -> str:
+    kind = next((kind for kind in FOLDERS if kind in (parameter.name or "").rstrip("s")), chance.choice(list(FOLDERS)))
+    choices = list(getattr(parameter.type, "choices", ())) or list(names(kind))
+    return chance.choice(
+        [*choices, *choices, str(chance.choice((0, 1, 7, 10**9, -1))), chance.choice(LINES), folder.name, "own.csv"]
+    )
+
+
+def books(chance: random.Random, folder: Path) -> str:
+    """Run a sound scenario with other numbers, and add up what it says."""
+    scenario = chance.choice(names("scenario"))
+    numbers = [(name, value) for name, value in fields(scenario) if type(value) in (int, float) and value > 0]
+    numbers = [(name, value) for name, value in numbers if not name.startswith(("requests.", "strategy.", "acceptance."))]
+    changes = []
+    for name, value in chance.sample(numbers, min(3, len(numbers))):
+        changes.append(f"{name}={type(value)(value * chance.choice((0.5, 0.9, 1.5, 2))) or value!r}")
+    prompt, output, places = chance.choice((1, 60, 700)), chance.choice((2, 9, 40)), chance.choice((1, 1, 2))
+    changes += [f"requests.{name}" for name in (f"prompt_tokens={prompt}", f"output_tokens={output}", f"concurrency={places}")]
+    if any(name.startswith("requests.arrivals") for name, _ in fields(scenario)):
+        changes = [f"requests={{arrivals: {{name: poisson, rate_per_s: {chance.choice((0.1, 3))}}}, count: 12}}"]
+    changes += [f"requests.count={chance.choice((4, 9))}", f"seed={chance.randint(0, 99)}"]
+    code, out = asked(["run", scenario, "--json", *(word for change in changes for word in ("--set", change))])
+    if code:
+        return "refused"
+    _add_up(json.loads(out))
+    return "answered"
+
+
+def _add_up(told: dict[str, Any]) -> None:
+    """Hold a run to its claim, Little's law and the conservation of rows, blocks and time."""
+    simulated, replay = told["simulated"], told["replay"]
+    serving = simulated["serving"]
+    promise(not told["agreement"]["disagreement"], told["agreement"]["shown"])
+    promise(abs(serving["littles_law"]["gap"]) < 1e-9, f"Little's law is off by {serving['littles_law']['gap']}")
+    for name in ("steps", "tokens") if told["agreement"]["gap"] is not None else ():
+        promise(simulated[name] == replay[name] or told["scenario"]["serving"].get("replicas", 1) > 1, f"{name} differ")
+    promise(0 <= serving["wasted_drafts"] <= serving["drafted"], "more drafts wasted than made")
+    promise(serving["recomputed_rows"] <= serving["prompt_rows"], "more rows recomputed than computed")
+    promise(serving["kv_tokens"] is None or serving["most_kv_tokens"] <= serving["kv_tokens"], "more cache used than there is")
+    promise(
+        all(0 <= lane["busy_fraction"] <= 1 + 1e-9 for lane in told["lanes"].values()), "a lane busy for more than its time"
+    )
+    promise(serving["ttft_ms"]["mean"] <= serving["e2e_ms"]["mean"] * (1 + 1e-9), "ends before its first token")
+
+
+PLACES = (
+    {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "UTC", "COLUMNS": "80"},
+    {
+        "PYTHONHASHSEED": "2",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "Pacific/Kiritimati",
+        "COLUMNS": "80",
+        "TERM": "dumb",
+        "HOME": "/nowhere",
+    },
+)
+
+
+def places(chance: random.Random, folder: Path) -> str:
+    """Run the same words in two places: folders with blanks and letters of other scripts, languages, orders of hashing."""
+    scenario = chance.choice(names("scenario"))
+    typed = [chance.choice(("run", "law", "explain", "show")), scenario]
+    typed += ["--json"] if chance.random() < 0.5 or typed[0] == "run" else []
+    if typed[0] != "show":
+        changes = [*SMALL[:1], f"seed={chance.randint(0, 9)}"]
+        typed += [word for change in changes for word in ("--set", change)]
+    told = []
+    for number, place in enumerate(PLACES):
+        here = folder / ("here", "über dort")[number]
+        here.mkdir(exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if name not in ("HOME", "LANG", "TERM", "PYTHONHASHSEED")}
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, *typed, *(["--out", "rep"] if typed[0] == "run" else [])],
+            cwd=here, env={**kept, "PYTHONPATH": str(ROOT), **place},
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        )  # fmt: skip
+        judge(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+        promise(done.returncode == 0, done.stderr[-300:].decode("utf-8", "replace"))
+        told.append({"": done.stdout} | {path.name: path.read_bytes() for path in here.rglob("*.*")})
+        shutil.rmtree(here)
+    differ = sorted(name for name in told[0].keys() | told[1] if told[0].get(name) != told[1].get(name))
+    promise(not differ, f"other bytes in another place: {differ} of {shlex.join(typed)}")
+    return "answered"
+
+
+SWEPT = "sweep durations_only --evaluate law --axis acceptance.rate=0.1:0.9:9 --axis strategy.gamma=1:12:12 --workers 1"
+WRITTEN = {
+    "rep": "run durations_only --set requests.count=20 --out rep",
+    "page.html": "batches durations_only --sizes 1-4 --simulate 1 --out page.html",
+    "page.md": "load durations_only --sizes 1,2 --set requests.count=8 --out page.md",
+    "made.yaml": "trace convert 2.5 --from mean_length --window 4 --out made.yaml",
+    "log.csv": "run durations_only --set requests.count=20 --json --request-log log.csv",
+}
+"""Commands by what they write."""
+
+
+def kills(chance: random.Random, folder: Path) -> str:
+    """End a command that writes; what was there is there whole, or what was to come."""
+    if chance.random() < 0.3:
+        return _killed_sweep(chance, folder)
+    name = chance.choice(sorted(WRITTEN))
+    old, new = _whole(name, False), _whole(name, True)
+    here = folder / "work"
+    shutil.rmtree(here, ignore_errors=True)
+    here.mkdir()
+    _put(here, old)
+    _killed(_typed(name, True), here, chance, new["seconds"])
+    left = _held(here)
+    promise(left in (old["files"], new["files"]), f"half of {name}: {sorted(left)}")
+    shutil.rmtree(here)
+    return "answered"
+
+
+def _typed(name: str, new: bool) -> list[str]:
+    return [*shlex.split(WRITTEN[name]), *(["--set", "seed=7"] if new and "--from" not in WRITTEN[name] else [])]
+
+
+@cache
+def _whole(name: str, new: bool) -> dict[str, Any]:
+    """What a command writes when nobody ends it, and the seconds that it takes."""
+    with TemporaryDirectory() as folder:
+        before = time.monotonic()
+        _begun(_typed(name, new), Path(folder)).communicate()
+        return {"seconds": time.monotonic() - before, "files": _held(Path(folder))}
+
+
+def _killed_sweep(chance: random.Random, folder: Path) -> str:
+    """A sweep that is ended and goes on writes the table of one that was left alone."""
+    here = folder / "work"
+    shutil.rmtree(here, ignore_errors=True)
+    here.mkdir()
+    words = [*shlex.split(SWEPT), "--store", "s.sqlite", "--export", "table.csv"]
+    table = _swept()
+    _killed(words, here, chance, table["seconds"])
+    resume = ["--resume"] if (here / "s.sqlite").exists() and not (here / "table.csv").exists() else []
+    if resume:
+        _, errors = _begun([*words, *resume], here).communicate()
+        promise((here / "table.csv").exists(), f"does not go on: {errors[-300:]}")
+    if (here / "table.csv").exists():
+        promise((here / "table.csv").read_bytes() == table["table"], "another table behind a kill")
+    shutil.rmtree(here)
+    return "answered"
+
+
+@cache
+def _swept() -> dict[str, Any]:
+    with TemporaryDirectory() as folder:
+        before = time.monotonic()
+        _begun([*shlex.split(SWEPT), "--store", "s.sqlite", "--export", "table.csv"], Path(folder)).communicate()
+        return {"seconds": time.monotonic() - before, "table": Path(folder, "table.csv").read_bytes()}
+
+
+def _begun(typed: list[str], here: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *typed], cwd=here, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
+def _killed(typed: list[str], here: Path, chance: random.Random, seconds: float) -> None:
+    """Begin a command and end it at a moment that chance picks; late ones are likelier, as that is when it writes."""
+    process = _begun(typed, here)
+    time.sleep(seconds * chance.choice((chance.uniform(0.1, 1.1), chance.uniform(0.8, 1.05))))
+    process.send_signal(chance.choice((signal.SIGINT, signal.SIGTERM, signal.SIGKILL)))
+    process.communicate(timeout=MOST_S)
+
+
+def _held(here: Path) -> dict[str, bytes]:
+    """Every file below a folder but those in hidden folders, which a kill may leave and nothing reads."""
+    paths = [path.relative_to(here) for path in sorted(here.rglob("*")) if path.is_file()]
+    return {str(path): (here / path).read_bytes() for path in paths if not any(part.startswith(".") for part in path.parts)}
+
+
+def _put(here: Path, whole: dict[str, Any]) -> None:
+    for name, content in whole["files"].items():
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_bytes(content)
+
+
+FAMILIES: dict[str, tuple[Callable[[random.Random, Path], str], float]] = {
+    "files": (files, 0.2),
+    "settings": (settings, 0.3),
+    "words": (words, 0.15),
+    "books": (books, 0.2),
+    "places": (places, 0.05),
+    "kills": (kills, 0.1),
+}
+"""Families, each with its share of the time."""
+
+
+# ---- going on
+
+
+class Soak:
+    """Attempts by family and outcome, the seconds that they took, and findings by where they were raised, one of each."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.outcomes = Counter[tuple[str, str]]()
+        self.seconds = Counter[str]()
+        self.findings: dict[str, str] = {}
+
+    def attempt(self, family: str, number: int, folder: Path) -> None:
+        """Make one attempt and note what comes of it."""
+        signal.alarm(MOST_S)
+        before, chance = time.monotonic(), random.Random(f"{self.seed}:{family}:{number}")  # noqa: S311 - nothing secret
+        try:
+            outcome = FAMILIES[family][0](chance, folder)
+        except Exception as error:
+            outcome = "finding"
+            self._note(family, number, error)
+        finally:
+            signal.alarm(0)
+        self.seconds[family] += time.monotonic() - before
+        self.outcomes[family, outcome] += 1
+
+    def _note(self, family: str, number: int, error: Exception) -> None:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        what = str(error)[:40] if isinstance(error, BrokenPromiseError) else f"{Path(frame.filename).name}:{frame.lineno}"
+        where = f"{family}: {type(error).__name__} at {what}"
+        if where not in self.findings:
+            told = "".join(traceback.format_exception(error)[-8:])
+            self.findings[where] = f"--seed {self.seed} --family {family} --only {number}\n{told}"
+            print(f"{where}: {error}"[:300].replace("\n", " "), f"--family {family} --only {number}", flush=True)
+
+    def next_family(self, among: list[str]) -> str:
+        """The family that has had the least of its share of the time."""
+        return min(among, key=lambda family: self.seconds[family] / FAMILIES[family][1])
+
+    def print(self) -> None:
+        """Attempts, rates and outcomes of every family, and the number of findings."""
+        for family in FAMILIES:
+            counts = {outcome: self.outcomes[one, outcome] for one, outcome in sorted(self.outcomes) if one == family}
+            if counts:
+                rate = 60 * sum(counts.values()) / max(self.seconds[family], 1e-9)
+                told = "".join(f"{number:>9,} {outcome}" for outcome, number in counts.items())
+                print(f"{family:<9}{rate:>8,.0f} a minute{told}")
+        print(f"{self.outcomes.total():,} attempts, {len(self.findings)} findings")
+
+
+def soak(seed: int, numbers: Iterator[int], until: float, among: list[str]) -> Soak:
+    """Attempts in a folder of their own until the time is up."""
+    state = Soak(seed)
+    signal.signal(signal.SIGALRM, _late)
+    with TemporaryDirectory(prefix="specsim soak ") as name:
+        folder, before = Path(name).resolve(), Path.cwd()
+        os.chdir(folder)
+        for path in (shipped() / FOLDERS["workload"][0]).glob("*.[cj]*"):
+            shutil.copy(path, folder)  # where the workloads look for it
+        try:
+            for number in numbers:
+                if time.monotonic() > until:
+                    break
+                state.attempt(state.next_family(among), number, folder)
+        finally:
+            os.chdir(before)
+    return state
+
+
+def _late(*_: Any) -> None:
+    raise TimeoutError(f"took more than {MOST_S} s")
+
+
+def main() -> int:
+    """The command line; 1 where anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--family", choices=FAMILIES, action="append", help="one family, repeatable")
+    parser.add_argument("--only", type=int, help="one attempt of one family, with its whole traceback")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")  # arithmetic on absurd but allowed numbers
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    numbers = count() if options.only is None else iter([options.only])
+    state = soak(options.seed, numbers, time.monotonic() + 60 * options.minutes, options.family or list(FAMILIES))
+    state.print()
+    if options.only is not None:
+        print(*state.findings.values(), sep="\n")
+    return bool(state.findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
