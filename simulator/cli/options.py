@@ -33,7 +33,7 @@ def faults_as_lines() -> Iterator[None]:
 
     SIGTERM ends it too, after whatever was begun is tidied up.
     """
-    from simulator.files.document import BadInput
+    from simulator.files.document import BadInput, Fault
     from simulator.files.writing import ended_by_sigterm
 
     try:
@@ -43,6 +43,11 @@ def faults_as_lines() -> Iterator[None]:
         for fault in error.faults:
             click.echo(f"error: {fault}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.filename is None:  # not about a file: a bug, or a terminal that went away
+            raise
+        click.echo(f"error: {Fault((str(error.filename), 0, 0), '', error.strerror or str(error))}", err=True)
+        sys.exit(BadInput.exit_code)
 
 
 @contextmanager

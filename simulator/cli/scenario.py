@@ -46,8 +46,10 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @catalogue_option
 def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
-    path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
     with faults_as_lines():
+        if not name.name:
+            raise BadInput([Fault(("NAME", 0, 0), "", "expected the name of a file to write, got an empty one")])
+        path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
         text = Catalogue(own).file("scenario", example).read_text("utf-8")
         try:
             with path.open("x", encoding="utf-8") as file:

@@ -195,7 +195,7 @@ class Document:
                 self.places[path[: depth + 1]] = place
             parent = parent[part]
         sourced = isinstance(parent.get(path[-1]), dict) and "value" in parent[path[-1]]
-        if sourced and not isinstance(value, dict):
+        if sourced and isinstance(value, int | float):
             value = {"value": value, "source": "set on the command line", "confidence": "assumed"}
         parent[path[-1]] = value
         self._forget(self.mentions, path)

@@ -63,7 +63,7 @@ class Sourced(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _bare_number(cls, data: object) -> object:
-        return {"value": data} if isinstance(data, int | float) and not isinstance(data, bool) else data
+        return data if isinstance(data, bool | dict | Sourced) else {"value": data}
 
     @model_validator(mode="after")
     def _within_rules(self) -> Self:

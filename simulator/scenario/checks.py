@@ -73,6 +73,8 @@ def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield stated durations that the strategy cannot do with."""
     given, strategy = scenario.durations, scenario.strategy
+    if given and not given.target_takes_time:
+        yield document.fault(("durations",), "the target's passes take no time, so no speed can be told; state more than 0 ms")
     if given and strategy.window and strategy.needs.draft_steps and given.draft_ms is None and given.draft_step_ms is None:
         yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
     if given and strategy.traits.splits_passes and given.target_ms is not None:

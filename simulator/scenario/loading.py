@@ -15,7 +15,7 @@ from simulator.files.schema import BadInput, Document, validate
 from simulator.names import Catalogue
 from simulator.scenario.checks import check_memory, faults_of
 from simulator.scenario.fields import Scenario
-from simulator.scenario.recording import borrowed, drawn, fitting, read_trace
+from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.strategies.common.capabilities import DraftsChain
 
 
@@ -40,6 +40,8 @@ class Loaded:
         if self.precomputed is not None:
             return self.precomputed
         scenario, spec = self.scenario, self.scenario.acceptance
+        if self.trace is not None:
+            check_answers(self.trace, scenario, self.document)  # fields may have been replaced since it was read
         key = spec, scenario.seed
         plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))
         as_read = scenario.schedule.reads(plain)

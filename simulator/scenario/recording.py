@@ -110,10 +110,14 @@ def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Cat
         if unknown := [flavour for flavour in flavours if flavour not in trace.flavours]:
             message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
             raise BadInput([document.fault(place, message)])
-    faults = list(_beyond_trace(scenario, trace, document, lambda: shown(_trace_path(scenario, document, catalogue))))
-    if faults:
-        raise BadInput(faults)
+    check_answers(trace, scenario, document, lambda: shown(_trace_path(scenario, document, catalogue)))
     return trace
+
+
+def check_answers(trace: Trace, scenario: Scenario, document: Document, file: Callable[[], str] = lambda: "the trace") -> None:
+    """Raise :class:`BadInput` where the strategy, as it is set for the batch, asks what the trace cannot answer."""
+    if faults := list(_beyond_trace(scenario, trace, document, file)):
+        raise BadInput(faults)
 
 
 def drawn(scenario: Scenario, trace: Trace | None) -> bool:

@@ -15,7 +15,7 @@ from simulator.acceptance.sources import Acceptance, Cycle, Odds, Replay, odds_o
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.partition import message_bytes
 from simulator.cost.rows import Phase
-from simulator.files.schema import provenance
+from simulator.files.schema import Fault, Infeasible, provenance
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import caveats
@@ -163,6 +163,9 @@ def simulate(
     ``log`` is called with every iteration, ``finished`` with every request that has ended.
     """
     done = scenario.service(acceptance).run(spans, log, finished)
+    if not done.tally.steps:
+        message = "all outputs end with the pass that reads the prompt, so there is no step to time; ask for longer ones"
+        raise Infeasible([Fault((scenario.name, 0, 0), "requests.output_tokens", message)])
     return outcome_of(done), done.spans
 
 

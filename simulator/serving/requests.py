@@ -23,7 +23,7 @@ from simulator.files.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.serving.lengths import OutputTokens, PromptTokens, draw_lengths
 from simulator.serving.slo import Metric
-from simulator.serving.traffic import Line, TrafficFile
+from simulator.serving.traffic import LATEST_S, Line, TrafficFile
 from simulator.strategies.common.step import State
 
 MOST_TOGETHER = 100_000
@@ -72,6 +72,9 @@ class Requests(Frozen):
     def _enough(self) -> Requests:
         if self.concurrency > self.count:
             raise ValueError(f"concurrency {self.concurrency} needs at least as many requests, and count is {self.count}")
+        rate = getattr(self.arrivals, "rate_per_s", None)
+        if rate is not None and self.count > LATEST_S * rate:
+            raise ValueError(f"count {self.count} at rate_per_s {rate:g} takes longer than {LATEST_S:g} s")
         if self.traffic is None and self.warm_up + self.cool_down >= self.count:
             raise ValueError(
                 f"warm_up {self.warm_up} and cool_down {self.cool_down} leave none of {self.count} requests to count"

@@ -24,6 +24,8 @@ from simulator.files import reading
 from simulator.files.schema import BadInput, Fault, Frozen
 
 Values = Mapping[str, Any]
+LATEST_S = 1e10
+"""Three hundred years: the latest arrival on a clock that still tells microseconds apart."""
 MOST_TOKENS = 10**9
 """Tokens of a prompt or an output, at most: a hundred times any context there is."""
 
@@ -112,6 +114,8 @@ class TrafficFile(Frozen):
                 return
             if line.arrival_s >= self.from_s:
                 arrival = (line.arrival_s - self.from_s) / self.rate_scale
+                if arrival > LATEST_S:
+                    raise self.fault(line.number, f"arrives {arrival:.3g} s after the beginning; expected {LATEST_S:g} s at most")
                 yield line._replace(arrival_s=arrival, task=line.task or self.task)
 
     def fault(self, number: int, message: str, column: int = 1, field: str = "") -> BadInput:

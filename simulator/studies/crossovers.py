@@ -107,7 +107,7 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
         return acceptance.odds(gamma, scenario.exit)
 
     for size in sizes:
-        strategy = scenario.strategy.fitted_to(size)
+        strategy = scenario.strategy.fitted_to(size, scenario.stages)
         if scenario.kv_tokens is not None and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens:
             return
         law = strategy.law(cost, odds, size, context, one_lane=scenario.one_lane)

@@ -164,7 +164,8 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         depths = ", ".join(map(str, sorted({beam.stages for beam in recorded}))) or "no number of"
         if not here:
             return "width", f"holds no tree over {self.stages} stages, only over {depths}; cut the target so, or state a rate"
-        wanted = f"width {self.nodes} and branching {self.branching} over {self.stages} stages"
+        shared = f" ({self.width} shared by {self.requests} requests)" if self.nodes != self.width else ""
+        wanted = f"width {self.nodes}{shared} and branching {self.branching} over {self.stages} stages"
         return "width", f"holds no tree of {wanted}; it holds: {', '.join(here)}"
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
