@@ -73,6 +73,9 @@ LINES = (
     "%s",
 )
 
+TYPED = list[str]()
+"""The words of the last command in this process, for what is said of a finding."""
+
 
 class BrokenPromiseError(AssertionError):
     """Raised where an answer is none of those that a command may give."""
@@ -89,6 +92,7 @@ def promise(kept: bool, what: str) -> None:
 
 def asked(words: list[str]) -> tuple[int, str]:
     """Exit code and stdout of a command in this process; raises what it raises, and where it answers as it may not."""
+    TYPED[:] = words
     done = CliRunner().invoke(specsim, words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -145,9 +149,46 @@ def other_value(value: Any, chance: random.Random) -> Any:
     return type(value)(value * factor) if abs(value * factor) < 1e300 else value
 
 
+WHOLE = (
+    *("serving.memory.kv_tokens=1", "serving.memory.kv_tokens=40", "serving.memory.kv_tokens=700"),
+    *("serving.memory.block_tokens=1", "serving.memory.block_tokens=999", "serving.replicas=3", "serving.replicas=17"),
+    *("slo={ttft_ms: {p50: 1e-6}}", "slo={tpot_ms: {p99: 50}, e2e_ms: {p90: 1e9}}", "slo={tbt_ms: {p99: 50}}"),
+    "requests.output_tokens={name: uniform, least_tokens: 2, most_tokens: 50}",
+    "requests.prompt_tokens={name: lognormal, mean_tokens: 50, spread: 1000, most_tokens: 500}",
+    *("requests.warm_up=1", "requests.warm_up=3", "target.tensor_parallel=3", "target.tensor_parallel=64"),
+    *("acceptance={rate: 0.7}", "acceptance={rate: 0}", "acceptance={rate: 1}", "acceptance={always: 2}"),
+    "acceptance={trace: six_flavours_greedy, stand_in: true}",
+    *(f"strategy={name}" for name in ("autoregressive", "pipeline", "pipeline_tree", "specpipe_tandem", "tree_sd")),
+    *(f"target.weights={form}" for form in ("fp8", "int4", "bf16", "nvfp4", "int8_wo")),
+)
+"""Parts of a scenario that others leave at their defaults, each sound in itself."""
+
+
+def whole_part(chance: random.Random) -> list[str]:
+    """One of them, another file of the catalogue, a policy, or arrivals and a policy."""
+    kind = chance.choice(("part", "part", "name", "policy", "arrivals"))
+    if kind == "part":
+        return [chance.choice(WHOLE)]
+    if kind == "name":
+        field = chance.choice(("strategy", "target.device", "target.engine", "target.model"))
+        return [f"{field}={chance.choice(names({'strategy': 'method'}.get(field, field.partition('.')[2])))}"]
+    policy = chance.choice(("prefill_first", "chunked_prefill", "unified_budget", "fixed_batch"))
+    size = {"prefill_first": "batch_tokens", "chunked_prefill": "chunk_tokens", "unified_budget": "budget_tokens"}.get(policy)
+    budget = f", {size}: {chance.choice((1, 16, 512, 10**6))}" if size else ""
+    served = f"serving.policy={{name: {policy}, max_requests: {chance.choice((1, 2, 64))}{budget}}}"
+    if kind == "policy":
+        return [served]
+    process = chance.choice(("poisson", "deterministic", "gamma"))
+    burst = f", burstiness: {chance.choice((1e-9, 0.5, 4, 1e9))}" if process == "gamma" else ""
+    rate = f"rate_per_s: {chance.choice((1e-6, 0.1, 5, 1e6))}{burst}"
+    return [f"requests={{arrivals: {{name: {process}, {rate}}}, count: 12}}", served]
+
+
 def assignment(scenario: str, chance: random.Random) -> str:
-    """A field set to another value, as ``--set`` takes it."""
-    field, value = chance.choice(fields(scenario))
+    """A field set to another value, as ``--set`` takes it; numbers are likelier than words about them."""
+    numbers = [(name, value) for name, value in fields(scenario) if type(value) in (int, float)]
+    own = [entry for entry in numbers if not entry[0].startswith(("target.device", "target.engine", "draft"))]
+    field, value = chance.choice(chance.choice((own or numbers, numbers, fields(scenario))))
     text = (
         chance.choice(LINES) if chance.random() < 0.1 else yaml.safe_dump(other_value(value, chance), default_flow_style=True)
     )
@@ -172,9 +213,11 @@ def settings(chance: random.Random, folder: Path) -> str:
     """Set a few fields, and ask for the law, a run, a sentence or a study of a small workload."""
     scenario = chance.choice(names("scenario"))
     words = [chance.choice(("law", "law", "run", "run", "explain", *SEVERAL, "crossovers", "methods", "streams")), scenario]
-    changes = [assignment(scenario, chance) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
+    changes = list[str]()
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        changes += whole_part(chance) if chance.random() < 0.5 else [assignment(scenario, chance)]
     if words[0] not in ("law", "explain"):
-        open_loop = any(name.startswith("requests.arrivals") for name, _ in fields(scenario))
+        open_loop = any(name.startswith("requests.arrivals") for name, _ in fields(scenario)) or "arrivals" in str(changes)
         changes += [] if open_loop else SMALL
         words += {"batches": ["--sizes", "1-4", "--simulate", "2"], "load": ["--sizes", "1,3"]}.get(words[0], [])
         words += {"compare": [scenario], "methods": ["--only", chance.choice(names("method"))]}.get(words[0], [])
@@ -237,6 +280,8 @@ def books(chance: random.Random, folder: Path) -> str:
     if any(name.startswith("requests.arrivals") for name, _ in fields(scenario)):
         changes = [f"requests={{arrivals: {{name: poisson, rate_per_s: {chance.choice((0.1, 3))}}}, count: 12}}"]
     changes += [f"requests.count={chance.choice((4, 9))}", f"seed={chance.randint(0, 99)}"]
+    for _ in range(chance.choice((0, 1, 1, 2))):
+        changes += whole_part(chance)
     code, out = asked(["run", scenario, "--json", *(word for change in changes for word in ("--set", change))])
     if code:
         return "refused"
@@ -439,8 +484,9 @@ class Soak:
         where = f"{family}: {type(error).__name__} at {what}"
         if where not in self.findings:
             told = "".join(traceback.format_exception(error)[-8:])
-            self.findings[where] = f"--seed {self.seed} --family {family} --only {number}\n{told}"
-            print(f"{where}: {error}"[:300].replace("\n", " "), f"--family {family} --only {number}", flush=True)
+            self.findings[where] = f"--seed {self.seed} --family {family} --only {number}\n{shlex.join(TYPED)}\n{told}"
+            line = f"{where}: {error}"[:300].replace("\n", " ")
+            print(line, f"--family {family} --only {number}: {shlex.join(TYPED)[:600]}", flush=True)
 
     def next_family(self, among: list[str]) -> str:
         """The family that has had the least of its share of the time."""
