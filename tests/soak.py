@@ -261,10 +261,9 @@ def words(chance: random.Random, folder: Path) -> str:
 
 def _word(parameter: Any, chance: random.Random, folder: Path) -> str:
     kind = next((kind for kind in FOLDERS if kind in (parameter.name or "").rstrip("s")), chance.choice(list(FOLDERS)))
-    choices = list(getattr(parameter.type, "choices", ())) or list(names(kind))
-    return chance.choice(
-        [*choices, *choices, str(chance.choice((0, 1, 7, 10**9, -1))), chance.choice(LINES), folder.name, "own.csv"]
-    )
+    known = list(getattr(parameter.type, "choices", ())) or names(kind)
+    other = (str(chance.choice((0, 1, 7, 10**9, -1))), chance.choice(LINES), folder.name, "own.csv")
+    return chance.choice(chance.choice((known, other)))
 
 
 def books(chance: random.Random, folder: Path) -> str:
@@ -503,8 +502,8 @@ class Soak:
         print(f"{self.outcomes.total():,} attempts, {len(self.findings)} findings")
 
 
-def soak(seed: int, numbers: Iterator[int], until: float, among: list[str]) -> Soak:
-    """Attempts in a folder of their own until the time is up."""
+def soak(seed: int, numbers: Iterator[int], until: float, among: list[str], first: bool = False) -> Soak:
+    """Attempts in a folder of their own until the time is up, or the ``first`` finding is made."""
     state = Soak(seed)
     signal.signal(signal.SIGALRM, _late)
     with TemporaryDirectory(prefix="specsim soak ") as name:
@@ -514,7 +513,7 @@ def soak(seed: int, numbers: Iterator[int], until: float, among: list[str]) -> S
             shutil.copy(path, folder)  # where the workloads look for it
         try:
             for number in numbers:
-                if time.monotonic() > until:
+                if time.monotonic() > until or (first and state.findings):
                     break
                 state.attempt(state.next_family(among), number, folder)
         finally:
@@ -533,11 +532,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--family", choices=FAMILIES, action="append", help="one family, repeatable")
     parser.add_argument("--only", type=int, help="one attempt of one family, with its whole traceback")
+    parser.add_argument("--first", action="store_true", help="end with the first finding")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # arithmetic on absurd but allowed numbers
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     numbers = count() if options.only is None else iter([options.only])
-    state = soak(options.seed, numbers, time.monotonic() + 60 * options.minutes, options.family or list(FAMILIES))
+    state = soak(
+        options.seed, numbers, time.monotonic() + 60 * options.minutes, options.family or list(FAMILIES), options.first
+    )
     state.print()
     if options.only is not None:
         print(*state.findings.values(), sep="\n")

@@ -82,7 +82,6 @@ class StatedDurations(Frozen):
             raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
         return self
 
-
     @property
     def target_takes_time(self) -> bool:
         """Return whether a pass of the target takes time, over whatever rows; a part of it need not."""

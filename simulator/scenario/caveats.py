@@ -8,12 +8,15 @@ from simulator.acceptance.trace import Trace
 from simulator.cost.kernels import computes_longer_than_it_reads
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
+from simulator.scenario.stability import load_of
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.drafters import StreamingDrafter
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
-    """Yield sentences for the report: about the law, the load, and the recording that was replayed."""
+    """Yield sentences for the report: about the load, the law, and the recording that was replayed."""
+    if (load := load_of(loaded.scenario, acceptance)) and not load.stable:
+        yield load.words
     yield from _about_hardware(loaded.scenario)
     yield from _about_law(loaded.scenario)
     if loaded.trace is not None:

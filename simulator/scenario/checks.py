@@ -97,8 +97,9 @@ def check_memory(scenario: Scenario, document: Document) -> None:
         if needed > limit:
             sizes = [part.weights_gb + part.place.kv_gb(tokens) for part in group.roles]
             role, place, _ = group.roles[sizes.index(max(sizes))]
-            where, remedy = _remedy(role, place, needed / limit)
-            remedy += f", or fewer than {places:,} requests at a time" if places > 1 else ""
+            where, remedy = _remedy(role, place, max(sizes), limit - needed + max(sizes))
+            fewer = group.room_tokens // (tokens // places)
+            remedy += f", or take at most {fewer:,} requests at a time" if fewer else ""
             parts = " + ".join(
                 f"{part.role} {part.place.model.name} {size:.1f} GB" for part, size in zip(group.roles, sizes, strict=True)
             )
@@ -107,7 +108,9 @@ def check_memory(scenario: Scenario, document: Document) -> None:
             message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
             raise Infeasible([document.fault(where, message)])
     if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
-        message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens"
+        message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens; "
+        fitting = scenario.kv_tokens // longest
+        message += f"{fitting:,} at a time fit" if fitting else f"requests of up to {scenario.kv_tokens:,} fit, one at a time"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
     if refusal := policy.refusal(longest, strategy.needs.cache_tokens, scenario.memory()):
         raise Infeasible([_about_longest(scenario, document, refusal)])
@@ -129,10 +132,12 @@ def _about_longest(scenario: Scenario, document: Document, message: str) -> Faul
     return Fault((traffic.file, line.number, 1), "", message)
 
 
-def _remedy(role: str, place: Placement, times: float) -> tuple[Path_, str]:
-    """Return where to change a scenario, and how, when a role needs so many times the memory that it has."""
+def _remedy(role: str, place: Placement, size_gb: float, room_gb: float) -> tuple[Path_, str]:
+    """Return where to change a scenario, and how, when a role does not fit the room that the others of its group leave."""
     if role.startswith("stage"):
         return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
-    ranks = next((n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel and times * place.tensor_parallel <= n), None)
-    remedy = f"set {role}.tensor_parallel={ranks}" if ranks else "choose a smaller model or a smaller weight format"
+    more = [n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel]
+    ranks = next((n for n in more if size_gb * place.tensor_parallel <= n * room_gb), None)
+    link = "" if place.link else f" with a {role}.link"
+    remedy = f"set {role}.tensor_parallel={ranks}{link}" if ranks else "choose a smaller model or a smaller weight format"
     return (role, "tensor_parallel"), remedy

@@ -21,6 +21,7 @@ from simulator.scenario.agreement import Agreement, GapPart, agreement, explaine
 from simulator.scenario.caveats import caveats
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
+from simulator.scenario.stability import load_of
 from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
 from simulator.strategies.autoregressive import Autoregressive
@@ -306,6 +307,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     """Return the law of a scenario with its durations by step kind as plain data, times in milliseconds."""
     scenario = loaded.scenario
     marginal, strategy = law(scenario, loaded.acceptance()), scenario.schedule
+    load = load_of(scenario, loaded.acceptance())
     kinds = []
     for kind, share in sorted(marginal.kinds.items(), key=lambda entry: -entry[1]):
         step = strategy.step(kind, scenario.mean_context)
@@ -322,6 +324,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
         "speedup": autoregressive.tpot_s / marginal.tpot_s,
         "stand_in": scenario.acceptance.stand_in,
+        **({"load": load.data() | {"words": load.words}} if load else {}),
     }
 
 

@@ -139,7 +139,9 @@ class Policy(Frozen, ABC):
         needed = memory.needed(tokens)
         if needed > memory.total:
             room = int(memory.total) * memory.block_tokens
-            return f"a request of {longest_tokens:,} tokens needs room for {tokens:,} in the KV cache, which holds {room:,}"
+            fits = max(0, room - lookahead + 2)
+            needs = f"a request of {longest_tokens:,} tokens needs room for {tokens:,} in the KV cache, which holds {room:,}"
+            return f"{needs}; requests of up to {fits:,} fit"
         return None
 
 
@@ -209,7 +211,8 @@ class PrefillFirst(Policy):
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token does not fit a pass, or not above the watermark."""
         if longest_tokens - 1 > self.batch_tokens:
-            return f"a request of {longest_tokens:,} tokens does not fit one prefill of batch_tokens = {self.batch_tokens:,}"
+            one = f"one prefill of batch_tokens = {self.batch_tokens:,}; set serving.policy.batch_tokens={longest_tokens - 1}"
+            return f"a request of {longest_tokens:,} tokens does not fit {one}"
         return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
@@ -330,9 +333,10 @@ def _above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str |
     if memory.total == inf or needed + int(share * memory.total) <= memory.total:
         return None
     room = int(memory.total) * memory.block_tokens
+    enters = int(memory.total - int(share * memory.total)) * memory.block_tokens + 1
     return (
         f"a request of {longest_tokens:,} tokens could not enter: it leaves less than the watermark of {share:g} "
-        f"of a KV cache of {room:,} tokens"
+        f"of a KV cache of {room:,} tokens; requests of up to {enters:,} can"
     )
 
 

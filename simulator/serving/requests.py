@@ -101,6 +101,14 @@ class Requests(Frozen):
         return self.arrivals if isinstance(self.arrivals, TrafficFile) else None
 
     @property
+    def offered_per_s(self) -> float | None:
+        """Return how many requests come in a second, in the mean; None in a closed loop, and where all come at once."""
+        if self.traffic is None:
+            return getattr(self.arrivals, "rate_per_s", None)
+        last = max((line.arrival_s for line in self.lines()), default=0.0)
+        return self.count / last if last else None
+
+    @property
     def together(self) -> bool:
         """Return whether several requests may be in the system at a time."""
         return self.arrivals is not None or self.concurrency > 1

@@ -115,7 +115,7 @@ class TrafficFile(Frozen):
             if line.arrival_s >= self.from_s:
                 arrival = (line.arrival_s - self.from_s) / self.rate_scale
                 if arrival > LATEST_S:
-                    raise self.fault(line.number, f"arrives {arrival:.3g} s after the beginning; expected {LATEST_S:g} s at most")
+                    raise self.fault(line.number, f"arrives {arrival:.3g} s from the beginning; expected {LATEST_S:g} at most")
                 yield line._replace(arrival_s=arrival, task=line.task or self.task)
 
     def fault(self, number: int, message: str, column: int = 1, field: str = "") -> BadInput:

@@ -153,6 +153,9 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progr
     loaded, name = tuned(loaded), loaded.scenario.name
     progress(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
+    if offered.requests_per_s == np.inf:
+        message = "come all at once, which offers no rate; let them come one after another"
+        raise BadInput([loaded.document.fault(("requests", "arrivals"), message)])
     progress(f"{name}: {workload}, all at once")
     most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
     low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]

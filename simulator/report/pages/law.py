@@ -16,6 +16,8 @@ def page(details: Mapping[str, Any]) -> Page:
     sentences = [f"Law: {law['source']}. Relation to the process: {law['relation']}"]
     if len(kinds) > KINDS_SHOWN:
         sentences.insert(0, f"On a terminal {len(kinds) - KINDS_SHOWN} rarer step kinds are left out")
+    if "load" in details:
+        sentences.append(details["load"]["words"])
     if details["stand_in"]:
         sentences.append("Acceptance is a stand-in, recorded from other models")
     head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
