@@ -160,6 +160,39 @@ def fuzz(minutes: float, seed: int) -> int:
     return call("python", "tests/fuzz.py", "--minutes", str(minutes), "--seed", str(seed))
 
 
+def soak(minutes: float, seed: int) -> int:
+    """Attack commands, books, places and written files by chance."""
+    return call("python", "tests/soak.py", "--minutes", str(minutes), "--seed", str(seed))
+
+
+def elsewhere(args: list[str]) -> int:
+    """Run the fast tests in random order where little is there: no rights, home, network or language; blanks in paths."""
+    listed = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    seed = str(os.getpid())
+    with TemporaryDirectory(prefix="specsim elsewhere ") as name:
+        for file in filter(None, listed.split("\0")):
+            (Path(name) / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, Path(name) / file)
+        say(f"fast tests in '{name}', in the order of SPECSIM_ORDER={seed}")
+        words = (*isolated(), str(VENV / "bin" / "pytest"), "-n", "2", "-m", "not full", "-p", "no:cacheprovider", *args)
+        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "SPECSIM_ORDER": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(words, cwd=name, env=environment, check=False).returncode
+
+
+def isolated() -> tuple[str, ...]:
+    """The words before a command that take away the network, and root's rights over files; fewer where a tool is missing."""
+    root = os.geteuid() == 0
+    lonely = ("unshare", *(() if root else ("--map-current-user", "--keep-caps")), "--net")
+    up = ("sh", "-c", 'ip link set lo up; exec "$@"', "sh")
+    powerless = ("setpriv", "--inh-caps=-all", "--bounding-set=-all") if root else ()
+    words = (*lonely, *up, *powerless)
+    missing = [tool for tool in ("unshare", "ip", *powerless[:1]) if not shutil.which(tool)]
+    if missing or subprocess.run((*words, "true"), capture_output=True, check=False).returncode:
+        say(f"with network and rights as they are: {', '.join(missing) or 'the system allows no other'}")
+        return ()
+    return words
+
+
 def matrix() -> int:
     """Compare what every Python writes, and run the fast tests with the lowest versions that pyproject.toml allows."""
     return max(other_pythons(), lowest())
@@ -280,6 +313,13 @@ def command_line() -> argparse.ArgumentParser:
     fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
+    soaking = verbs.add_parser("soak", help="attack commands, books, places and written files by chance")
+    soaking.add_argument("--minutes", type=float, default=10.0)
+    soaking.add_argument("--seed", type=int, default=0)
+    verbs.add_parser(
+        "elsewhere",
+        help="run the fast tests in random order without rights, home, network or language, in a folder with blanks",
+    )
     verbs.add_parser(
         "matrix",
         help="compare what every supported Python writes, byte by byte; run the tests with the lowest versions allowed",
@@ -298,7 +338,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     parser = command_line()
     options, rest = parser.parse_known_args(argv)
-    if rest and options.verb not in {"test", "mutate", "pin"}:
+    if rest and options.verb not in {"test", "mutate", "pin", "elsewhere"}:
         parser.error(f"{options.verb} takes no {rest[0]}")
     if options.verb == "pin":
         return pin(rest)
@@ -309,10 +349,11 @@ def main(argv: list[str] | None = None) -> int:
         setup(FULL if options.full else TEST)
         return test(options.full, rest)
     setup()
-    if options.verb == "fuzz":
-        return fuzz(options.minutes, options.seed)
-    plain = (demo, lint, bench, validate, reference, matrix)
-    return {"setup": lambda: 0, **{verb.__name__: verb for verb in plain}}[options.verb]()
+    if options.verb == "elsewhere":
+        return elsewhere(rest)
+    timed = {verb.__name__: lambda verb=verb: verb(options.minutes, options.seed) for verb in (fuzz, soak)}
+    plain = {verb.__name__: verb for verb in (demo, lint, bench, validate, reference, matrix)}
+    return {"setup": lambda: 0, **plain, **timed}[options.verb]()
 
 
 if __name__ == "__main__":

@@ -160,6 +160,7 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
         (["test", "--full", "tests/test_dev.py"], [(*PYTEST, "tests/test_dev.py")]),
         (["lint"], [("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)]),
         (["fuzz", "--minutes", "3"], [("python", "tests/fuzz.py", "--minutes", "3.0", "--seed", "0")]),
+        (["soak", "--minutes", "3"], [("python", "tests/soak.py", "--minutes", "3.0", "--seed", "0")]),
         (["mutate", "world", "--again"], [("python", "tests/mutate.py", "world", "--again")]),
         (["validate"], [("specsim", "validate", "--out", "reports/validation")]),
     ],
@@ -170,6 +171,35 @@ def test_verbs_set_up_and_call_tools(monkeypatch, argv, calls):
     monkeypatch.setattr(dev, "call", lambda *command, cwd=None: done.append(command) or 0)
     assert dev.main(argv) == 0
     assert done == ["setup", *calls]
+
+
+@pytest.mark.skipif(not (dev.ROOT / ".git").exists(), reason="what is copied is what git knows")
+def test_elsewhere_is_a_copy_with_a_blank_where_nothing_is_set(monkeypatch, tmp_path):
+    tool = tmp_path / "venv" / "bin" / "pytest"
+    tool.parent.mkdir(parents=True)
+    tool.write_text(f'#!/bin/sh\n{{ pwd; test -f tests/conftest.py && echo "$@"; env; }} > {tmp_path}/told\nexit 4\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(dev, "VENV", tmp_path / "venv")
+    monkeypatch.setattr(dev, "isolated", lambda: ())
+    assert dev.elsewhere(["tests/test_world.py"]) == 4
+    folder, words, *environment = (tmp_path / "told").read_text().splitlines()
+    assert " " in Path(folder).name
+    assert not Path(folder).exists()
+    assert words.endswith("tests/test_world.py")
+    assert {line.partition("=")[0] for line in environment} <= {
+        "PATH",
+        "LC_ALL",
+        "SPECSIM_ORDER",
+        "PYTHONDONTWRITEBYTECODE",
+        "PWD",
+        "_",
+    }
+
+
+def test_without_the_tools_that_isolate_the_tests_run_as_they_are(monkeypatch, capsys):
+    monkeypatch.setattr(dev.shutil, "which", lambda tool: None)
+    assert dev.isolated() == ()
+    assert "with network and rights as they are: unshare, ip" in capsys.readouterr().err
 
 
 def test_lint_runs_every_check_and_fails_with_any(monkeypatch):
