@@ -177,7 +177,8 @@ def test_verbs_set_up_and_call_tools(monkeypatch, argv, calls):
 def test_elsewhere_is_a_copy_with_a_blank_where_nothing_is_set(monkeypatch, tmp_path):
     tool = tmp_path / "venv" / "bin" / "pytest"
     tool.parent.mkdir(parents=True)
-    tool.write_text(f'#!/bin/sh\n{{ pwd; test -f tests/conftest.py && echo "$@"; env; }} > {tmp_path}/told\nexit 4\n')
+    tell = """pwd; test -f tests/conftest.py && printf '%s\\n' "$*"; env"""
+    tool.write_text(f"#!/bin/sh\n{{ {tell}; }} > {tmp_path}/told\nexit 4\n")
     tool.chmod(0o755)
     monkeypatch.setattr(dev, "VENV", tmp_path / "venv")
     monkeypatch.setattr(dev, "isolated", lambda: ())

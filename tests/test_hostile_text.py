@@ -91,3 +91,22 @@ def test_marks_are_escaped_and_plain_words_stay_as_they_are() -> None:
     assert inline(Code("a`b")) == "`` a`b ``"
     assert inline(Hyperlink("<b>", "x.md")) == "[\\<b>](x.md)"
     assert next(shown(Listing("```\nx"))) == "````\n```\nx\n````"
+
+
+@pytest.mark.parametrize("typed", ["explain ./x.yaml", "run ./x.yaml --out rep", "compare ./x.yaml durations_only", "list device --catalogue .",
+                                   "list scenario --catalogue .", "show evil --catalogue .", "show evil_device --catalogue ."])  # fmt: skip
+def test_a_terminal_gets_no_orders_from_a_file(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither colours nor titles of windows, nor a line that is read from the right."""
+    monkeypatch.chdir(tmp_path)
+    words = 'about: "words \\e[2J\\e]0;x\\a\\u202e \\u009b31m"\n'
+    for file, text in {
+        "x.yaml": f"like: durations_only\nrequests: {{count: 2}}\n{words}",
+        "scenarios/evil.yaml": f"like: durations_only\n{words}",
+        "hardware_profiles/devices/evil_device.yaml": f'like: h100_sxm\n{words}memory_gb: {{value: 80, source: "words \\e[31m"}}\n',
+    }.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    result = CliRunner().invoke(main, typed.split())
+    assert result.exit_code == 0, result.output
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", result.output)
+    assert "words" in result.output

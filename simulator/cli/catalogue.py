@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from simulator.cli.options import answer, catalogue_option, faults_as_lines
-from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.files.document import CONTROLS, BadInput, Fault, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
 
@@ -69,7 +69,7 @@ def list_(kind: str | None, word: str | None, as_json: bool, own: tuple[Path, ..
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
         for name, about in names.items():
-            click.echo(f"  {name:<{column}}{_shorten(about, width - column - 2)}")
+            click.echo(f"  {name:<{column}}{_shorten(about.translate(CONTROLS), width - column - 2)}")
 
 
 def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
@@ -103,7 +103,7 @@ def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
     with faults_as_lines():
         entry = details(name, Catalogue(own))
-    click.echo(json.dumps(entry.data, indent=2) if as_json else entry.text)
+    click.echo(json.dumps(entry.data, indent=2) if as_json else entry.text.translate(CONTROLS))
 
 
 @click.command()

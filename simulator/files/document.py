@@ -31,6 +31,10 @@ MOST_NAMES = 20
 """Most names that a fault lists; it counts the rest."""
 LONGEST_FAULT = 2_000
 """Most characters of a line about a fault."""
+CONTROLS = dict.fromkeys(
+    (*range(10), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd"
+)
+"""What stands on a terminal for letters that it obeys or that turn a line around; no sentence needs them."""
 Place = tuple[str, int, int]  # file (or "--set"), line, column; lines and columns count from 1
 Path_ = tuple[str | int, ...]
 

@@ -10,8 +10,10 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Table
-from simulator.report.html import LONG, NUMBER, SHARE, plain
+from simulator.files.document import CONTROLS
+from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Table, Words
+from simulator.report.html import LONG, NUMBER, SHARE
+from simulator.report.html import plain as without_marks
 
 WIDEST = 100
 """Columns of a terminal that are used, at most."""
@@ -124,8 +126,13 @@ def _folded(name: str, cells: list[str]) -> str:
     return "\n".join(lines)
 
 
+def plain(words: Words) -> str:
+    """Return words without their marks, and without letters that a terminal obeys."""
+    return without_marks(words).translate(CONTROLS)
+
+
 def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style))
+    console.print(Text(plain(text), style=style))
 
 
 def _item(console: Console, text: str) -> None:

@@ -1,0 +1,163 @@
+"""Where a clock, a name, a recording or a workload gives out, a command says so: what soaking found, by family."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli.main import main
+from simulator.files.schema import BadInput
+from simulator.scenario import load
+from simulator.scenario.run import run, simulate
+
+ARRIVALS = "requests={{arrivals: {{name: poisson, rate_per_s: {rate}}}, count: {count}}}"
+SERVED = "serving.policy={name: prefill_first}"
+
+
+def typed(*words: str, **changes: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    done = CliRunner().invoke(main, [*words, *(word for change in changes.values() for word in ("--set", change))])
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    return done.exit_code, done.stdout, done.stderr
+
+
+# ---- a clock
+
+
+@pytest.mark.parametrize(
+    "durations",
+    [
+        "{target_ms: 0, draft_ms: 1}",
+        "{prefix_ms: 0, suffix_ms: 0, draft_ms: 1}",
+        "{layers_ms: [0, 0], draft_ms: 1}",
+        "{target_ms: {1: 5, 8: 0}, draft_ms: 1}",
+    ],
+)
+def test_a_target_that_takes_no_time_has_no_speed(durations: str) -> None:
+    code, out, errors = typed("law", "durations_only", strategy="strategy=vanilla_sd", durations=f"durations={durations}")
+    assert (code, out) == (2, "")
+    assert "durations: the target's passes take no time, so no speed can be told" in errors
+
+
+def test_a_part_of_the_target_may_take_no_time() -> None:
+    assert typed("law", "durations_only", durations="durations={prefix_ms: 0, suffix_ms: 9, draft_ms: 1}")[0] == 0
+
+
+def test_arrivals_end_before_the_clock_loses_count(tmp_path: Path) -> None:
+    code, _, errors = typed("law", "durations_only", served=SERVED, requests=ARRIVALS.format(rate=1e-9, count=20))
+    assert code == 2
+    assert "count 20 at rate_per_s 1e-09 takes longer than 1e+10 s" in errors
+    file = tmp_path / "late.csv"
+    file.write_text("arrival_s,prompt_tokens,output_tokens\n0,9,9\n2e10,9,9\n")
+    traffic = f"requests={{arrivals: {{name: file, format: csv, file: {file}}}}}"
+    code, _, errors = typed("law", "durations_only", served=SERVED, requests=traffic)
+    assert (code, errors) == (2, f"error: {file}:3:1: arrives 2e+10 s from the beginning; expected 1e+10 at most\n")
+
+
+def test_a_claim_is_held_to_what_the_clock_tells_apart() -> None:
+    """After 4 months a step of 36 ms is known to 5e-8 of it; the law does not disagree for that."""
+    late = load("durations_only", [SERVED, ARRIVALS.format(rate=1e-6, count=12), "requests.output_tokens=2"])
+    result = run(late)
+    assert result.simulated.end_s > 1e6
+    assert abs(result.replay.step_s / result.simulated.step_s - 1.0) < 1e-6
+    assert not result.agreement.disagreement
+
+
+# ---- a claim without a replay
+
+
+@pytest.mark.parametrize(
+    ("scenario", "policy"),
+    [
+        ("traffic_specpipe_llama_3_1_8b_4xa100", "{name: fixed_batch, max_requests: 1}"),
+        ("traffic_mirror_llama_3_1_8b_4xa100", "{name: unified_budget, max_requests: 1, budget_tokens: 1}"),
+    ],
+)
+def test_steps_with_fewer_rows_than_their_kind_has_break_no_claim(scenario: str, policy: str) -> None:
+    """Levels that are pruned, windows that a budget cuts: a kind of step says neither, and several replicas have no replay."""
+    changes = [ARRIVALS.format(rate=0.1, count=4), f"serving.policy={policy}", "serving.replicas=3"]
+    found = run(load(scenario, changes)).agreement
+    assert (found.disagreement, found.gap) == (False, None)
+    assert found.shown.startswith("levels are pruned or windows cut")
+
+
+def test_a_law_that_is_wrong_is_still_told_on_several_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = [ARRIVALS.format(rate=0.1, count=4), "serving.policy={name: fixed_batch, max_requests: 1}", "serving.replicas=3"]
+    loaded = load("vanilla_qwen3_32b_a100", changes)
+    assert run(loaded).agreement.gap is not None
+    strategy = type(loaded.scenario.strategy)
+    seconds = strategy.step_seconds
+    monkeypatch.setattr(strategy, "step_seconds", lambda self, durations, kind: 1.01 * seconds(self, durations, kind))
+    assert run(loaded).agreement.disagreement
+
+
+# ---- a recording, a workload
+
+
+def test_a_batch_whose_shared_tree_was_not_recorded_is_refused_in_words() -> None:
+    code, out, errors = typed("load", "specpipe_db_llama_3_1_70b_8x3090", "--sizes", "3")
+    assert (code, out) == (2, "")
+    assert "strategy.width: the trace holds no tree of width 21 (64 shared by 3 requests)" in errors
+
+
+def test_crossovers_take_a_pipeline_at_its_stages() -> None:
+    code, out, errors = typed("crossovers", "specpipe_llama_3_1_70b_8xl40", "--only", "specpipe", "--sizes", "1,2", "--json")
+    assert code in (0, 2), errors
+    assert out == "" or json.loads(out)
+
+
+def test_outputs_that_end_with_their_prompt_leave_no_step_to_time() -> None:
+    whole = "durations={target_ms: 36, draft_ms: 12, prefill_ms: 20}"
+    changes = ["strategy={name: vanilla_sd, gamma: 5, drafts_first: true}", whole, "acceptance={always: 5}"]
+    loaded = load("durations_only", [*changes, "requests={count: 2, output_tokens: 2}"])
+    with pytest.raises(BadInput, match=r"requests\.output_tokens: all outputs end with the pass that reads the prompt"):
+        simulate(loaded.scenario, loaded.acceptance())
+
+
+# ---- names, and numbers that are taken away
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["new", ""], "error: NAME: expected the name of a file to write, got an empty one"),
+        (["new", "x" * 300], "File name too long"),
+        (["run", "durations_only", "--set", "requests.count=2", "--out", "x" * 300], "File name too long"),
+        (["law", f"./{'x' * 300}.yaml"], "File name too long"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_one_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, errors = typed(*words)
+    assert (code, out, len(errors.splitlines())) == (2, "", 1)
+    assert said in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_price_can_be_taken_away_and_a_memory_cannot() -> None:
+    scenario = "autoregressive_qwen3_32b_a100"
+    priced = load(scenario, ["target.device.price_usd_per_hour=2"]).scenario.target
+    bare = load(scenario, ["target.device.price_usd_per_hour=null"]).scenario.target
+    assert priced is not None
+    assert priced.device.price_usd_per_hour is not None
+    assert bare is not None
+    assert bare.device.price_usd_per_hour is None
+    for value, said in (
+        ("null", "expected a number, got null"),
+        ("[]", "expected a number"),
+        ("abc", "expected a number, got 'abc'"),
+    ):
+        code, _, errors = typed("law", scenario, memory=f"target.device.memory_gb={value}")
+        assert (code, errors) == (2, f"error: --set target.device.memory_gb={value}: target.device.memory_gb: {said}\n")
+
+
+def test_a_profile_that_starts_from_another_may_take_its_price_away(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("like: a100_80g_sxm\nprice_usd_per_hour: null\n")
+    loaded = load("autoregressive_qwen3_32b_a100", [f"target.device={tmp_path}/mine.yaml"])
+    assert loaded.scenario.target is not None
+    assert loaded.scenario.target.device.price_usd_per_hour is None
