@@ -37,7 +37,9 @@ def typed(*words: str, **changes: str) -> tuple[int, str, str]:
     ],
 )
 def test_a_target_that_takes_no_time_has_no_speed(durations: str) -> None:
-    code, out, errors = typed("law", "durations_only", strategy="strategy=vanilla_sd", durations=f"durations={durations}")
+    code, out, errors = typed(
+        "law", "durations_only", strategy="strategy={name: vanilla_sd, gamma: 7}", durations=f"durations={durations}"
+    )
     assert (code, out) == (2, "")
     assert "durations: the target's passes take no time, so no speed can be told" in errors
 

@@ -82,12 +82,6 @@ class StatedDurations(Frozen):
             raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
         return self
 
-    @property
-    def target_takes_time(self) -> bool:
-        """Return whether a pass of the target takes time, over whatever rows; a part of it need not."""
-        parts = (self.target_ms, *(self.stages_ms or ()), *(self.layers_ms or ()), self.prefix_ms, self.suffix_ms)
-        return any(min(part.values()) if isinstance(part, Mapping) else part for part in parts)
-
 
 @dataclass(frozen=True)
 class StatedCost:

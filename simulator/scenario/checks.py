@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from simulator.cost.placement import Placement
+from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_
 from simulator.scenario.fields import Scenario
 from simulator.serving.policies import FixedBatch
@@ -73,7 +74,8 @@ def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield stated durations that the strategy cannot do with."""
     given, strategy = scenario.durations, scenario.strategy
-    if given and not given.target_takes_time:
+    rows = (Rows.decode(1, 1), Rows.decode(1 + strategy.window, scenario.batch, scenario.batch))
+    if given and not all(scenario.cost.target(pass_rows).wall_s for pass_rows in rows):
         yield document.fault(("durations",), "the target's passes take no time, so no speed can be told; state more than 0 ms")
     if given and strategy.window and strategy.needs.draft_steps and given.draft_ms is None and given.draft_step_ms is None:
         yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
