@@ -13,12 +13,15 @@ import pytest
 import soak
 
 ROOT = Path(__file__).parent.parent
-SETTLED = "committed, _, _ = state.cursor.judge(proposal)\n            state.context += committed"
 PLANTED = {
     "files": ("files/document.py", "except (yaml.YAMLError, ValueError, KeyError) as error", "except yaml.YAMLError as error"),
     "settings": ("scenario/checks.py", "if refusal := policy.refusal(", "if refusal := (lambda *_: None)("),
     "words": ("files/document.py", "letter if letter.isprintable() else ascii(letter)[1:-1]", "letter"),
-    "books": ("strategies/common/base.py", SETTLED, f"{SETTLED} + (committed > 3)"),
+    "books": (
+        "strategies/vanilla_sd.py",
+        "return durations.draft + durations.rv + durations.target",
+        "return durations.draft + durations.target",
+    ),
     "places": ("scenario/run.py", "for lane in sorted(busy_s)", "for lane in set(busy_s)"),
     "kills": ("files/writing.py", 'with replacing(path) as new, new.open("w"', 'with path.open("w"'),
 }
