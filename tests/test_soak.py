@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PLANTED = {
     "files": ("files/document.py", "except (yaml.YAMLError, ValueError, KeyError) as error", "except yaml.YAMLError as error"),
     "settings": ("scenario/checks.py", "if refusal := policy.refusal(", "if refusal := (lambda *_: None)("),
-    "words": ("files/document.py", "letter if letter.isprintable() else ascii(letter)[1:-1]", "letter"),
+    "words": ("cli/options.py", "if error.filename is None:", "if error.filename:"),
     "books": (
         "strategies/vanilla_sd.py",
         "return durations.draft + durations.rv + durations.target",
