@@ -71,14 +71,14 @@ class AcceptanceSpec(Frozen):
     """Mean tokens per step of a measurement elsewhere; ``bonus`` says whether correction or bonus are counted."""
     accepted_share: Share | None = None
     """Accepted over drafted tokens of a measurement elsewhere, at ``window``."""
-    bonus: bool = True
-    """Whether ``tokens_per_step`` counts the correction or bonus of each step."""
+    bonus: bool | None = None
+    """Whether ``tokens_per_step`` counts the correction or bonus of each step; by default it does."""
     window: int | None = Field(default=None, ge=1)
     """Draft tokens in a row, or levels of a tree, with which the mean was measured; by default the strategy's."""
     method: str | None = None
     """Method for which the mean was measured; a chain borrows the bursts of the drafter that its file calls nearest."""
-    temperature: float = Field(default=0.0, ge=0.0)
-    """Temperature at which the mean was measured; the recording nearest to it is taken."""
+    temperature: float | None = Field(default=None, ge=0.0)
+    """Temperature at which the mean was measured, by default 0; the recording nearest to it is taken."""
     rate: Share | None = None
     """Chance that a draft token is kept, the same at every position."""
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
@@ -101,7 +101,7 @@ class AcceptanceSpec(Frozen):
             raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {' and '.join(given) or 'none'}")
         if (self.window or self.method) and not (self.rescale or {"tokens_per_step", "accepted_share"} & set(given)):
             raise ValueError("window and method say where tokens_per_step or accepted_share were measured; neither is stated")
-        if self.tokens_per_step is not None and self.bonus and self.tokens_per_step <= 1.0:
+        if self.tokens_per_step is not None and self.bonus is not False and self.tokens_per_step <= 1.0:
             raise ValueError(
                 f"tokens_per_step {self.tokens_per_step:g}: a correction or bonus makes it more than 1; "
                 "if none is counted, say bonus: false"
@@ -119,7 +119,7 @@ class AcceptanceSpec(Frozen):
         """Return the measured tokens per step, correction or bonus included, of a ``window``; None where no mean is stated."""
         if self.accepted_share is not None:
             return 1.0 + self.accepted_share * window
-        return self.tokens_per_step and self.tokens_per_step + (not self.bonus)
+        return self.tokens_per_step and self.tokens_per_step + (self.bonus is False)
 
     def lent(self, mean: float, window: int, trace: str, drafter: str) -> "AcceptanceSpec":
         """Return the acceptance of a recording that is re-scaled to the measured mean."""

@@ -34,7 +34,7 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
         drafter = _nearest_drafter(scenario, document, catalogue)
     traces = {name: read_once(path) for name, path in catalogue.names("trace").items()}
     distances = {
-        name: abs(heat - spec.temperature)
+        name: abs(heat - (spec.temperature or 0.0))
         for name, trace in traces.items()
         if (heat := trace.temperature) is not None and drafter in trace.drafters
     }
