@@ -4,6 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from simulator.acceptance.continuation import LONGEST, continued_rates, even
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.files.schema import Confidence, Frozen
@@ -39,12 +40,14 @@ class Rescale(Frozen):
     """How well the mean is known."""
 
 
-SOURCES = ("trace", "tokens_per_step", "accepted_share", "rate", "per_position", "always", "cycle")
+SOURCES = ("trace", "tokens_per_step", "accepted_share", "rate", "per_position", "lengths", "always", "cycle")
 """Fields of which acceptance states one."""
 
 
 class AcceptanceSpec(Frozen):
-    """Acceptance comes from exactly one of: a recorded trace, a mean, a rate, rates by position, a constant, a cycle.
+    """Acceptance comes from exactly one of: a recorded trace, a mean, a rate, rates by position, lengths, a constant, a cycle.
+
+    ``lengths`` are means at windows of 1, 2, 3, ... draft tokens; wider windows are continued by a fitted curve.
 
     A mean that was measured elsewhere, ``tokens_per_step`` or ``accepted_share``, is lent the bursts of the nearest recording,
     which is re-scaled to it once, at ``window``; a strategy whose reading of a recording cannot be re-scaled takes the i.i.d.
@@ -83,6 +86,8 @@ class AcceptanceSpec(Frozen):
     """Chance that a draft token is kept, the same at every position."""
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
     """Chance that a draft token is kept, by position of a window; the last repeats."""
+    lengths: tuple[Annotated[float, Field(ge=1.0)], ...] | None = Field(default=None, min_length=1, max_length=LONGEST)
+    """Mean tokens per step, correction or bonus included, at windows of 1, 2, 3, ... draft tokens; the curve is continued."""
     overlap: Share = 1.0
     """Chance that the next token is among the early exit's candidates; at least the rate."""
     always: int | None = Field(default=None, ge=0)
@@ -108,12 +113,21 @@ class AcceptanceSpec(Frozen):
             )
         if self.rescale and self.trace is None:
             raise ValueError("rescale is for a trace; other sources state their mean themselves")
-        highest = max(self.per_position or (self.rate or 0.0,))
+        if self.lengths:
+            even(self.lengths)
+        highest = max(self.stated_rates)
         if highest > self.overlap < 1.0:
             raise ValueError(
                 f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: accepted tokens are on the exit"
             )
         return self
+
+    @property
+    def stated_rates(self) -> tuple[float, ...]:
+        """Return the chances that a draft token is kept, by position of a window; the last repeats, 0 where none are stated."""
+        if self.lengths:
+            return tuple(continued_rates(self.lengths))
+        return self.per_position or (self.rate or 0.0,)
 
     def mean_at(self, window: int) -> float | None:
         """Return the measured tokens per step, correction or bonus included, of a ``window``; None where no mean is stated."""
@@ -136,5 +150,4 @@ class AcceptanceSpec(Frozen):
             return Cycle(self.cycle.accepted, self.cycle.off_exit)
         if self.always is not None:
             return Cycle((self.always,))
-        rates = self.per_position or (self.rate or 0.0,)
-        return Rates(tuple(rates), self.overlap, seed)
+        return Rates(self.stated_rates, self.overlap, seed)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from simulator.acceptance.assignment import TraceAssignment
+from simulator.acceptance.continuation import continued, half_interval
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.kernels import computes_longer_than_it_reads
@@ -19,6 +20,7 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
         yield load.words
     yield from _about_hardware(loaded.scenario)
     yield from _about_law(loaded.scenario)
+    yield from _about_curve(loaded.scenario)
     if loaded.trace is not None:
         yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
 
@@ -60,6 +62,16 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
     if scenario.durations and requests.together and not scenario.durations.by_load:
         batch = "" if requests.arrivals else f" of {requests.concurrency}"
         yield f"stated durations are taken for the whole batch{batch}, whatever its size"
+
+
+def _about_curve(scenario: Scenario) -> Iterator[str]:
+    """Yield where a window is wider than those whose mean lengths are known."""
+    lengths, window = scenario.acceptance.lengths, scenario.schedule.window
+    if lengths and window > len(lengths):
+        length, half = continued(lengths, window)[-1], half_interval(len(lengths), window)
+        between = f"{length * (1.0 - half):.3g} to {length * (1.0 + half):.3g}"
+        known = f"windows of up to {len(lengths)} draft tokens are known"
+        yield f"{known}; at {window} the curve is continued: {length:.3g} tokens a step, in four of five drafters {between}"
 
 
 def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -> Iterator[str]:

@@ -273,7 +273,7 @@ QUESTIONS = (
     AgreementCheck(("requests", "slo"), "serves other requests: times, tokens per second and tails are under another load"),
     AgreementCheck(
         ("acceptance.trace", "acceptance.flavours", "acceptance.rescale", "acceptance.rate", "acceptance.per_position",
-         "acceptance.overlap", "acceptance.always", "acceptance.cycle"),
+         "acceptance.lengths", "acceptance.overlap", "acceptance.always", "acceptance.cycle"),
         "takes acceptance from elsewhere: what it keeps more or less of may be the text, not the method",
         lambda reference, scenario: bool(reference.schedule.window and scenario.schedule.window),
     ),

@@ -68,13 +68,10 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
     if not window:
         return loaded
     if loaded.trace is None:
-        if spec.rate is None and spec.per_position is None:
+        if spec.rate is None and spec.per_position is None and spec.lengths is None:
             raise BadInput([Fault((scenario.name, 0, 0), "acceptance", "a constant has no share that could be less")])
-        rates: dict[str, object] = {}
-        if spec.rate is not None:
-            rates["rate"] = spec.rate * times
-        if spec.per_position is not None:
-            rates["per_position"] = tuple(rate * times for rate in spec.per_position)
+        fewer = tuple(rate * times for rate in spec.stated_rates)
+        rates: dict[str, object] = {"lengths": None, "per_position": fewer} if spec.rate is None else {"rate": fewer[0]}
         return loaded.replace(acceptance=spec.model_copy(update=rates))
     if spec.rescale:
         tokens = 1.0 + times * (spec.rescale.tokens_per_step - 1.0)

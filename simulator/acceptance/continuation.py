@@ -1,0 +1,96 @@
+"""A curve of mean accepted lengths, known at the first windows, is continued to wider ones.
+
+The chance that the first k draft tokens of a window are all kept is taken as a discrete Weibull distribution (Nakagawa and
+Osaki 1975), S(k) = exp(-a k^b), so that a window of K gives 1 + S(1) + ... + S(K) tokens a step. With b = 1 every position is
+kept with the same chance (i.i.d.); with b > 1 the chance falls, as of a head that runs ahead of what it was trained for; with
+b < 1 it rises, as where easy and hard stretches alternate and a window that got far is in an easy one. The forms that were
+compared, on whole drafters left out, are in ``docs/how-to/traces.md``; ``tests/test_continuation.py`` compares them again on
+the shipped recordings.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import exp, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST = 64
+"""Widest window, in draft tokens, to which a curve is continued."""
+REPEAT_ERROR = 0.01
+"""Error of a known length, as a share of it: more than that of a replay, less than that of an engine's repeat (0.03)."""
+BENT = 0.3
+"""Standard deviation of ln b before a length is known; drafters that are known to eight tokens have b from 0.6 to 2.5."""
+SPREAD, SPREAD_OF_ONE = 0.04, 0.08
+"""Half of the 80 % interval, as a share of the length, per unit of ln(window / known windows); where one window is known."""
+TOLERATED = 0.05
+"""Largest change, as a share of a length, that makes a measured curve one of falling gains; repeats differ by 0.03."""
+
+
+def even(lengths: Sequence[float]) -> list[float]:
+    """Return the nearest lengths each of whose gains is at most the one before, as is true of ever wider windows.
+
+    Engines measure every window in a run of its own, so that published curves jump. Raises ``ValueError`` for lengths that no
+    repeat error explains.
+    """
+    from scipy.optimize import nnls  # noqa: PLC0415 - slow to load, and few runs continue a curve
+
+    windows = np.arange(1, len(lengths) + 1)
+    if lengths and np.isfinite(lengths).all():
+        weights, _ = nnls(np.minimum.outer(windows, windows).astype(float), np.array(lengths) - 1.0)
+        nearest = 1.0 + np.minimum.outer(windows, windows) @ weights  # any sum of ramps that end has falling gains
+        if weights.sum() <= 1.0 + TOLERATED and (abs(nearest - lengths) <= TOLERATED * nearest).all():
+            return [min(length, 1.0 + window) for length, window in zip(nearest.tolist(), windows.tolist(), strict=True)]
+    raise ValueError("expected rates from 0 to 1 that fall from position to position")
+
+
+@lru_cache(maxsize=256)
+def continued(lengths: tuple[float, ...], window: int = LONGEST) -> tuple[float, ...]:
+    """Return the mean lengths at windows 1 to ``window``, correction or bonus included, from those at the first windows.
+
+    Known lengths stay as they are (:func:`even`); beyond, a window gains what the curve gains that is fitted to all of them,
+    and never more than the window before.
+    """
+    return tuple((1.0 + np.cumsum(_gains(lengths, window))).tolist())
+
+
+def continued_rates(lengths: Sequence[float], window: int = LONGEST) -> list[float]:
+    """Return the chance that a draft token is kept, given those before, at positions 1 to ``window``."""
+    gains = [1.0, *_gains(lengths, window)]
+    return [min(1.0, after / before) if before > 0.0 else 0.0 for before, after in pairwise(gains)]
+
+
+def half_interval(known: int, window: int) -> float:
+    """Return half of the 80 % interval of a continued length, as a share of it; 0 at the ``known`` windows.
+
+    Calibrated on the shipped recordings and four published curves; the error of the known lengths themselves is not in it.
+    """
+    return (SPREAD if known > 1 else SPREAD_OF_ONE) * log(max(1.0, window / known))
+
+
+def _gains(lengths: Sequence[float], window: int) -> list[float]:
+    """Return what each of ``window`` draft tokens adds to the mean length."""
+    known = [after - before for before, after in pairwise([1.0, *even(lengths)])]
+    further = _survival(np.arange(len(known) + 1.0, window + 1.0), *_fitted(lengths))
+    return [*known, *np.minimum(further, known[-1]).tolist()][:window]
+
+
+def _survival(positions: NDArray[np.float64], scale: float, bend: float) -> NDArray[np.float64]:
+    """Return S(k) = exp(-scale k^bend) at the positions k of a window."""
+    return np.asarray(np.exp(-scale * positions**bend))
+
+
+def _fitted(lengths: Sequence[float]) -> tuple[float, float]:
+    """Return a and b of the curve that is nearest to the lengths, b drawn towards 1 by :data:`BENT`."""
+    from scipy.optimize import least_squares  # noqa: PLC0415 - slow to load, and few runs continue a curve
+
+    stated, positions = np.array(lengths), np.arange(1.0, len(lengths) + 1.0)
+
+    def misses(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+        curve = 1.0 + _survival(positions, exp(logs[0]), exp(logs[1])).cumsum()
+        return np.append((curve - stated) / (REPEAT_ERROR * stated), logs[1] / BENT)
+
+    first = min(max(lengths[0] - 1.0, 1e-9), 0.999)
+    scale, bend = least_squares(misses, [log(-log(first)), 0.0], bounds=(-12.0, 4.0)).x
+    return exp(scale), exp(bend)
