@@ -35,8 +35,9 @@ from bad_inputs import corpus
 from numpy.typing import NDArray
 from test_bad_inputs import trace
 
-from simulator.acceptance.converters import TO_RATES, TO_TRACE
+from simulator.acceptance.converters import TO_TRACE
 from simulator.acceptance.statistics import statistics
+from simulator.acceptance.summaries import TO_RATES, Asked
 from simulator.acceptance.trace import read as read_trace
 from simulator.cost.huggingface import read_config
 from simulator.evidence.calibrate import measurements
@@ -71,6 +72,14 @@ RECORDS = [
     ("specdecode_bench_eagle-own.jsonl", b'{"dataset": "x", "acc_len_eagle": [1, 2, 4, 1]}\n'),
     ("golden_lengths-own.txt", b"1.8, 2.4\n2.8 # three\n"),
     ("vllm_log-own.log", b"SpecDecoding metrics: Drafted: 10 tokens, Per-position acceptance rate: 0.5, 0.2\n" * 2),
+    (
+        "vllm_metrics-own.txt",
+        b'vllm:spec_decode_num_drafts_total{engine="0"} 9.0\n'
+        b'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 5.0\n',
+    ),
+    ("sglang-own.log", b"Decode batch, #running-req: 3, #token: 9, accept len: 2.47, accept rate: 0.82\n"),
+    ("llama_cpp-own.log", b"eval time = 9.0 ms / 20 tokens\ndraft acceptance rate = 0.5 ( 9 accepted / 18 generated)\n"),
+    ("golden_lengths-inferencex.yaml", b"m:\n  thinking_on:\n    1: 1.8\n    2: 2.4\n"),
 ]
 
 
@@ -113,7 +122,7 @@ def _traffic(path: Path) -> object:
 
 def _records(path: Path) -> object:
     form, lines = path.name.partition("-")[0], path.read_text("utf-8", errors="replace").splitlines()
-    return (TO_TRACE.get(form) or TO_RATES[form])(lines, 4)
+    return TO_TRACE[form](lines, 4) if form in TO_TRACE else TO_RATES[form](lines, Asked(4))
 
 
 def _part(kind: str) -> Callable[[Path], object]:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from simulator.acceptance import converters
+from simulator.acceptance import converters, summaries
 from simulator.acceptance.trace import read
 from simulator.cli.main import main
 from simulator.cli.trace import FORMATS
@@ -80,7 +80,7 @@ def test_plot_draws_what_a_trace_can_tell_and_always_the_same(folder: Path) -> N
 
 
 def test_convert_writes_a_trace_or_an_acceptance_block(folder: Path) -> None:
-    assert set(FORMATS) == set(converters.TO_TRACE) | set(converters.TO_RATES)
+    assert set(FORMATS) == set(converters.TO_TRACE) | set(summaries.TO_RATES)
     assert read(folder / "steps.npz").run.tolist() == [0, 2, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0]
     text = call("convert", "--from", "mean_length", "2.75", "--window", "2", "--out", "deep/block.yaml")
     assert "written: deep/block.yaml" in text

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.acceptance import converters, rescale
+from simulator.acceptance import converters, rescale, summaries
 from simulator.acceptance.sources import Chain, Rates, Replay
 from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.files.schema import BadInput
+from simulator.scenario import load
+from simulator.scenario.run import run
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 
@@ -55,6 +57,44 @@ def test_positional_lengths(tmp_path: Path) -> None:
         "replay": converters.FROM_ANY_START,
     }
     assert trace.pair == "the target Llama-3.1-8B-Instruct and the draft eagle"
+
+
+def test_files_of_specdecode_bench_as_they_are(tmp_path: Path) -> None:
+    """Their simulator's first window takes entry 0: a step law of 10 + 3 gamma ms over the walk by hand."""
+    rows = [{"id": "7", "acc_eagle": {"acc_len": [3, 1, 1, 2]}, "acc_ngram": {"acc_len": [1, 1, 2, 1]}}]
+    trace = check(converters.positional(rows, "eagle"), tmp_path, [0], [0, 5], [0, 2, 0, 0, 1])
+    assert trace.flavours == ("all",)
+    assert converters.positional(rows, "ngram").run.tolist() == [0, 0, 0, 1, 0]  # type: ignore[union-attr]
+    with pytest.raises(BadInput, match="acc_len_eagle"):
+        converters.positional([{"acc_eagle": {"acc_len": "3"}}], "eagle")
+
+
+def test_a_cell_by_hand_is_law_of_a_step_times_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start at p, emit length[p] tokens, go on at p + length[p]: steps by hand times the time of a step, at 1e-9."""
+    monkeypatch.chdir(tmp_path)
+    lengths = np.random.default_rng(5).geometric(0.4, 300).tolist()
+    converters.positional([{"acc_eagle": {"acc_len": lengths}}], "eagle").write(tmp_path / "t.npz")
+    Path("x.yaml").write_text(
+        "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 10, draft_ms: 2.5}\n"
+        f"acceptance: {{trace: ./t.npz}}\nrequests: {{count: 1, output_tokens: {len(lengths) + 1}}}\n"
+    )
+    position = steps = 0
+    while position < len(lengths):
+        position += min(lengths[position], 4)
+        steps += 1
+    result = run(load("./x.yaml"))
+    for outcome in (result.replay, result.simulated):
+        assert outcome.tokens_per_step == pytest.approx(position / steps, abs=1e-9)
+        assert outcome.step_s == pytest.approx(12.5e-3, abs=1e-12)
+        assert outcome.tpot_s * len(lengths) == pytest.approx(steps * 12.5e-3, abs=1e-9)
+
+
+def test_more_kinds_of_text_than_a_byte_counts(tmp_path: Path) -> None:
+    trace = converters.steps([{"accepted": [i % 3], "flavour": f"request {i}"} for i in range(700)])
+    trace.write(tmp_path / "t.npz")
+    again = read(tmp_path / "t.npz")
+    assert again.requests_by_flavour["request 699"] == [699]
+    assert Replay(again, ["request 698"]).runs(698).tolist() == [2, 1, 0]
 
 
 def test_rest_steps_turn_by_turn(tmp_path: Path) -> None:
@@ -100,7 +140,7 @@ BAD_ROWS = [
     ([{"accepted": [1]}, {"accepted": [1.5]}], ":2:0: accepted: expected whole numbers from 0 to 65,535"),
     ([{"accepted": [70_000]}], "expected whole numbers from 0 to 65,535"),
     ([{"accepted": [4]}], "--window 3: a window was kept up to 4 draft tokens"),
-    ([{"accepted": [1], "flavour": str(i)} for i in range(257)], "holds 257 flavours; a trace can distinguish 256"),
+    ([{"accepted": [1], "flavour": str(i)} for i in range(65_537)], "holds 65,537 flavours; a trace can distinguish 65,536"),
 ]
 
 
@@ -121,39 +161,39 @@ def test_rest_lengths_that_do_not_add_up() -> None:
 
 
 def test_survival_becomes_conditional_rates_and_keeps_the_mean() -> None:
-    found = converters.rates_by_position([0.8, 0.4, 0.1])
+    found = summaries.rates_by_position([0.8, 0.4, 0.1])
     assert found == {"per_position": pytest.approx([0.8, 0.5, 0.25])}
     assert Rates(tuple(found["per_position"])).odds(3, None).mean_accepted == pytest.approx(1.3)
-    assert converters.rates_by_position([0.5, 0.0, 0.0]) == {"per_position": [0.5, 0.0, 0.0]}
+    assert summaries.rates_by_position([0.5, 0.0, 0.0]) == {"per_position": [0.5, 0.0, 0.0]}
     for wrong in ([], [0.5, 0.6], [1.2], [float("nan")]):
         with pytest.raises(BadInput, match="rates from 0 to 1 that fall"):
-            converters.rates_by_position(wrong)
+            summaries.rates_by_position(wrong)
 
 
 def test_a_golden_curve_of_lengths() -> None:
-    assert converters.rates_from_lengths([1.8, 2.2, 2.3]) == {"per_position": pytest.approx([0.8, 0.5, 0.25])}
+    assert summaries.rates_from_lengths([1.8, 2.2, 2.3]) == {"per_position": pytest.approx([0.8, 0.5, 0.25])}
 
 
 def test_a_vllm_log_weighs_intervals_by_what_they_drafted() -> None:
     line = "metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.9, Accepted: 9 tokens, Drafted: {} tokens, "
     line += "Per-position acceptance rate: {}, Avg Draft acceptance rate: 47.0%"
     log = ["starting", line.format(100, "0.800, 0.500"), line.format(0, "nan, nan"), line.format(300, "0.400, 0.100")]
-    assert converters.vllm_log(log) == {"per_position": pytest.approx([0.5, 0.4])}
-    assert converters.vllm_log(["0.5, 0.2  # by hand"]) == {"per_position": pytest.approx([0.5, 0.4])}
+    assert summaries.vllm_log(log) == {"per_position": pytest.approx([0.5, 0.4])}
+    assert summaries.vllm_log(["0.5, 0.2  # by hand"]) == {"per_position": pytest.approx([0.5, 0.4])}
     with pytest.raises(BadInput, match="mixes windows of different lengths"):
-        converters.vllm_log([line.format(100, "0.8"), line.format(100, "0.8, 0.5")])
+        summaries.vllm_log([line.format(100, "0.8"), line.format(100, "0.8, 0.5")])
 
 
 @given(st.floats(0.01, 0.99), st.integers(1, 16))
 def test_a_mean_length_gives_back_its_rate(rate: float, window: int) -> None:
-    found = converters.rate_from_length(1.0 + independent(rate, window), window)["rate"]
+    found = summaries.rate_from_length(1.0 + independent(rate, window), window)["rate"]
     assert found == pytest.approx(rate, abs=1e-6)
 
 
 def test_a_mean_length_outside_its_window() -> None:
     for length in (1.0, 8.0, 9.0):
         with pytest.raises(BadInput, match="at window 7 it lies between 1 and 8"):
-            converters.rate_from_length(length, 7)
+            summaries.rate_from_length(length, 7)
 
 
 # ---- re-scaling

@@ -1,21 +1,15 @@
-"""Acceptance that other programs recorded is converted to a trace or to the ``acceptance`` block of a scenario.
+"""Acceptance that other programs recorded step by step is converted to a :class:`Trace` in format 2.
 
-A record of every step becomes a :class:`Trace` in format 2; a summary (rates, a mean) can
-only become rates. ``replay`` in the header of a trace says which questions a replay of it can answer.
+``replay`` in its header says which questions a replay of it can answer. Summaries are :mod:`simulator.acceptance.summaries`.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from simulator.acceptance.header import MOST_FLAVOURS
-from simulator.acceptance.rescale import check_length
-from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import CONVERTED, Trace
 from simulator.files.reading import from_json
 from simulator.files.schema import BadInput, Fault
@@ -51,14 +45,17 @@ def fault(line: int, message: str) -> BadInput:
 def positional(rows: Iterable[Row], method: str, window: int | None = None) -> Trace:
     """Return a trace of SpecDecode-Bench, which states how many tokens a speculation from every position yields.
 
-    ``method`` is ``eagle`` or ``ngram``; the bonus is included. Replays exactly the walk "start at p, emit length[p] tokens,
-    go on at p + length[p]", capped at the window plus one. The window is the largest kept unless stated.
+    ``method`` is ``eagle`` or ``ngram``, bonus included. Rows are as in the files, ``{"acc_eagle": {"acc_len": [...]}}``,
+    or flat, ``{"acc_len_eagle": [...]}``. Replays exactly the walk "start at p, emit length[p] tokens, go on at p + length[p]",
+    capped at the window plus one; the first window takes entry 0, behind the token that the prefill emitted, the last may start
+    at the last entry (the benchmark's own simulator ends one entry before). The window is the largest kept unless stated.
     """
     field = f"acc_len_{method}"
-    requests = [
-        ConvertedRequest(_flavour(line, row, "dataset"), [length - 1 for length in _counts(line, row, field, least=1)])
-        for line, row in enumerate(rows, 1)
-    ]
+    requests = []
+    for line, row in enumerate(rows, 1):
+        flavour, nested = _flavour(line, row, "dataset"), row.get(f"acc_{method}")
+        flat = {field: nested.get("acc_len")} if isinstance(nested, Mapping) else row
+        requests.append(ConvertedRequest(flavour, [length - 1 for length in _counts(line, flat, field, least=1)]))
     names = {"target": "Llama-3.1-8B-Instruct", "draft": method}
     source = f"SpecDecode-Bench positional accepted lengths, field {field}"
     return _trace(requests, window, FROM_ANY_START, source, names, vocabulary=128_256)
@@ -137,14 +134,14 @@ def _trace(
     if window is not None and window < largest:
         message = f"--window {window}: a window was kept up to {largest} draft tokens, so the recorded one was not smaller"
         raise BadInput([Fault(("", 0, 0), "", message)])
-    flavours = list(dict.fromkeys(request.flavour for request in requests))
-    if len(flavours) > MOST_FLAVOURS:
-        raise BadInput([Fault(("", 0, 0), "", f"holds {len(flavours)} flavours; a trace can distinguish {MOST_FLAVOURS}")])
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(request.flavour for request in requests))}
+    if len(numbers) > MOST_FLAVOURS:
+        raise BadInput([Fault(("", 0, 0), "", f"holds {len(numbers):,} flavours; a trace can distinguish {MOST_FLAVOURS:,}")])
     header = {
         "format": CONVERTED,
         "temperature": None,
         "vocabulary": vocabulary,
-        "flavours": flavours,
+        "flavours": list(numbers),
         "exit_layers": [],
         "window": window or largest,
         "models": {role: {"name": names.get(role), "shape": None} for role in ("target", "draft")},
@@ -155,7 +152,7 @@ def _trace(
     return Trace(
         header,
         offsets=np.cumsum([0, *lengths], dtype=np.int64),
-        flavour=np.array([flavours.index(request.flavour) for request in requests], dtype=np.uint8),
+        flavour=np.array([numbers[request.flavour] for request in requests], dtype=np.min_scalar_type(len(numbers) - 1)),
         token=np.empty(0, dtype=np.uint16),
         draft_rank=np.empty(0, dtype=np.uint16),
         p=np.empty(0, dtype=np.float16),
@@ -165,77 +162,7 @@ def _trace(
     )
 
 
-# ---- summaries: rates for a scenario
-
-
-def rates_by_position(survival: Sequence[float]) -> dict[str, list[float]]:
-    """Return ``per_position`` rates of a scenario from the "per-position acceptance rate" of vLLM.
-
-    vLLM divides accepted tokens at a position by all windows, whether they got there or not; a scenario wants the rate given
-    that they did. The mean of accepted tokens is kept exactly at the logged window; at smaller ones if starting elsewhere
-    changes nothing; beyond, the last rate repeats. Bursts are lost: windows are drawn independently of each other.
-    """
-    chances = [1.0, *survival]
-    if not survival or not all(0.0 <= after <= before for before, after in pairwise(chances)):
-        raise BadInput([Fault(("", 0, 0), "", "expected rates from 0 to 1 that fall from position to position")])
-    return {"per_position": [after / before if before else 0.0 for before, after in pairwise(chances)]}
-
-
-def rates_from_lengths(lengths: Sequence[float]) -> dict[str, list[float]]:
-    """Return ``per_position`` rates from mean accepted lengths, correction or bonus included, at windows 1, 2, 3, ...
-
-    This is a golden curve: every further draft token adds the chance that it is reached and kept. Exact if the
-    chance of a position is the same at every window, which i.i.d. text has and bursts break a little.
-    """
-    return rates_by_position([round(after - before, 12) for before, after in pairwise([1.0, *lengths])])
-
-
-def rate_from_length(length: float, window: int) -> dict[str, float]:
-    """Return the i.i.d. ``rate`` that gives a mean accepted length, correction or bonus included, at ``window``.
-
-    Solves rate + rate^2 + ... + rate^window = length - 1. Other windows follow the i.i.d. formula, which
-    errs where acceptance comes in bursts.
-    """
-    check_length(length, window)
-    return {"rate": float(brentq(lambda rate: independent(rate, window) - (length - 1.0), 0.0, 1.0, xtol=1e-12))}
-
-
 # ---- files
-
-
-def vllm_log(lines: Sequence[str]) -> dict[str, list[float]]:
-    """Return ``per_position`` rates from lines "SpecDecoding metrics" of a vLLM log, or from bare rates.
-
-    A line is about one interval; intervals are weighted by their drafted tokens, and idle ones have none.
-    """
-    logged = [(line, match) for line, match in enumerate(map(LOGGED.search, lines), 1) if match]
-    for line, match in logged:
-        if len(match[1]) > MOST_DIGITS:
-            raise fault(line, f"expected a number of tokens, found '{match[1][:40]}'")
-    intervals = [(int(match[1]), match[2]) for _, match in logged if int(match[1])]
-    if not intervals:
-        return rates_by_position(numbers(lines))
-    rates = [numbers([text]) for _, text in intervals]
-    if len(set(map(len, rates))) != 1:
-        raise BadInput([Fault(("", 0, 0), "", "mixes windows of different lengths; convert the log of one setting")])
-    return rates_by_position(np.average(rates, axis=0, weights=[drafted for drafted, _ in intervals]).tolist())
-
-
-MOST_DIGITS = 18
-"""Most digits of a count in a log."""
-LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d., ]*\d)")
-
-
-def numbers(lines: Sequence[str]) -> list[float]:
-    """Return the numbers of a text, separated by commas or white space; ``#`` starts a comment."""
-    values = []
-    for line, text in enumerate(lines, 1):
-        for word in text.partition("#")[0].replace(",", " ").split():
-            try:
-                values.append(float(word))
-            except ValueError as error:
-                raise fault(line, f"expected numbers, found '{word[:40]}'") from error
-    return values
 
 
 def json_lines(lines: Sequence[str]) -> list[Row]:
@@ -250,14 +177,6 @@ def json_lines(lines: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _rate_from_single_length(lines: Sequence[str], window: int | None) -> dict[str, float]:
-    """Return the i.i.d. rate of a file that holds a single mean accepted length."""
-    given = numbers(lines)
-    if len(given) != 1 or window is None:
-        raise BadInput([Fault(("", 0, 0), "", "expected one mean accepted length and --window")])
-    return rate_from_length(given[0], window)
-
-
 TO_TRACE: Mapping[str, Callable[[Sequence[str], int | None], Trace]] = {
     "specdecode_bench_eagle": lambda lines, window: positional(json_lines(lines), "eagle", window),
     "specdecode_bench_ngram": lambda lines, window: positional(json_lines(lines), "ngram", window),
@@ -265,10 +184,3 @@ TO_TRACE: Mapping[str, Callable[[Sequence[str], int | None], Trace]] = {
     "steps": lambda lines, window: steps(json_lines(lines), window),
 }
 """Functions from the lines of a file, and the window if it is stated, to a trace, by name of the format."""
-
-TO_RATES: Mapping[str, Callable[[Sequence[str], int | None], Mapping[str, Any]]] = {
-    "vllm_log": lambda lines, window: vllm_log(lines),
-    "golden_lengths": lambda lines, window: rates_from_lengths(numbers(lines)),
-    "mean_length": _rate_from_single_length,
-}
-"""Functions from the lines of a file, and the window if it is stated, to an acceptance block, by name of the format."""

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.files.schema import BadInput, Document, Fault, validate
 
-MOST_FLAVOURS = 256
-"""Kinds of text that a trace can distinguish."""
+MOST_FLAVOURS = 65_536
+"""Kinds of text that a trace can distinguish; as many as requests, so that each can be called by a name of its own."""
 KINDS = {
     **dict.fromkeys(("offsets", "flavour", "token", "draft_rank", "exit_rank", "run"), "iu"),
     **dict.fromkeys(("p", "q"), "f"),

@@ -7,7 +7,7 @@ positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``
 array               type       meaning
 ==================  =========  ======================================================================
 ``offsets``         int64      start of each request, and the end of the last
-``flavour``         uint8      per request, an index into the header's ``flavours``
+``flavour``         uint8/16   per request, an index into the header's ``flavours``
 ``token``           uint16/32  the emitted token
 ``draft_rank``      uint16     rank of that token in the draft's distribution (0: its first choice)
 ``p``               float16    probability of the token under the target, at the trace's temperature
@@ -89,7 +89,7 @@ class Trace:
 
     header: Mapping[str, Any]
     offsets: NDArray[np.int64]
-    flavour: NDArray[np.uint8]
+    flavour: NDArray[np.uint8 | np.uint16]
     token: NDArray[Any]
     draft_rank: NDArray[np.uint16]
     p: NDArray[np.float16]

@@ -18,8 +18,11 @@ from simulator.names import Catalogue
 if TYPE_CHECKING:
     from simulator.acceptance.trace import Trace
 
-FORMATS = ("specdecode_bench_eagle", "specdecode_bench_ngram", "rest", "steps", "vllm_log", "golden_lengths", "mean_length")
-"""Keys of ``converters.TO_TRACE`` and ``TO_RATES``, copied because that module loads numpy; a test compares them."""
+FORMATS = (
+    *("specdecode_bench_eagle", "specdecode_bench_ngram", "rest", "steps"),
+    *("vllm_log", "vllm_metrics", "sglang", "llama_cpp", "golden_lengths", "mean_length"),
+)
+"""Keys of ``converters.TO_TRACE`` and ``summaries.TO_RATES``, copied because these load numpy; a test compares them."""
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,10 +146,11 @@ def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tup
 @trace.command()
 @click.argument("source", metavar="IN")
 @click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="What IN is.")
-@click.option("--window", type=click.IntRange(1), help="Draft tokens per window of the record, where it does not say.")
+@click.option("--window", type=click.IntRange(1), help="Draft tokens per window, where IN does not say, or to continue to.")
+@click.option("--series", help="Which of several curves of a golden file, e.g. thinking_on.")
 @click.option("--out", type=click.Path(path_type=Path), help="Trace (.npz) or acceptance block (.yaml) to write.")
 @json_option
-def convert(source: str, form: str, window: int | None, out: Path | None, as_json: bool) -> None:
+def convert(source: str, form: str, window: int | None, series: str | None, out: Path | None, as_json: bool) -> None:
     """Convert records of other programs to a trace or to rates.
 
     IN is a file; for a summary it may also be the numbers themselves.
@@ -159,20 +163,25 @@ def convert(source: str, form: str, window: int | None, out: Path | None, as_jso
                draft tokens kept by each step, correction not counted
     Summaries, to an acceptance block of a scenario:
       vllm_log         lines "SpecDecoding metrics", or per-position rates
-      golden_lengths   mean accepted lengths at windows 1, 2, 3, ...
+      vllm_metrics     text of /metrics, one scrape or two (their difference)
+      sglang           log, /get_server_info or benchmark, with --window
+      llama_cpp        log of llama-server or llama-speculative, with --window
+      golden_lengths   mean accepted lengths at windows 1, 2, 3, ..., bare or
+                       as InferenceX writes them; continued up to --window
       mean_length      one mean accepted length, with --window
     Lengths count correction or bonus.
     """  # noqa: D301 (click reads the backspace)
     import yaml
 
-    from simulator.acceptance.converters import TO_RATES, TO_TRACE
+    from simulator.acceptance.converters import TO_TRACE
+    from simulator.acceptance.summaries import TO_RATES, Asked
 
     with faults_as_lines():
         lines = _lines(source, form in TO_RATES)
         if form in TO_TRACE:
             _save(_with_file_name(source, lambda: TO_TRACE[form](lines, window)), out, as_json)
             return
-        block = {"acceptance": dict(_with_file_name(source, lambda: TO_RATES[form](lines, window)))}
+        block = {"acceptance": dict(_with_file_name(source, lambda: TO_RATES[form](lines, Asked(window, series))))}
         text = yaml.safe_dump(block, sort_keys=False)
         written = [_write(out, text)] if out else []
     if as_json:

@@ -237,6 +237,6 @@ def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
     return Trace(
         header=header,
         offsets=np.concatenate(([0], np.cumsum(lengths[kept]))).astype(np.int64),
-        flavour=np.array([flavours.index(name) for name in names], dtype=np.uint8),
+        flavour=np.array([flavours.index(name) for name in names], dtype=np.min_scalar_type(len(flavours) - 1)),
         **arrays | {"token": arrays["token"].astype(ids)},
     )

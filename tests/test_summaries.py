@@ -1,0 +1,126 @@
+"""What engines log about acceptance, line by line, and the rates or the mean that it becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.acceptance import summaries
+from simulator.acceptance.continuation import continued
+from simulator.acceptance.sources import Rates
+from simulator.acceptance.spec import AcceptanceSpec
+from simulator.acceptance.summaries import TO_RATES, Asked
+from simulator.files.schema import BadInput
+
+
+def block(form: str, text: str, window: int | None = None, series: str | None = None) -> dict[str, object]:
+    """What a text becomes; a scenario takes it as it is."""
+    made = dict(TO_RATES[form](text.splitlines(), Asked(window, series)))
+    AcceptanceSpec.model_validate(made)
+    return made
+
+
+SCRAPE = """\
+# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{{engine="0",model_name="a b"}} {0}
+vllm:spec_decode_num_drafts_created{{engine="0",model_name="a b"}} 1.78e+09
+vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="a b"}} 3000.0
+vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="a b"}} 1660.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="a b",position="0"}} {1}
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="a b",position="1"}} {2}
+vllm:spec_decode_num_accepted_tokens_per_pos_created{{engine="0",model_name="a b",position="0"}} 1.78e+09
+"""
+
+
+def test_vllm_counters_by_position() -> None:
+    """710 and 530 of 1,000 windows keep positions 0 and 1: 0.71, then 530 / 710; engines of a server are summed."""
+    first = SCRAPE.format("1000.0", "710.0", "530.0")
+    assert block("vllm_metrics", first) == {"per_position": pytest.approx([0.71, 530 / 710])}
+    second = SCRAPE.format("500", "90", "0").replace('engine="0"', 'engine="1"')
+    assert block("vllm_metrics", first + second) == {"per_position": pytest.approx([800 / 1500, 530 / 800])}
+
+
+def test_two_scrapes_are_about_the_time_between_them() -> None:
+    text = SCRAPE.format("1000.0", "710.0", "530.0") + SCRAPE.format("1100.0", "770.0", "550.0")
+    assert block("vllm_metrics", text) == {"per_position": pytest.approx([0.6, 1 / 3])}
+
+
+def test_counters_are_continued_to_a_wider_window() -> None:
+    rates = block("vllm_metrics", SCRAPE.format("1000.0", "710.0", "530.0"), window=6)["per_position"]
+    assert isinstance(rates, list)
+    assert rates[:2] == pytest.approx([0.71, 530 / 710])
+    assert Rates(tuple(rates)).odds(6, None).committed() == pytest.approx(continued((1.71, 2.24), 6)[-1], abs=1e-9)
+
+
+def test_sglang_log_server_and_benchmark() -> None:
+    log = (
+        "Decode batch, #running-req: 1, #token: 41, token usage: 0.01, accept len: 2.00, accept rate: 0.50, #queue-req: 0\n"
+        "Prefill batch, #new-seq: 1\n"
+        "Decode batch. #running-req: 3, #token: 99, token usage: 0.01, accept len: 3.00, accept rate: 0.75, #queue-req: 0\n"
+    )
+    made = block("sglang", log, window=3)
+    assert (made["tokens_per_step"], made["window"], made["confidence"]) == (pytest.approx(2.75), 3, "measured")
+    info = '{"speculative_num_steps": 5, "internal_states": [{"avg_spec_accept_length": 3.21}]}'
+    assert {key: block("sglang", info)[key] for key in ("tokens_per_step", "window")} == {"tokens_per_step": 3.21, "window": 5}
+    assert block("sglang", '{"accept_length": 2.5, "duration": 3}', window=4)["tokens_per_step"] == 2.5
+
+
+SERVER = """\
+prompt eval time =     648.99 ms /   133 tokens (    4.88 ms per token,   204.94 tokens per second)
+       eval time =   30387.12 ms /  2048 tokens (   14.84 ms per token,    67.40 tokens per second)
+      total time =   31036.11 ms /  2181 tokens
+draft acceptance rate = 0.98260 ( 1186 accepted /  1207 generated)
+"""
+PROGRAM = (
+    "n_draft   = 16\nn_predict = 200\nn_drafted = 180\nn_accept  = 120\naccept    = 66.667%\neval time = 9.0 ms / 80 runs\n"
+)
+
+
+def test_llama_cpp_counts_steps_as_predicted_less_accepted() -> None:
+    """2,048 tokens of which 1,186 were drafted: 862 steps, however many of them drafted nothing."""
+    made = block("llama_cpp", SERVER, window=8)
+    assert made["tokens_per_step"] == pytest.approx(2048 / 862)
+    assert made["source"] == "llama.cpp: 2,048 predicted, 1,207 drafted, 1,186 accepted, 862 steps"
+    assert block("llama_cpp", SERVER + SERVER, window=8)["tokens_per_step"] == pytest.approx(2048 / 862)
+    assert block("llama_cpp", PROGRAM, window=16)["tokens_per_step"] == pytest.approx(2.5)
+    share = block("llama_cpp", SERVER.splitlines()[-1], window=3)
+    assert (share["accepted_share"], share["window"]) == (pytest.approx(1186 / 1207), 3)
+
+
+INFERENCEX = "# key = num_speculative_tokens\nglm-5.2-fp8:\n  thinking_on:\n    1: 1.84\n    2: 2.50\n    3: 2.99\n"
+OFF = "  thinking_off:\n    1: 1.90\n    2: 2.70\n"
+
+
+def test_golden_curves_as_inferencex_writes_them() -> None:
+    assert block("golden_lengths", INFERENCEX) == {"per_position": pytest.approx([0.84, 0.66 / 0.84, 0.49 / 0.66])}
+    assert block("golden_lengths", INFERENCEX + OFF, series="thinking_off") == {"per_position": pytest.approx([0.9, 8 / 9])}
+    longer = block("golden_lengths", INFERENCEX + OFF, 8, "glm-5.2-fp8 thinking_on")["per_position"]
+    assert isinstance(longer, list)
+    assert Rates(tuple(longer)).odds(8, None).committed() == pytest.approx(4.06, rel=0.01)
+
+
+MISTAKES = [
+    ("vllm_metrics", "", None, "expected the counters vllm:spec_decode_num_drafts_total"),
+    ("vllm_metrics", SCRAPE.format("0", "0", "0"), None, "per_pos_total, not 0"),
+    ("vllm_metrics", SCRAPE.format("1e", "0", "0"), None, ":3:0: expected numbers, found '1e'"),
+    ("vllm_metrics", SCRAPE.format("10", "11", "0"), None, "rates from 0 to 1 that fall"),
+    ("sglang", '{"accept_length": 2.5}', None, "and --window, the draft steps served with"),
+    ("sglang", '{"accept_length": 2.5}', 1, "at window 1 it lies between 1 and 2"),
+    ("llama_cpp", SERVER, None, "and --window, --draft-max"),
+    ("llama_cpp", "n_drafted = 1\nn_accept = 2", 3, "expected 'draft acceptance rate"),
+    ("golden_lengths", INFERENCEX + OFF, None, "one of: glm-5.2-fp8 thinking_on, glm-5.2-fp8 thinking_off"),
+    ("golden_lengths", "m: {2: 1.8, 3: 2.0}", None, "it holds no curve by window 1, 2, 3"),
+    ("golden_lengths", "m: [", None, "is not YAML"),
+    ("golden_lengths", "m: {1: 1.8, 2: 1.2}", None, "rates from 0 to 1 that fall"),
+]
+
+
+@pytest.mark.parametrize(("form", "text", "window", "expected"), MISTAKES, ids=[text for *_, text in MISTAKES])
+def test_summaries_that_are_wrong(form: str, text: str, window: int | None, expected: str) -> None:
+    with pytest.raises(BadInput) as error:
+        block(form, text, window)
+    assert any(expected in str(fault) for fault in error.value.faults)
+
+
+def test_every_summary_has_its_function() -> None:
+    assert {getattr(summaries, name) for name in TO_RATES} == set(TO_RATES.values())
