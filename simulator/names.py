@@ -21,6 +21,7 @@ FOLDERS = {
     "engine": ("hardware_profiles/engines", ".yaml"),
     "model": ("scenarios/models", ".yaml"),
     "trace": ("scenarios/traces", ".npz"),
+    "acceptance": ("scenarios/acceptance", ".yaml"),
     "method": ("scenarios/methods", ".yaml"),
     "workload": ("scenarios/workloads", ".yaml"),
     "plan": ("scenarios/plans", ".yaml"),

@@ -37,7 +37,7 @@ from test_bad_inputs import trace
 
 from simulator.acceptance.converters import TO_TRACE
 from simulator.acceptance.statistics import statistics
-from simulator.acceptance.summaries import TO_RATES, Asked
+from simulator.acceptance.summaries import TO_RATES
 from simulator.acceptance.trace import read as read_trace
 from simulator.cost.huggingface import read_config
 from simulator.evidence.calibrate import measurements
@@ -122,7 +122,7 @@ def _traffic(path: Path) -> object:
 
 def _records(path: Path) -> object:
     form, lines = path.name.partition("-")[0], path.read_text("utf-8", errors="replace").splitlines()
-    return TO_TRACE[form](lines, 4) if form in TO_TRACE else TO_RATES[form](lines, Asked(4))
+    return TO_TRACE[form](lines, 4) if form in TO_TRACE else TO_RATES[form](lines, 4, None)
 
 
 def _part(kind: str) -> Callable[[Path], object]:

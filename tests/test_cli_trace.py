@@ -84,8 +84,7 @@ def test_convert_writes_a_trace_or_an_acceptance_block(folder: Path) -> None:
     assert read(folder / "steps.npz").run.tolist() == [0, 2, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0]
     text = call("convert", "--from", "mean_length", "2.75", "--window", "2", "--out", "deep/block.yaml")
     assert "written: deep/block.yaml" in text
-    rate = yaml.safe_load((folder / "deep/block.yaml").read_text())["acceptance"]["rate"]
-    assert rate + rate**2 == pytest.approx(1.75)
+    assert yaml.safe_load((folder / "deep/block.yaml").read_text())["acceptance"]["tokens_per_step"] == 2.75
     found = json.loads(call("convert", "--from", "golden_lengths", "1.8, 2.2", "--json"))
     assert found == {"acceptance": {"per_position": pytest.approx([0.8, 0.5])}, "written": []}
 

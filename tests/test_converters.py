@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from simulator.acceptance import converters, rescale, summaries
 from simulator.acceptance.sources import Chain, Rates, Replay
-from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.files.schema import BadInput
@@ -184,16 +183,12 @@ def test_a_vllm_log_weighs_intervals_by_what_they_drafted() -> None:
         summaries.vllm_log([line.format(100, "0.8"), line.format(100, "0.8, 0.5")])
 
 
-@given(st.floats(0.01, 0.99), st.integers(1, 16))
-def test_a_mean_length_gives_back_its_rate(rate: float, window: int) -> None:
-    found = summaries.rate_from_length(1.0 + independent(rate, window), window)["rate"]
-    assert found == pytest.approx(rate, abs=1e-6)
-
-
-def test_a_mean_length_outside_its_window() -> None:
-    for length in (1.0, 8.0, 9.0):
+def test_a_mean_length_is_stated_with_its_window() -> None:
+    block = summaries.mean_length(["2.75"], 2)
+    assert (block["tokens_per_step"], block["window"]) == (2.75, 2)
+    for length in ("1.0", "8.0", "9.0"):
         with pytest.raises(BadInput, match="at window 7 it lies between 1 and 8"):
-            summaries.rate_from_length(length, 7)
+            summaries.mean_length([length], 7)
 
 
 # ---- re-scaling

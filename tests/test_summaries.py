@@ -8,13 +8,13 @@ from simulator.acceptance import summaries
 from simulator.acceptance.continuation import continued
 from simulator.acceptance.sources import Rates
 from simulator.acceptance.spec import AcceptanceSpec
-from simulator.acceptance.summaries import TO_RATES, Asked
+from simulator.acceptance.summaries import TO_RATES
 from simulator.files.schema import BadInput
 
 
 def block(form: str, text: str, window: int | None = None, series: str | None = None) -> dict[str, object]:
     """What a text becomes; a scenario takes it as it is."""
-    made = dict(TO_RATES[form](text.splitlines(), Asked(window, series)))
+    made = dict(TO_RATES[form](text.splitlines(), window, series))
     AcceptanceSpec.model_validate(made)
     return made
 

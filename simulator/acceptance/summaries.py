@@ -7,29 +7,17 @@ The first draft token of a window is position 1 here, ``position="0"`` in vLLM's
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import yaml
-from scipy.optimize import brentq
 
 from simulator.acceptance.continuation import LONGEST, continued_rates
 from simulator.acceptance.converters import fault
 from simulator.acceptance.rescale import check_length
-from simulator.acceptance.statistics import independent
 from simulator.files.schema import BadInput, Fault
 
-Block = Mapping[str, Any]
-"""Content of the ``acceptance`` block of a scenario."""
-
-
-class Asked(NamedTuple):
-    """What the command line says about a summary is this."""
-
-    window: int | None = None
-    """Draft tokens per window: those served with, or those to which lengths are continued."""
-    series: str | None = None
-    """Name of one of several curves."""
+Block = Mapping[str, Any]  # content of the acceptance block of a scenario
 
 
 def _wrong(message: str) -> BadInput:
@@ -62,20 +50,10 @@ def rates_from_lengths(lengths: Sequence[float], window: int | None = None) -> d
         raise _wrong(str(error)) from error
 
 
-def rate_from_length(length: float, window: int) -> dict[str, float]:
-    """Return the i.i.d. ``rate`` that gives a mean accepted length, correction or bonus included, at ``window``.
-
-    Solves rate + rate^2 + ... + rate^window = length - 1. Other windows follow the i.i.d. formula, which
-    errs where acceptance comes in bursts.
-    """
-    check_length(length, window)
-    return {"rate": float(brentq(lambda rate: independent(rate, window) - (length - 1.0), 0.0, 1.0, xtol=1e-12))}
-
-
 # ---- engines
 
 
-def vllm_log(lines: Sequence[str], _: Asked | None = None) -> Block:
+def vllm_log(lines: Sequence[str], *_: object) -> Block:
     """Return ``per_position`` rates from lines "SpecDecoding metrics" of a vLLM log, or from bare rates.
 
     A line is about one interval; intervals are weighted by their drafted tokens, and idle ones have none.
@@ -91,11 +69,11 @@ def vllm_log(lines: Sequence[str], _: Asked | None = None) -> Block:
     return rates_by_position(np.average(rates, axis=0, weights=[drafted for drafted, _ in intervals]).tolist())
 
 
-def vllm_metrics(lines: Sequence[str], asked: Asked) -> Block:
+def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
     """Return ``per_position`` rates from the text of vLLM's ``/metrics``, whose ``position="0"`` is the first draft token.
 
     Engines of one server are summed. A file that holds two scrapes, one behind the other, is about the time between them.
-    Wider windows (``asked.window``) are continued.
+    Wider windows (``window``) are continued.
     """
     scrapes: dict[tuple[str, str], list[float]] = {}
     for line, match in enumerate(map(COUNTER.match, lines), 1):
@@ -111,12 +89,12 @@ def vllm_metrics(lines: Sequence[str], asked: Asked) -> Block:
     if not (windows > 0.0 and by_position and sorted(by_position) == list(range(len(by_position)))):
         raise _wrong("expected the counters vllm:spec_decode_num_drafts_total and ..._num_accepted_tokens_per_pos_total, not 0")
     survival = [by_position[place] / windows for place in range(len(by_position))]
-    if asked.window and asked.window > len(survival):
-        return rates_from_lengths((1.0 + np.cumsum(survival)).tolist(), asked.window)
+    if window and window > len(survival):
+        return rates_from_lengths((1.0 + np.cumsum(survival)).tolist(), window)
     return rates_by_position(survival)
 
 
-def sglang(lines: Sequence[str], asked: Asked) -> Block:
+def sglang(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
     """Return the mean of an SGLang server: of its log's ``accept len:``, or of ``accept_length`` in a result of its benchmark.
 
     A line of the log is about so many passes, each for all running requests, by which it is weighted. ``/get_server_info``
@@ -126,14 +104,14 @@ def sglang(lines: Sequence[str], asked: Asked) -> Block:
     if not means:
         means = [(float(found), 1.0) for found in ACCEPT_LENGTH.findall("\n".join(lines))]
     steps = {int(found) for found in NUM_STEPS.findall("\n".join(lines))}
-    window = asked.window or (steps.pop() if len(steps) == 1 else None)
+    window = window or (steps.pop() if len(steps) == 1 else None)
     if not means or window is None:
         raise _wrong("expected 'accept len: 2.47' or 'accept_length': 2.47, and --window, the draft steps served with")
     lengths, weights = zip(*means, strict=True)
     return _mean(float(np.average(lengths, weights=weights)), window, f"SGLang, {len(means)} values of accept length")
 
 
-def llama_cpp(lines: Sequence[str], asked: Asked) -> Block:
+def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
     """Return the mean of llama.cpp, from the counts of its server's log or of ``llama-speculative``.
 
     Steps are counted as tokens predicted less drafts accepted, since drafting may stop early or not start at all: every step
@@ -143,16 +121,16 @@ def llama_cpp(lines: Sequence[str], asked: Asked) -> Block:
     for line, text in enumerate(lines, 1):
         for name, pattern in LLAMA_CPP.items():
             totals[name] += sum(_count(line, digits) for digits in pattern.findall(text))
-    if not totals["drafted"] or totals["accepted"] > totals["drafted"] or asked.window is None:
+    if not totals["drafted"] or totals["accepted"] > totals["drafted"] or window is None:
         raise _wrong(
             "expected 'draft acceptance rate = 0.57 (171 accepted / 297 generated)' or n_drafted, and --window, --draft-max"
         )
     counts = ", ".join(f"{count:,} {name}" for name, count in totals.items() if count)
     if totals["predicted"] > totals["accepted"]:
         steps = totals["predicted"] - totals["accepted"]
-        return _mean(totals["predicted"] / steps, asked.window, f"llama.cpp: {counts}, {steps:,} steps")
-    share = {"accepted_share": totals["accepted"] / totals["drafted"], "window": asked.window}
-    return {**share, "source": f"llama.cpp: {counts}, as if every step drafted {asked.window}", "confidence": "measured"}
+        return _mean(totals["predicted"] / steps, window, f"llama.cpp: {counts}, {steps:,} steps")
+    share = {"accepted_share": totals["accepted"] / totals["drafted"], "window": window}
+    return {**share, "source": f"llama.cpp: {counts}, as if every step drafted {window}", "confidence": "measured"}
 
 
 def _mean(length: float, window: int, source: str) -> Block:
@@ -163,21 +141,21 @@ def _mean(length: float, window: int, source: str) -> Block:
 # ---- curves and means
 
 
-def golden_lengths(lines: Sequence[str], asked: Asked) -> Block:
+def golden_lengths(lines: Sequence[str], window: int | None, series: str | None = None) -> Block:
     """Return rates from mean lengths at windows 1, 2, 3, ...: bare numbers, or a YAML file of InferenceX, model by mode.
 
-    Of a file with several curves ``asked.series`` names one, such as ``thinking_on``. Continued to ``asked.window``.
+    Of a file with several curves ``series`` names one, such as ``thinking_on``. Continued to ``window``.
     """
     if not any(":" in line.partition("#")[0] for line in lines):
-        return rates_from_lengths(numbers(lines), asked.window)
+        return rates_from_lengths(numbers(lines), window)
     try:
         curves = dict(_curves(yaml.safe_load("\n".join(lines))))
     except yaml.YAMLError as error:
         raise _wrong(f"is not YAML: {str(error).splitlines()[0]}") from error
-    chosen = [curve for name, curve in curves.items() if asked.series in (None, name, name.rpartition(" ")[2])]
+    chosen = [curve for name, curve in curves.items() if series in (None, name, name.rpartition(" ")[2])]
     if len(chosen) != 1:
         raise _wrong(f"expected --series, one of: {', '.join(curves) or 'none, it holds no curve by window 1, 2, 3, ...'}")
-    return rates_from_lengths(chosen[0], asked.window)
+    return rates_from_lengths(chosen[0], window)
 
 
 def _curves(content: object, name: str = "") -> Iterator[tuple[str, list[float]]]:
@@ -190,12 +168,12 @@ def _curves(content: object, name: str = "") -> Iterator[tuple[str, list[float]]
                 yield from _curves(value, f"{name} {key}".strip())
 
 
-def mean_length(lines: Sequence[str], asked: Asked) -> Block:
-    """Return the i.i.d. rate of a file that holds a single mean accepted length."""
+def mean_length(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
+    """Return a mean accepted length with its window."""
     given = numbers(lines)
-    if len(given) != 1 or asked.window is None:
+    if len(given) != 1 or window is None:
         raise _wrong("expected one mean accepted length and --window")
-    return rate_from_length(given[0], asked.window)
+    return _mean(given[0], window, "not stated")
 
 
 # ---- text
@@ -235,7 +213,7 @@ def numbers(lines: Sequence[str]) -> list[float]:
     return [_number(line, word) for line, word in words]
 
 
-TO_RATES: Mapping[str, Callable[[Sequence[str], Asked], Block]] = {
+TO_RATES: Mapping[str, Callable[[Sequence[str], int | None, str | None], Block]] = {
     "vllm_log": vllm_log,
     "vllm_metrics": vllm_metrics,
     "sglang": sglang,

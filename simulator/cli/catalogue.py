@@ -20,8 +20,11 @@ from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, str
 if TYPE_CHECKING:
     from simulator.files.schema import Frozen
 
-KINDS = ("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace")
-PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind != "strategy"}}
+KINDS = (
+    *("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace"),
+    "acceptance",
+)
+PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")}}
 CLASSES = {
     "scenario": "scenario:Scenario",
     "sweep": "studies.sweep.study:SweepFile",
@@ -32,6 +35,7 @@ CLASSES = {
     "engine": "cost.engine:Engine",
     "model": "cost.model:ModelSpec",
     "method": "studies.method_features:MethodFile",
+    "acceptance": "studies.bank:LentMeans",
 }
 """Module and class that a file is read into, by kinds that have a JSON Schema."""
 

@@ -34,9 +34,12 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return catalogue_option(json_option(command))
 
 
-@click.group(cls=LazyGroup, lazy={"record": "simulator.cli.record:record"})
+BANK = {"list": "simulator.cli.bank:list_", "advise": "simulator.cli.bank:advise"}
+
+
+@click.group(cls=LazyGroup, lazy={"record": "simulator.cli.record:record", **BANK})
 def trace() -> None:
-    """Inspect, convert, re-scale and record traces of acceptance."""
+    """Inspect, convert, re-scale, record and borrow traces of acceptance."""
 
 
 @trace.command()
@@ -174,14 +177,14 @@ def convert(source: str, form: str, window: int | None, series: str | None, out:
     import yaml
 
     from simulator.acceptance.converters import TO_TRACE
-    from simulator.acceptance.summaries import TO_RATES, Asked
+    from simulator.acceptance.summaries import TO_RATES
 
     with faults_as_lines():
         lines = _lines(source, form in TO_RATES)
         if form in TO_TRACE:
             _save(_with_file_name(source, lambda: TO_TRACE[form](lines, window)), out, as_json)
             return
-        block = {"acceptance": dict(_with_file_name(source, lambda: TO_RATES[form](lines, Asked(window, series))))}
+        block = {"acceptance": dict(_with_file_name(source, lambda: TO_RATES[form](lines, window, series)))}
         text = yaml.safe_dump(block, sort_keys=False)
         written = [_write(out, text)] if out else []
     if as_json:

@@ -32,20 +32,28 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
     drafter = spec.drafter
     if "drafter" not in spec.model_fields_set and isinstance(scenario.schedule, DraftsChain):
         drafter = _nearest_drafter(scenario, document, catalogue)
-    traces = {name: read_once(path) for name, path in catalogue.names("trace").items()}
-    distances = {
-        name: abs(heat - (spec.temperature or 0.0))
-        for name, trace in traces.items()
-        if (heat := trace.temperature) is not None and drafter in trace.drafters
-    }
-    if not distances:
+    nearest = nearest_recording(catalogue, drafter, spec.temperature or 0.0)
+    if nearest is None:
         raise BadInput([document.fault(("acceptance", "drafter"), f"no recording holds a drafter '{drafter}'")])
-    name = min(distances, key=distances.__getitem__)
-    trace = traces[name]
+    name, trace = nearest
     if isinstance(scenario.schedule.reads(Replay(trace.drafted_by(drafter, scenario.seed))), Replay | RecordedSequences):
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
     known = {"source": spec.source, "confidence": spec.confidence}
     return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document
+
+
+def nearest_recording(catalogue: Catalogue, drafter: str, temperature: float) -> tuple[str, Trace] | None:
+    """Return the recording of a drafter at the nearest temperature, and its name; None where none is recorded."""
+    traces = {name: read_once(path) for name, path in catalogue.names("trace").items()}
+    distances = {
+        name: abs(trace.temperature - temperature)
+        for name, trace in traces.items()
+        if trace.temperature is not None and drafter in trace.drafters
+    }
+    if not distances:
+        return None
+    name = min(distances, key=distances.__getitem__)
+    return name, traces[name]
 
 
 def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> float:

@@ -1,0 +1,51 @@
+"""The commands ``specsim trace list`` and ``advise``: what acceptance can be borrowed, and what is nearest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option
+from simulator.names import Catalogue
+from simulator.report.pages.bank import advice_page, list_page
+from simulator.studies.bank import lender, nearest, published, recordings
+
+OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml").read_text("utf-8"))
+"""How to measure one's own, by engine."""
+
+
+@click.command("list")
+@json_option
+@catalogue_option
+def list_(as_json: bool, own: tuple[Path, ...]) -> None:
+    """List what is recorded, for which text and models, and how many scenarios replay it."""
+    with faults_as_lines():
+        recorded, means = list(recordings(Catalogue(own))), list(published(Catalogue(own)))
+    targets = len({target for target, _ in means})
+    data = {"recordings": recorded, "published": {"means": len(means), "targets": targets}}
+    answer(as_json, lambda: data, lambda: list_page(recorded, len(means), targets))
+
+
+@click.command()
+@click.option("--target", required=True, help="Target, as Hugging Face calls it or in part, e.g. Qwen3-8B.")
+@click.option("--draft", help="Draft model or head.")
+@click.option("--method", help="Method, e.g. eagle_3, mtp or draft_model.")
+@click.option("--temperature", type=float, help="Temperature of your requests.")
+@click.option("--window", type=click.IntRange(1), help="Draft tokens in a row.")
+@click.option("--engine", type=click.Choice(list(OWN)), default="vllm", help="Program to measure with [default: vllm].")
+@json_option
+@catalogue_option
+def advise(as_json: bool, own: tuple[Path, ...], target: str, engine: str, **wanted: Any) -> None:
+    """Name the published mean and the recording nearest to a pair, how far they are, and how to measure your own."""
+    with faults_as_lines():
+        loans = nearest(Catalogue(own), target, wanted)
+        recorded = lender(Catalogue(own), wanted["method"] or loans[0].mean.method, wanted["temperature"] or 0.0)
+    names = {"TARGET": target, "DRAFT": wanted["draft"], "K": wanted["window"]}
+    measure = re.sub(r"\b(TARGET|DRAFT|K)\b", lambda word: str(names[word[1]] or word[1]), OWN[engine])
+    published_means = [{**loan._asdict(), "mean": loan.mean.model_dump()} for loan in loans]
+    data = {"published": published_means, "recording": recorded, "acceptance": loans[0].block, "measure": measure}
+    answer(as_json, lambda: data, lambda: advice_page(target, recorded, loans, measure))
