@@ -72,7 +72,9 @@ def fitted(survival: Callable[..., NDArray[np.float64]], first: Sequence[float],
 FORMS: dict[str, Form] = {
     "i.i.d. from one token": lambda known: 1.0 + independent(known[0] - 1.0, WIDEST),
     "constant": fitted(lambda rate: rate**PLACES, [0.6], [1.0]),
-    "falling geometric": fitted(lambda rate, fall: np.cumprod(rate * fall ** (PLACES - 1.0)), [0.6, 0.9], [1.0, 1.3]),
+    "falling geometric": fitted(
+        lambda rate, fall: np.cumprod(np.minimum(rate * fall ** (PLACES - 1.0), 1.0)), [0.6, 0.9], [1.0, 1.3]
+    ),
     "easy and hard (beta)": fitted(
         lambda a, b: np.cumprod((a + PLACES - 1.0) / (a + b + PLACES - 1.0)), [1.0, 1.0], [1e4, 1e4]
     ),
