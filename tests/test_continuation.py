@@ -24,6 +24,7 @@ from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.run import law, run
+from simulator.studies.plan.robustness import fewer_accepted
 
 WIDEST, KNOWN = 8, 3
 DRAFTERS = ("draft", "plain", "eagle", "lyanna", "lookup", "ngram")
@@ -198,6 +199,13 @@ def test_lengths_of_a_scenario_give_law_replay_and_simulation() -> None:
     assert any(f"at 8 the curve is continued: {wanted:.3g} tokens a step" in text for text in result.caveats)
     known = run(load("durations_only", overrides=["strategy.gamma=3", f"acceptance={{lengths: {lengths}}}"]))
     assert not any("continued" in text for text in known.caveats)
+
+
+def test_a_plan_that_accepts_fewer_scales_the_rates_of_a_curve() -> None:
+    loaded = fewer_accepted(load("durations_only", overrides=["acceptance={lengths: [1.84, 2.50, 2.99]}"]))
+    rates = loaded.scenario.acceptance.stated_rates
+    assert loaded.scenario.acceptance.lengths is None
+    assert rates[:2] == pytest.approx([0.9 * 0.84, 0.9 * 0.66 / 0.84])
 
 
 def test_lengths_that_cannot_be() -> None:

@@ -32,7 +32,7 @@ FAULTS = [
     (DURATIONS.replace("18\n  s", "-18\n  s"), "x.yaml:5:3: durations.prefix_ms: expected 0 or more, got -18"),
     (DURATIONS.replace("12", "fast"), "x.yaml:7:3: durations.draft_ms: expected a number"),
     (DURATIONS.replace("  draft_ms: 12\n", ""), "x.yaml:4:1: durations: mirror_sd needs draft_ms (a window) or draft_step_ms"),
-    (DURATIONS + "  always: 3\n", "x.yaml:8:1: acceptance: expected exactly one of trace, tokens_per_step, accepted_share, rate, per_position, always, cycle; found rate and always"),
+    (DURATIONS + "  always: 3\n", "x.yaml:8:1: acceptance: expected exactly one of trace, tokens_per_step, accepted_share, rate, per_position, lengths, always, cycle; found rate and always"),
     (DURATIONS + "strategy: {name: x}\n", "x.yaml:10:1: strategy: written twice; first on line 1"),
     (DURATIONS + "serving: {policy: {name: prefil_first}}\n", "x.yaml:10:11: serving.policy: there is no policy 'prefil_first'; did you mean 'prefill_first'?"),
     (DURATIONS + "serving: {policy: {name: chunked_prefill, chunk: 9}}\n", "x.yaml:10:43: serving.policy.chunk: unknown field; did you mean 'chunk_tokens'?"),
