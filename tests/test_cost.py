@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import layer_time
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Phase, Rows, together
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import read, validate
 from simulator.names import Catalogue
+from tests.layer_times import layer_time
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 100}
 DEVICE = {

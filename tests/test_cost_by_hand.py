@@ -15,14 +15,13 @@ from simulator.cost.kernels import (
     all_reduce_time,
     attention_timer,
     head_time,
-    layer_products,
-    layer_time,
     side_product_time,
 )
 from simulator.cost.model import DraftHead
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Phase, Rows, together
 from simulator.files.schema import BadInput
+from tests.layer_times import layer_products, layer_time
 from tests.test_cost import DEVICE, ENGINE, HARD, LINK, MODEL, ONE, place
 
 READS = {**DEVICE, "small_operations": HARD}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.cost.device import Attention, Device
 from simulator.cost.formats import FORMATS, WeightFormat
-from simulator.cost.kernels import attention_timer, computes_longer_than_it_reads, layer_products
+from simulator.cost.kernels import attention_timer, computes_longer_than_it_reads
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Document, validate
@@ -19,6 +19,7 @@ from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
 from simulator.scenario.uncertainty import slowed
+from tests.layer_times import layer_products
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1e4}
 SUM = {**HARD, "p_norm": 1}

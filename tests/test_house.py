@@ -185,6 +185,8 @@ COUNTS_AND_RATIOS = {
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
     *("axes", "fixed_ratio", "burstiness", "rate_scale", "replicas", "warm_up", "cool_down", "samples", "level", "year"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
+    *("latent_size", "mtp_layers", "projections", "along_cache", "projected", "products", "value_width", "output", "cached"),
+    *("cache_heads", "pair_flops", "prompt_pair_flops", "top_k", "index_width", "index_heads", "state", "tail"),
     *("values", "labels", "x", "points"),  # of a drawn figure, whose axes are named with their units
 }
 

@@ -47,6 +47,13 @@ KNOWN = {
     "opt_66b": (65_712_015_360, 2_359_296),
     "mixtral_8x7b": (46_702_526_464, 131_072),
     "deepseek_v3": (671_025_397_760, 70_272),
+    "deepseek_v3_2": (671_876_907_008, 78_324),  # 132 bytes of the indexer's key in each layer
+    "gpt_oss_120b": (116_788_838_400, 73_728),
+    "qwen3_5_27b": (26_893_352_960, 65_536),
+    "qwen3_5_35b_a3b": (34_659_368_960, 20_480),
+    "nemotron_3_nano_30b_a3b": (31_576_989_696, 6_144),
+    "llama_4_maverick": (400_711_352_320, 196_608),
+    "mimo_v2_flash": (308_778_369_024, 222_720),
 }
 
 # Hidden 100, 2 layers, 10 heads of 10 (2 for keys and values), MLP of 300, 1000 words.
@@ -69,8 +76,7 @@ def test_a_round_model_by_hand():
     spec = model()
     assert spec.qkv_weights == 100 * (100 + 2 * 20)
     assert spec.output_weights == 100 * 100
-    assert spec.up_weights == 2 * 100 * 300
-    assert spec.down_weights == 300 * 100
+    assert spec.layer_weights == 14_000 + 10_000 + 3 * 100 * 300
     assert spec.head_weights == 1000 * 100
     assert spec.weights == 2 * (14_000 + 10_000 + 60_000 + 30_000) + 2 * 100_000 == 428_000
     assert spec.active_weights == spec.weights
@@ -202,7 +208,8 @@ DEEPSEEK = {
     "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "moe_intermediate_size": 2048,
     "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
     "moe_layer_freq": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-    "v_head_dim": 128, "tie_word_embeddings": False,
+    "v_head_dim": 128, "tie_word_embeddings": False, "max_position_embeddings": 163840, "num_nextn_predict_layers": 1,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
 }  # fmt: skip
 ORIGIN = {"name", "about", "source", "confidence"}  # not part of a shape
 
@@ -262,7 +269,7 @@ def test_qwen_moe(tmp_path):
     ("config", "messages"),
     [
         (without(LLAMA, "hidden_size"), ["{}:1:1: hidden_size: is required and missing"]),
-        (without(OPT, "ffn_dim"), ["{}:1:1: ffn_dim: is required and missing"]),
+        (without(OPT, "ffn_dim"), ["{}:1:1: intermediate_size: is required and missing"]),
         (without(MIXTRAL, "num_experts_per_tok"), ["{}:1:1: num_experts_per_tok: is required and missing"]),
         (without(DEEPSEEK, "qk_rope_head_dim"), ["{}:1:1: qk_rope_head_dim: is required and missing"]),
         (
@@ -278,8 +285,16 @@ def test_qwen_moe(tmp_path):
         ),
         (LLAMA | {"num_key_value_heads": 3}, ["{}:1:1: num_attention_heads must be a multiple of num_key_value_heads"]),
         (
-            DEEPSEEK | {"moe_layer_freq": 2},
-            ["{}:14:3: moe_layer_freq: only 1 can be expressed: experts in every layer after the first dense ones"],
+            DEEPSEEK | {"moe_layer_freq": [0, 1]},
+            ["{}:14:3: moe_layer_freq: expected an entry for each of 61 layers, got [0, 1]"],
+        ),
+        (
+            LLAMA | {"attention_mixture_size": 4},
+            ["{}:12:3: attention_mixture_size: is not understood and may change the cost: 4"],
+        ),
+        (
+            LLAMA | {"layer_types": ["full_attention", "conv"]},
+            ["{}:12:3: layer_types: 'conv' is no known layer"],
         ),
         ("{\n  not json", ["{}:2:3: not valid JSON: Expecting property name enclosed in double quotes"]),
         ("[]", ["{}:1:1: expected a JSON object, as a Hugging Face config.json is"]),

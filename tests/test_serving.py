@@ -128,8 +128,8 @@ def test_weights_drafts_and_what_a_method_adds_leave_less_room() -> None:
     (both,) = shared.device_groups
     draft = shared.draft
     assert draft
-    assert [role for role, _, _ in both.roles] == ["target", "draft"]
-    needed = sum(place.weights_gb() + place.kv_gb(both.room_tokens) for _, place, _ in both.roles)
+    assert [role for role, *_ in both.roles] == ["target", "draft"]
+    needed = sum(place.weights_gb() + place.kv_gb(both.room_tokens) for _, place, *_ in both.roles)
     assert needed == pytest.approx(0.9 * target.device.memory_gb.value, rel=1e-4)
     without = load("vanilla_llama_2_7b_a100", ["strategy={name: autoregressive}"]).scenario
     assert without.kv_tokens and without.kv_tokens > both.room_tokens

@@ -134,6 +134,14 @@ def details(name: str, catalogue: Catalogue) -> Details:
     for kind in FOLDERS:
         if path := catalogue.names(kind).get(name):
             return _trace_details(name, path) if kind == "trace" else _file_details(kind, name, path, catalogue)
+    path = Path(name)
+    if path.suffix == ".json" or (path / "config.json").is_file():
+        from simulator.cost.huggingface import read_config
+
+        model = read_config(path)
+        content = model.model_dump(mode="json", exclude_defaults=True)
+        data = {"kind": "model", "name": model.name, "file": name, "content": content, "computed": model.counts()}
+        return Details(f"model {model.name}   ({name})\n\n{_yaml(content)}{_counts(model)}", data)
     names = [entry for kind in FOLDERS for entry in catalogue.names(kind)] + strategy_names()
     raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, names)}")])
 
@@ -149,16 +157,8 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
     data = {"kind": kind, "name": name, "file": shown(path), "content": document.data}
     if kind == "model":
         model = validate(ModelSpec, document)
-        computed = {
-            "weights": model.weights,
-            "active_weights_per_token": model.active_weights,
-            "fp16_weight_gb": model.weights * 2 / 1e9,
-            "kv_bytes_per_token": model.kv_bytes_per_token(),
-        }
-        data["computed"] = computed
-        text += "\ncomputed\n"
-        for key, value in computed.items():
-            text += f"  {key}: {value:,.6g}\n" if value % 1 else f"  {key}: {value:,.0f}\n"
+        data["computed"] = model.counts()
+        text += _counts(model)
     if kind in PROFILES:
         profile = validate(class_of(kind), document)
         data["numbers"] = numbers = list(provenance(profile))
@@ -171,6 +171,18 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
             text += lines
         text = "\n".join([text, f"numbers, and where they come from: {summary}", *map(_number, numbers), ""])
     return Details(text, data)
+
+
+def _counts(model: Any) -> str:
+    """Return in lines what follows from a model's shapes."""
+    lines = [f"  {key}: {value:,.6g}" if value % 1 else f"  {key}: {value:,.0f}" for key, value in model.counts().items()]
+    return "\n".join(["\ncomputed", *lines, ""])
+
+
+def _yaml(content: object) -> str:
+    import yaml
+
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=_width())
 
 
 def _number(number: dict[str, object]) -> str:

@@ -50,7 +50,7 @@ class Engine(Frozen):
         """Return the rows of a pass that get logits."""
         return rows.tokens if self.all_logits and rows.logit_rows else rows.logit_rows
 
-    def host_seconds(self, layers: int, many_rows: bool) -> float:
+    def host_seconds(self, layers: float, many_rows: bool) -> float:
         """Return the host's seconds for ``layers``; ``many_rows``: over several rows of a sequence."""
         return layers * self.host_us_per_layer.value * 1e-6 * (self.many_rows_host_ratio.value if many_rows else 1.0)
 

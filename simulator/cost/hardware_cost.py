@@ -4,8 +4,9 @@
 collectives); :mod:`simulator.cost.stated` repeats durations that a scenario states outright. All times are in seconds.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from simulator.cost.kernels import (
     product_timer,
     side_product_time,
 )
+from simulator.cost.mixer import LayerKind, Mixer
 from simulator.cost.model import DraftHead
 from simulator.cost.partition import message_bytes
 from simulator.cost.placement import Placement
@@ -28,6 +30,8 @@ from simulator.cost.rows import Phase, Rows, together
 from simulator.files.schema import BadInput, Fault
 from simulator.numeric import ordered_sum
 
+Timer = Callable[[Rows], Any]
+"""From rows to seconds."""
 REMEMBERED = 1 << 16
 """Number of passes whose times a cache keeps; a full cache is emptied, so that memory stays bounded."""
 TOKEN_BYTES = 4
@@ -37,8 +41,8 @@ TOKEN_BYTES = 4
 class PassParts(NamedTuple):
     """A pass consists of these parts, in seconds, and of attention."""
 
-    layers: tuple[tuple[int, LayerTime], ...]
-    """(number of layers, seconds of one of them), by kind of layer."""
+    layers: tuple[tuple[int, LayerTime, Timer], ...]
+    """(number of layers, seconds of one of them, timer of its mixer), by kind of layer."""
     head: float
     """LM head and sampling."""
     collectives: float
@@ -56,9 +60,11 @@ class PassTimes:
 
     def __init__(self, place: Placement, role: str) -> None:
         self.place, self.role = place, role
-        self.attention = attention_timer(place)
-        self._parts: dict[tuple[int, int, int, bool, int, int, float], PassParts] = {}
-        self._drafting: dict[tuple[DraftHead, int, int, int, bool, float], PassParts] = {}
+        self._mixers: list[tuple[Mixer | None, Timer]] = []
+        self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
+        self._splits = place.attention == "data_parallel"
+        self._parts: dict[tuple[int, int, int, bool, int, int, float, float], PassParts] = {}
+        self._drafting: dict[tuple[DraftHead, int, int, int, bool, float, float], PassParts] = {}
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
 
     def phase(self, rows: Rows, first: int, last: int) -> Phase:
@@ -67,45 +73,83 @@ class PassTimes:
             return Phase(0.0, {})
         logit_rows = self.place.engine.logit_rows(rows)
         independent = self.place.model.independent_rows(rows)
-        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last, independent
+        share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
+        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last, independent, share
         parts = self._parts.get(key)
         if parts is None:
             parts = self._parts[key] = self.parts(*key)
         return self._phase(rows, parts)
 
     def parts(
-        self, tokens: int, logit_rows: int, adapted: int, many_rows: bool, first: int, last: int, independent: float
+        self,
+        tokens: int,
+        logit_rows: int,
+        adapted: int,
+        many_rows: bool,
+        first: int,
+        last: int,
+        independent: float,
+        share: float = 1.0,
     ) -> PassParts:
-        """Return the seconds of a pass that do not depend on the cached tokens; ``independent`` rows read as many experts."""
-        place = self.place
-        model, layers = place.model, last - first
-        dense = max(0, min(last, model.num_hidden_layers - model.expert_layers) - first)
-        stretches = ((dense, False), (layers - dense, True))
-        products = tuple(
-            (count, layer_products(place, tokens, experts, adapted, independent)) for count, experts in stretches if count
-        )
+        """Return the seconds of a pass that do not depend on the cached tokens; ``independent`` rows read as many experts.
+
+        A ``share`` of the rows passes a rank's mixers.
+        """
+        place, model = self.place, self.place.model
+        if (first, last) not in self._kinds:
+            self._kinds[first, last] = model.kinds(first, last)
+        kinds = self._kinds[first, last]
         ends = last == model.num_hidden_layers
         collectives = all_reduce_time(place, tokens) * place.collectives.count
-        collectives = collectives * layers if place.collectives.per == "layer" else collectives * ends
-        collectives += exchange_time(place, tokens) * (layers - dense)
-        host = place.engine.host_seconds(layers, many_rows)
+        collectives = collectives * self._reduced(kinds) if place.collectives.per == "layer" else collectives * ends
+        collectives += exchange_time(place, tokens) * sum(count for kind, count in kinds.items() if kind.experts)
+        host = place.engine.host_seconds(sum(count * kind.parts for kind, count in kinds.items()) / 2, many_rows)
         if first == 0:
             host += place.engine.host_us_per_pass.value * 1e-6
         if ends:
             host += place.engine.host_us_per_logit_row.value * logit_rows * 1e-6
-        return PassParts(products, head_time(place, logit_rows) if ends else 0.0, collectives, host)
+        layers = self._layers(kinds, tokens, adapted, independent, share)
+        return PassParts(layers, head_time(place, logit_rows) if ends else 0.0, collectives, host)
+
+    def _reduced(self, kinds: Mapping[LayerKind, int]) -> float:
+        """Return for how many layers all-reduces are due, of the usual two a layer.
+
+        With data-parallel attention a layer gathers and scatters its rows around the MLP, as long as one all-reduce.
+        """
+        return sum(count * (kind.parts - (kind.mixer is not None and self._splits)) for kind, count in kinds.items()) / 2
+
+    def _layers(self, kinds: Mapping[LayerKind, int], tokens: int, adapted: int, independent: float, share: float) -> Any:
+        """Return for each kind the number of its layers, the seconds of one of them, and the timer of its mixer."""
+        times = (layer_products(self.place, tokens, kind, adapted, independent, share) for kind in kinds)
+        return tuple((count, layer, self._timer(kind.mixer)) for (kind, count), layer in zip(kinds.items(), times, strict=True))
+
+    def _timer(self, mixer: Mixer | None) -> Timer:
+        """Return the timer of a mixer, the same one for equal mixers; that of no mixer says 0."""
+        known = next((timer for other, timer in self._mixers if other == mixer), None)
+        if known is None:
+            known = attention_timer(self.place, mixer) if mixer else lambda rows: 0.0
+            self._mixers.append((mixer, known))
+        return known
 
     def drafting(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
         independent = self.place.model.independent_rows(rows)
-        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, independent
+        share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
+        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, independent, share
         parts = self._drafting.get(key)
         if parts is None:
             parts = self._drafting[key] = self.drafting_parts(*key)
         return self._phase(rows, parts)
 
     def drafting_parts(
-        self, head: DraftHead, tokens: int, logit_rows: int, adapted: int, many_rows: bool, independent: float
+        self,
+        head: DraftHead,
+        tokens: int,
+        logit_rows: int,
+        adapted: int,
+        many_rows: bool,
+        independent: float,
+        share: float = 1.0,
     ) -> PassParts:
         """Return the seconds of a draft head's pass that do not depend on the cached tokens; squares count with the LM head."""
         place, model = self.place, self.place.model
@@ -115,15 +159,18 @@ class PassTimes:
         if logit_rows:
             widened = model.model_copy(update={"vocab_size": head.width(model)})
             matrices += head_time(place.model_copy(update={"model": widened}), logit_rows)
-        collectives = all_reduce_time(place, tokens) * place.collectives.count * head.layers
-        layer = layer_products(place, tokens, head.mixture, adapted, independent)
+        kinds = {head.layer(model): head.layers}
+        collectives = all_reduce_time(place, tokens) * place.collectives.count * self._reduced(kinds)
         host = place.engine.host_seconds(head.layers, many_rows) + place.engine.host_us_per_pass.value * 1e-6
-        return PassParts(((head.layers, layer),), matrices, collectives, host)
+        return PassParts(self._layers(kinds, tokens, adapted, independent, share), matrices, collectives, host)
 
     def _phase(self, rows: Rows, parts: PassParts) -> Phase:
-        attention, device = self.attention(rows), parts.head
-        for layers, layer in parts.layers:
-            device += layers * (layer.qkv + attention + layer.output + layer.mlp + layer.small)
+        device, taken = parts.head, dict[Timer, Any]()
+        mixed = rows.on_rank(self.place.busiest_share(rows.sequences)) if self._splits else rows
+        for layers, layer, timer in parts.layers:
+            if timer not in taken:
+                taken[timer] = timer(mixed)
+            device += layers * (layer.qkv + taken[timer] + layer.output + layer.mlp + layer.small)
         collectives, host = parts.collectives, parts.host
         compute_lane, collectives_lane, host_lane = self._busy
         wall = self.place.engine.wall_seconds(host, device + collectives)

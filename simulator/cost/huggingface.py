@@ -1,40 +1,44 @@
 """A model spec can be read from a local Hugging Face ``config.json``; nothing is fetched.
 
-Llama, Mistral, Qwen2 and Qwen3, Phi-3, Mixtral, OPT and DeepSeek-V3 are known; a config of any other type
-is read as a Llama's if it has Llama's fields. A shape that ModelSpec cannot express is refused, not guessed.
+``huggingface.yaml`` says what fields are called, what a family leaves out, and which fields change no cost. A field that says
+something about the cost and is not understood is refused by name, as is a shape that ModelSpec cannot express. A mixer is
+called after its formulas there, with a detail behind a blank where layers of one kind differ.
 """
 
-import json
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from simulator.cost.config_fields import FIELDS, Config, load_config
+from simulator.cost.mixer import MOST_LAYERS
 from simulator.cost.model import ModelSpec
-from simulator.files import reading
-from simulator.files.document import LARGEST
-from simulator.files.schema import BadInput, Document, Fault, Path_, Place, validate
-
-TWO_MATRIX = frozenset({"opt", "phi", "gpt_neox", "starcoder2", "nemotron", "persimmon"})
-"""Model types whose MLP has no gate."""
-
-TIED_UNLESS_STATED = frozenset({"opt", "gemma", "gemma2", "gemma3_text"})
-"""Model types that leave ``tie_word_embeddings`` out when it is true; the others leave it out when it is false."""
+from simulator.files.schema import BadInput, Document, Path_, Place, validate
 
 OPT_SPARE_POSITIONS = 2
 """Rows in OPT's position table beyond ``max_position_embeddings``."""
 
-EXPERT_COUNTS = ("num_local_experts", "n_routed_experts", "num_experts")
-"""Fields that may hold the number of routed experts."""
+FFN_MULTIPLE = 256
+"""Widths of an MLP that are stated as a multiple of the hidden size are rounded up to this many (DeciLM)."""
+Shape = Mapping[str, Any]
 
 
 def read_config(path: Path) -> ModelSpec:
     """Return the model spec of a ``config.json``, or of that in the directory ``path``; sizes are in elements.
 
-    Raises :class:`BadInput`, with one fault per field that is missing, of the wrong kind or not expressible.
+    Raises :class:`BadInput`, with one fault per field that is missing, of the wrong kind, not expressible or not understood.
     """
     file = path / "config.json" if path.is_dir() else path
-    config = _load(file)
+    config = load_config(file)
     shape = _shape(config)
+    if shape["num_hidden_layers"] > MOST_LAYERS:
+        config.refuse("num_hidden_layers", f"expected at most {MOST_LAYERS:,} layers")
+    inputs = config.count("hidden_size_per_layer_input", default=0, least=0)  # a table and two matrices a layer (Gemma 3n)
+    if not config.faults:
+        shape |= _layers(config, shape) | _formats(config, file)
+    if not config.faults:
+        config.refuse_the_rest()
     if config.faults:
         raise BadInput(config.faults)
     shape |= {
@@ -46,122 +50,243 @@ def read_config(path: Path) -> ModelSpec:
     places: dict[Path_, Place] = {(key,): config.place(key) for key in shape}
     places[()] = (str(file), 1, 1)
     spec = validate(ModelSpec, Document(shape, places))
-    return _with_latent_attention(spec, config) if config.has("kv_lora_rank") else spec
+    more = inputs * spec.num_hidden_layers * (config.count("vocab_size_per_layer_input", default=1) + 3 * spec.hidden_size)
+    return spec.model_copy(update={"parameters": spec.weights + more}) if more else spec
 
 
-@dataclass
-class _Config:
-    """A config is a JSON object with its text and the faults noted so far."""
-
-    file: str
-    text: str
-    data: dict[str, Any]
-    faults: list[Fault] = field(default_factory=list)
-
-    @property
-    def model_type(self) -> str:
-        return str(self.data.get("model_type", ""))
-
-    def has(self, key: str) -> bool:
-        return self.data.get(key) is not None
-
-    def place(self, key: str) -> Place:
-        """Return where ``key`` stands; the start of the file where it does not."""
-        before, quoted, _ = self.text.partition(f'"{key}"')
-        return (self.file, before.count("\n") + 1, len(before) - before.rfind("\n")) if quoted else (self.file, 1, 1)
-
-    def refuse(self, key: str, message: str) -> None:
-        self.faults.append(Fault(self.place(key), key, message))
-
-    def count(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """Return the whole number under ``key``; note a fault and return 1 where there is none and no default."""
-        value = self.data.get(key)
-        if value is None and default is not None:
-            return default
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
-            return value
-        bound = f"at most {LARGEST:g}" if isinstance(value, int) and value > LARGEST else f"at least {least}"
-        wanted = f"expected a whole number of {bound}, got {value!r}"
-        self.refuse(key, "is required and missing" if value is None else wanted)
-        return 1
-
-
-def _load(file: Path) -> _Config:
-    try:
-        text = reading.text(file)
-        data = reading.from_json(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput([Fault((str(file), 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
-    except json.JSONDecodeError as error:
-        raise BadInput([Fault((str(file), error.lineno, error.colno), "", f"not valid JSON: {error.msg}")]) from error
-    if not isinstance(data, dict):
-        raise BadInput([Fault((str(file), 1, 1), "", "expected a JSON object, as a Hugging Face config.json is")])
-    return _Config(str(file), text, data)
-
-
-def _shape(config: _Config) -> dict[str, Any]:
-    """Return the fields of ModelSpec, in elements."""
-    opt = config.model_type == "opt"
+def _shape(config: Config) -> dict[str, Any]:
+    """Return the fields of ModelSpec that all layers share, in elements."""
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
-    latent = config.has("kv_lora_rank")
-    if not (latent or config.faults or config.has("head_dim")) and hidden % heads:
+    latent, blocks = config.get("kv_lora_rank") is not None, config.get("block_configs") is not None
+    config.asked.add("head_dim")  # with a latent it is a part of a key that other fields state
+    if not (latent or config.faults or config.get("head_dim")) and hidden % heads:
         config.refuse("head_dim", f"is missing, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
-    tied = config.data.get("tie_word_embeddings", config.model_type in TIED_UNLESS_STATED)
+    tied = config.get("tie_word_embeddings", False)
     if not isinstance(tied, bool):
         config.refuse("tie_word_embeddings", f"expected true or false, got {tied!r}")
+    without_gate = FIELDS["two_matrices"]
+    ungated = config.model_type in without_gate["types"] or config.get("activation") in without_gate["activations"]
+    experts = config.get("num_experts") is not None and config.get("enable_moe_block", True)
     shape = {
         "hidden_size": hidden,
         "num_hidden_layers": config.count("num_hidden_layers"),
         "num_attention_heads": heads,
         "num_key_value_heads": config.count("num_key_value_heads", default=heads),
         "head_dim": config.count("v_head_dim") if latent else config.count("head_dim", default=hidden // heads),
-        "intermediate_size": config.count("ffn_dim" if opt else "intermediate_size"),
+        "intermediate_size": config.count(
+            "intermediate_size", default=config.get("moe_intermediate_size") or (1 if blocks else None)
+        ),
         "vocab_size": config.count("vocab_size"),
         "tie_word_embeddings": tied,
-        "mlp": "two_matrix" if config.model_type in TWO_MATRIX else "gated",
-        "experts": _experts(config),
-        "context_tokens": config.count("max_position_embeddings") if config.has("max_position_embeddings") else None,
+        "mlp": "two_matrix" if ungated else "gated",
+        "experts": _experts(config) if experts else None,
+        "context_tokens": config.count("max_position_embeddings") if config.get("max_position_embeddings") else None,
+        "mtp_layers": config.count("num_nextn_predict_layers", default=0, least=0),
     }
-    if opt:
+    if config.model_type == "opt":
         width = config.count("word_embed_proj_dim", default=hidden)
         shape["embedding_width"] = width if width != hidden else None
         shape["learned_positions"] = config.count("max_position_embeddings") + OPT_SPARE_POSITIONS
     return shape
 
 
-def _experts(config: _Config) -> dict[str, int] | None:
-    """Return the fields of Experts; None for a dense model."""
-    counted = next((key for key in EXPERT_COUNTS if config.has(key)), None)
-    if counted is None:
-        return None
-    for key, plain in (("moe_layer_freq", 1), ("decoder_sparse_step", 1), ("mlp_only_layers", [])):
-        if config.data.get(key, plain) != plain:
-            config.refuse(key, f"only {plain} can be expressed: experts in every layer after the first dense ones")
-    width = config.count("intermediate_size" if counted == "num_local_experts" else "moe_intermediate_size")
-    together = config.count("shared_expert_intermediate_size", default=0, least=0)
+def _experts(config: Config) -> dict[str, Any]:
+    """Return the fields of Experts."""
+    width = config.count("moe_intermediate_size")
+    count, shared = (config.count(key, default=0, least=0) for key in ("n_shared_experts", "shared_intermediate_size"))
+    together = shared * max(1, count) if shared else width * count
     if together % width:
-        config.refuse("shared_expert_intermediate_size", f"expected a multiple of the {width} of a routed expert")
+        config.refuse("shared_intermediate_size", f"expected a multiple of the {width} of a routed expert")
     return {
-        "routed": config.count(counted),
+        "routed": config.count("num_experts"),
         "per_token": config.count("num_experts_per_tok"),
         "intermediate_size": width,
-        "shared": config.count("n_shared_experts", default=together // width, least=0),
-        "first_dense_layers": config.count("first_k_dense_replace", default=0, least=0),
+        "shared": together // width,
+        "latent_size": config.get("moe_latent_size"),
     }
 
 
-def _with_latent_attention(spec: ModelSpec, config: _Config) -> ModelSpec:
-    """Return ``spec`` with DeepSeek's attention: a token leaves one latent and one rotary key in the cache.
+def _formats(config: Config, file: Path) -> dict[str, str]:
+    """Return the formats in which weights and routed experts were published; empty where nothing is quantised."""
+    stated = config.get("quantization_config")
+    companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
+    if stated is None and companion.is_file():
+        stated = load_config(companion).data.get("quantization")
+    if not isinstance(stated, dict):
+        return {}
+    weights = _named(stated.get("quant_method"), stated) or _named(stated.get("quant_algo"), stated)
+    modules = stated.get("quantized_layers")
+    parts = reversed(modules.items()) if isinstance(modules, dict) else ()
+    of_module = {"expert" in name and "shared" not in name: part for name, part in parts if isinstance(part, dict)}
+    experts = stated.get("moe_quant_algo") or config.get("expert_dtype") or of_module.get(True, {}).get("quant_algo")
+    expert_format = _named(experts, {}) if experts else weights
+    weights = weights or _named(of_module.get(False, {}).get("quant_algo"), {})
+    if config.get("num_experts") and not experts and re.search(FIELDS["attention_left_out"], str(stated)):
+        weights = "bf16"
+    if weights is None or expert_format is None:
+        config.refuse("quantization_config", f"holds no format that is known here: {str(stated)[:60]}")
+        return {}
+    return {"weight_format": weights} | ({"expert_format": expert_format} if expert_format != weights else {})
 
-    ``parameters`` counts the matrices of that attention.
-    """
-    hidden, heads = spec.hidden_size, spec.num_attention_heads
-    latent, rotary, plain = (config.count(key) for key in ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim"))
-    query, key = config.count("q_lora_rank", default=0, least=0), heads * (plain + rotary)
-    if config.faults:
-        raise BadInput(config.faults)
-    queries = query * (hidden + key) if query else hidden * key
-    keys_values = hidden * (latent + rotary) + latent * heads * (plain + spec.head_dim)
-    saved = spec.qkv_weights - queries - keys_values
-    parameters = spec.weights - spec.num_hidden_layers * saved
-    return spec.model_copy(update={"kv_latent_width": latent + rotary, "parameters": parameters})
+
+def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
+    """Return the format that a quantisation means by its name, or by the bits of its first group; None for an unknown one."""
+    known = FIELDS["formats"].get(str(name).lower())
+    if known is not None:
+        return "fp8_block" if known == "fp8" and quantisation.get("weight_block_size") else str(known)
+    groups = quantisation.get("config_groups")
+    group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+    bits = group.get("weights", {}) if isinstance(group, dict) else {}
+    bits = {**quantisation, **(bits if isinstance(bits, dict) else {})}
+    word = f"{bits.get('type', 'int')}{bits.get('num_bits', bits.get('bits'))} of {bits.get('group_size')}"
+    return next((str(form) for pattern, form in FIELDS["bits"].items() if re.fullmatch(pattern, word)), None)
+
+
+def _layers(config: Config, shape: Shape) -> dict[str, Any]:
+    """Return the fields mixers and layers of ModelSpec, or how many layers have no experts where no others differ."""
+    count, experts = shape["num_hidden_layers"], shape["experts"]
+    if config.get("hybrid_pattern"):
+        blocks = [str(block) for block in config.by_layer("hybrid_pattern", count)]
+        runs = [dict(FIELDS["blocks"].get(block, {"mixer": block, "mlp": "none"})) for block in blocks]
+    elif config.get("block_configs"):
+        runs = [_block(config, shape, block) for block in config.by_layer("block_configs", count)]
+    else:
+        mlps = _mlps(config, count) if experts else ["dense"] * count
+        names = _mixer_names(config, count)
+        runs = [{"mixer": mixer, "mlp": mlp} for mixer, mlp in zip(names, mlps, strict=False)]
+    shared = config.count("num_kv_shared_layers", default=0, least=0)
+    for run in runs[count - shared :] if shared else ():
+        run["mixer"] = f"{run['mixer']} shared"
+        if config.get("use_double_wide_mlp"):
+            run["intermediate_size"] = 2 * shape["intermediate_size"]
+    mixers = {}
+    for name in dict.fromkeys(run["mixer"] for run in runs if run["mixer"]):
+        mixers[name] = _mixer(config, shape, name)
+    return {} if config.faults else _shortest(shape, mixers, runs)
+
+
+def _shortest(shape: Shape, mixers: dict[str, Any], runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return mixers and runs without what ModelSpec takes by default."""
+    attention = ModelSpec.model_construct(**shape).attention.model_dump()
+    own = {name for name, mixer in mixers.items() if attention | mixer == attention}
+    runs = [run | {"mixer": "attention"} if run["mixer"] in own else run for run in runs]
+    grouped = [(run, len(list(equal))) for run, equal in groupby(runs)]
+    usual = [{"mixer": "attention", "mlp": "dense"}, {"mixer": "attention", "mlp": "experts"}]
+    if [run for run, _ in grouped] in (usual[:1], usual[1:], usual):
+        first = grouped[0][1] if len(grouped) == 2 else 0
+        return {"experts": shape["experts"] | {"first_dense_layers": first}} if shape["experts"] else {}
+    period = next(every for every in range(1, len(runs) + 1) if runs[every:] == runs[: len(runs) - every])
+    grouped = [(run, len(list(equal))) for run, equal in groupby(runs[:period])]
+    mixers = {name: mixer for name, mixer in mixers.items() if name not in own}
+    return {"mixers": mixers, "layers": [run | {"count": equal} for run, equal in grouped]}
+
+
+def _mixer_names(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer."""
+    full, window = "latent" if config.get("kv_lora_rank") else "full", config.get("sliding_window")
+    chunk, interval = config.get("attention_chunk_size"), config.count("full_attention_interval", default=0, least=0)
+    sparse = config.get("sparse_attention_config_use_sparse_attention", config.get("sparse_attention_config") is not None)
+    names = [full] * count
+    if config.get("layer_types"):
+        names = [FIELDS["layer_types"].get(str(entry), str(entry)) for entry in config.by_layer("layer_types", count)]
+        names = [full if name == "full" else name for name in names]
+    elif config.get("hybrid_layer_pattern"):
+        names = ["sliding" if entry else full for entry in config.by_layer("hybrid_layer_pattern", count)]
+    elif config.get("compress_ratios"):
+        return [f"compressed {entry}" for entry in config.by_layer("compress_ratios", count)]
+    elif config.get("linear_attn_config"):
+        kda = config.numbers("linear_attn_config_kda_layers")
+        names = ["linear" if layer in kda else full for layer in range(1, count + 1)]
+    elif interval:
+        names = [full if (layer + 1) % interval == 0 else "linear" for layer in range(count)]
+    elif chunk:
+        step = config.count("no_rope_layer_interval", default=4)
+        every = [(layer + 1) % step for layer in range(count)]
+        rotary = config.by_layer("no_rope_layers", count) if config.get("no_rope_layers") else every
+        names = ["chunked" if entry else full for entry in rotary]
+    elif window and config.get("use_sliding_window", True):
+        pattern = config.count("sliding_window_pattern", default=count + 1)
+        first = config.count("max_window_layers", default=0, least=0) if config.get("use_sliding_window") else 0
+        names = [full if i < first or (i + 1) % pattern == 0 else "sliding" for i in range(count)]
+    if config.get("attn_type_list") and not all(config.by_layer("attn_type_list", count)):
+        config.refuse("attn_type_list", "0 means an attention that is not understood here (lightning)")
+    if sparse:
+        chosen = config.by_layer("sparse_attention_config_sparse_attention_freq", count)
+        names = ["blocks" if entry else name for entry, name in zip(chosen, names, strict=False)]
+    if config.get("index_topk"):
+        names = [f"latent_sparse {own}" for own in _indexers(config, count)]
+    return names
+
+
+def _indexers(config: Config, count: int) -> list[str]:
+    """Return for each layer whether it has an indexer (full) or takes what an earlier one chose (shared)."""
+    every, first = config.count("index_topk_freq", default=1), config.count("index_skip_topk_offset", default=0, least=0)
+    if config.get("indexer_types"):
+        return [str(entry) for entry in config.by_layer("indexer_types", count)]
+    return ["full" if layer < first or (layer - first + 1) % every == 0 else "shared" for layer in range(count)]
+
+
+def _mlps(config: Config, count: int) -> list[str]:
+    """Return what follows each layer's mixer, of a model with experts."""
+    first, step = config.count("first_k_dense_replace", default=0, least=0), config.count("decoder_sparse_step", default=1)
+    only, listed = config.numbers("mlp_only_layers"), config.numbers("moe_layers")
+    if isinstance(config.get("moe_layer_freq"), list):
+        sparse = [bool(entry) for entry in config.by_layer("moe_layer_freq", count)]
+    elif config.get("mlp_layer_types"):
+        sparse = [entry == "sparse" for entry in config.by_layer("mlp_layer_types", count)]
+    elif listed:
+        sparse = [layer in listed for layer in range(count)]
+    else:
+        step, every = config.count("interleave_moe_layer_step", default=step), config.count("moe_layer_freq", default=1)
+        sparse = [i >= first and i % every == 0 and (i + 1) % step == 0 and i not in only for i in range(count)]
+    with_experts = "both" if config.get("enable_moe_block") else "experts"
+    return [with_experts if chosen else "dense" for chosen in sparse]
+
+
+def _block(config: Config, shape: Shape, block: Any) -> dict[str, Any]:
+    """Return the run of a layer that was found by architecture search (DeciLM): heads and width of its own, or none."""
+    field = config.block("block_configs", block).get
+    width = field("ffn.intermediate_size")
+    if not width and not config.faults:
+        width = -(-int(2 * (field("ffn.ffn_mult") or 0) * shape["hidden_size"] / 3) // FFN_MULTIPLE) * FFN_MULTIPLE or None
+    mixer = (
+        None
+        if field("attention.no_op")
+        else f"full {shape['num_attention_heads'] // (field('attention.n_heads_in_group') or 1)}"
+    )
+    return {"mixer": mixer, "mlp": "none" if field("ffn.no_op") else "dense", "intermediate_size": width}
+
+
+def _mixer(config: Config, shape: Shape, name: str) -> dict[str, Any]:
+    """Return the fields of the mixer whose formulas stand under ``name`` up to a blank, from the configuration's numbers."""
+    kind, _, detail = name.partition(" ")
+    if kind == "linear":
+        kind = next((kind for field, kind in FIELDS["linear"].items() if config.get(field)), kind)
+    formulas = FIELDS["mixers"].get(kind)
+    if formulas is None:
+        config.refuse("hybrid_pattern" if config.get("hybrid_pattern") else "layer_types", f"{name!r} is no known layer")
+        return {}
+    known = _Numbers(config, shape, detail)
+    for variable, formula in formulas["let"].items():
+        known[variable] = known.computed(formula)
+    return {
+        "value_width": known["value"],
+        **{field: known.computed(formula) for field, formula in formulas.items() if field != "let"},
+    }
+
+
+class _Numbers(dict[str, Any]):
+    """Names in formulas; one that is not there is a field of the configuration."""
+
+    def __init__(self, config: Config, shape: Shape, detail: str) -> None:
+        super().__init__({**shape, "detail": detail, "number": int(detail) if detail.isdecimal() else 0})
+        self.config = config
+
+    def __missing__(self, name: str) -> Any:
+        if name in FIELDS["flags"]:
+            return bool(self.config.get(name))
+        return self.config.count(name, FIELDS["defaults"].get(name), least=0)
+
+    def computed(self, formula: object) -> Any:
+        """Return what a shipped formula comes to; it can call nothing."""
+        return eval(str(formula), {"__builtins__": {}}, self)  # noqa: S307  # of our own file, over numbers

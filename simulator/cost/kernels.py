@@ -6,8 +6,12 @@ from typing import Any, NamedTuple
 
 from simulator.cost.device import Attention
 from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
+from simulator.cost.mixer import INDEX_BYTES, LayerKind, Mixer
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
+
+STATE_FLOPS = 7.0
+"""Flops of a row for each value of a state: decay, correction, outer product and query (gated delta rule; Mamba-2 needs 5)."""
 
 
 def computes_longer_than_it_reads(place: Placement) -> bool:
@@ -34,33 +38,72 @@ class LayerTime(NamedTuple):
     """Norms, activations, rotations."""
 
 
-def attention_timer(place: Placement) -> Callable[[Rows], Any]:
-    """Return a function from rows to the seconds of attention in one layer, on one of the tensor-parallel ranks."""
-    model, ranks, device = place.model, place.tensor_parallel, place.device
+def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[Rows], Any]:
+    """Return a function from rows to the seconds of a mixer in one layer, on one of its ranks; by default the model's heads.
+
+    Kinds of attention differ in what their queries see, and in bytes and flops; the curves are those of the device's attention.
+    """
+    model, ranks, device = place.model, place.mixer_ranks, place.device
+    mixer = mixer or model.attention
+    if mixer.state:
+        return _state_timer(place, mixer)
     traffic = place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
-    cached = model.kv_bytes_per_layer(CACHE_BYTES[place.kv_cache]) * traffic
-    pair = 4.0 * model.query_width
+    cached = mixer.cached * CACHE_BYTES[place.kv_cache] * traffic * mixer.copies(ranks)
     if isinstance(device.attention, Attention):
-        return _attention_in_parts(place, device.attention, cached / ranks, pair / ranks)
-    seconds = device.timer(device.attention)
-    return lambda rows: seconds(rows.kv_tokens * cached / ranks, rows.attention_pairs * pair / ranks, rows.tokens)
+        attend = _attention_in_parts(place, device.attention, mixer, cached / ranks)
+    else:
+        whole, pair = device.timer(device.attention), mixer.pair_flops / ranks
+
+        def attend(rows: Rows) -> Any:
+            return whole(rows.kv_tokens * cached / ranks, rows.attention_pairs * pair, rows.tokens)
+
+    if mixer.sees_all and not mixer.index_width:
+        return attend
+    index = _index_timer(place, mixer)
+    return lambda rows: attend(mixer.seen(rows)) + index(rows)
 
 
-def _attention_in_parts(place: Placement, attention: Attention, cached: float, pair: float) -> Callable[[Rows], Any]:
-    """Return a function from rows to seconds; a token has ``cached`` bytes on a rank, a query-key pair ``pair`` flops.
+def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
+    """Return a function from rows to the seconds in which an indexer reads its keys of the context; 0 without one."""
+    seconds, every = place.device.timer(place.decode_attention), mixer.entry_tokens
+    size, pair = mixer.index_width * INDEX_BYTES / every, 2.0 * mixer.index_heads * mixer.index_width / every
+    return lambda rows: seconds(rows.kv_tokens * size, rows.attention_pairs * pair, rows.tokens) if size else 0.0
+
+
+def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
+    """Return a function from rows to the seconds of a recurrence: a state is read once and written after every row.
+
+    A verification writes a state for each of its rows, to go on from the last one that is kept; a prompt writes the last.
+    Memory and peak are reached as by products in 16 bits, without their tiles.
+    """
+    product, ranks = place.device.matmul_for("bf16"), place.mixer_ranks
+    seconds, moved = place.device.timer(product), 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
+    flops = STATE_FLOPS * mixer.state / ranks / product.tiled(1)
+
+    def state_seconds(rows: Rows) -> Any:
+        states = rows.sequences + rows.tokens - rows.prompt_tokens + rows.prompt_sequences
+        return seconds(states * mixer.state_bytes / ranks + rows.tokens * moved, rows.tokens * flops, 1)
+
+    return state_seconds
+
+
+def _attention_in_parts(place: Placement, attention: Attention, mixer: Mixer, cached: float) -> Callable[[Rows], Any]:
+    """Return a function from rows to seconds; an entry of the cache has ``cached`` bytes on a rank.
 
     Prompts are priced by ``prefill``, all other rows by ``decode``, with ``extra_row`` for those of a verification.
     """
-    model, parts = place.model, attention.over(place.kv_cache)
+    ranks, parts = place.mixer_ranks, attention.over(place.kv_cache)
     decode, prefill, extra = place.device.timer(parts.decode), place.device.timer(parts.prefill), attention.extra_row.value
-    heads = max(1.0, model.num_key_value_heads / place.tensor_parallel)
-    query_and_output = 2.0 * ACTIVATION_BYTES * model.query_width / place.tensor_parallel
+    pair = mixer.pair_flops / ranks
+    prompt_pair = pair if mixer.prompt_pair_flops is None else mixer.prompt_pair_flops / ranks
+    heads = max(1.0, mixer.cache_heads / ranks)
+    query_and_output = 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
 
     def seconds(rows: Rows) -> Any:
         total: Any = 0.0
         if rows.prompt_tokens:
             size = rows.prompt_kv_tokens * cached + rows.prompt_tokens * query_and_output
-            total = prefill(size, rows.prompt_pairs * pair, rows.prompt_tokens)
+            total = prefill(size, rows.prompt_pairs * prompt_pair, rows.prompt_tokens)
         if tokens := rows.tokens - rows.prompt_tokens:
             sequences = max(1, rows.sequences - rows.prompt_sequences)
             size = (rows.kv_tokens - rows.prompt_kv_tokens) * cached + tokens * query_and_output
@@ -72,12 +115,13 @@ def _attention_in_parts(place: Placement, attention: Attention, cached: float, p
     return seconds
 
 
-def product_timer(place: Placement, weight_format: str) -> Callable[..., float]:
-    """Return a function (inputs, outputs, rows, weights) to the seconds of a product on one of the tensor-parallel ranks.
+def product_timer(place: Placement, weight_format: str, ranks: int | None = None) -> Callable[..., float]:
+    """Return a function (inputs, outputs, rows, weights) to the seconds of a product on one of the ranks that share it.
 
-    Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times outputs by default.
+    Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times outputs by default, ``ranks`` those
+    of tensor parallelism.
     """
-    device, ranks, form = place.device, place.tensor_parallel, place.device.number_format(weight_format)
+    device, ranks, form = place.device, ranks or place.tensor_parallel, place.device.number_format(weight_format)
     timed = device.timer(device.matmul_for(weight_format), form.arithmetic, place.in_cache)
 
     def seconds(inputs: float, outputs: float, rows: float, weights: float | None = None) -> float:
@@ -89,39 +133,37 @@ def product_timer(place: Placement, weight_format: str) -> Callable[..., float]:
     return seconds
 
 
-def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
-    """Return the seconds of one layer over ``rows``, by operation group, on one of the tensor-parallel ranks."""
-    products = layer_products(place, rows.tokens, experts, rows.adapted, place.model.independent_rows(rows))
-    return products._replace(attention=attention_timer(place)(rows))
-
-
-def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0, independent: float | None = None) -> LayerTime:
+def layer_products(
+    place: Placement, n: int, kind: LayerKind, adapted: int = 0, independent: float | None = None, share: float = 1.0
+) -> LayerTime:
     """Return the seconds of one layer that depend on its ``n`` rows alone: all but attention, which is left at zero.
 
-    ``adapted`` of the rows do not pass the MLP; ``experts``: the MLP is a mixture of experts, of which the rows read as many
-    as ``independent`` ones, by default each its own.
+    ``adapted`` of the rows do not pass the MLP; they read as many experts as ``independent`` ones, by default each its own; a
+    ``share`` of them passes the mixer on one rank, by default all.
     """
-    model, device, ranks = place.model, place.device, place.tensor_parallel
-    product = product_timer(place, place.weights)
-    hidden, ff, full = model.hidden_size, model.intermediate_size, n - adapted
-    if experts and model.experts:
+    model, device, ranks, mixer = place.model, place.device, place.tensor_parallel, kind.mixer
+    product, full, mixed = product_timer(place, place.weights), n - adapted, n if share == 1.0 else n * share
+    hidden, ff = model.hidden_size, kind.intermediate_size
+    ups = 2 * ff if model.mlp == "gated" else ff
+    mlp = product(hidden, ups, full) + product(ff, hidden, full) if ff else 0.0
+    if kind.experts and model.experts:
         inner = model.experts.intermediate_size
-        mlp = experts_time(place, full, full if independent is None else min(independent, full))
+        mlp += experts_time(place, full, full if independent is None else min(independent, full))
         if model.experts.shared:
-            mlp += product(hidden + inner, 2 * inner, full, model.experts.shared * model.expert_weights)
-    else:
-        mlp = product(hidden, model.up_weights // hidden, full) + product(ff, hidden, full)
+            mlp += product(hidden + inner, 2 * inner, full, model.experts.shared * model.shared_expert_weights)
+        if model.experts.latent_size:
+            mlp += 2.0 * product(hidden, model.experts.latent_size, full)
+        ff = ff or model.intermediate_size
     stream = hidden / ranks if place.collectives.per == "pass" else hidden  # tracks of an SPD draft have their own
-    widths = n * (8 * stream + 2 * (model.query_width + 2 * model.kv_width) / ranks) + full * 3 * ff / ranks
-    small_bytes = ACTIVATION_BYTES * widths
-    small = device.seconds(device.small_operations, small_bytes, 0.0, n) * place.engine.small_operations_ratio.value
-    return LayerTime(
-        qkv=product(hidden, model.query_width + 2 * model.kv_width, n),
-        attention=0.0,
-        output=product(model.query_width, hidden, n),
-        mlp=mlp,
-        small=small,
-    )
+    qkv = output = projected = 0.0
+    if mixer is not None:
+        own, among = product_timer(place, place.weights, place.mixer_ranks), place.mixer_ranks
+        before, projected = mixer.weights_before(among), 2 * mixer.projected / among * share
+        qkv, output = own(hidden, mixer.projected, mixed, before), own(mixer.value_width, hidden, mixed, mixer.output)
+        qkv += (mixer.products - 1) * own(0, 0, mixed) if mixer.products > 1 else 0.0
+    widths = n * (4 * kind.parts * stream + projected) + full * 3 * ff / ranks
+    small = device.seconds(device.small_operations, ACTIVATION_BYTES * widths, 0.0, n)
+    return LayerTime(qkv, 0.0, output, mlp, small * place.engine.small_operations_ratio.value)
 
 
 def experts_time(place: Placement, rows: int, independent: float) -> float:
@@ -134,7 +176,8 @@ def experts_time(place: Placement, rows: int, independent: float) -> float:
     if experts is None:
         return 0.0
     sliced, touched, pairs = place.experts == "sliced", experts.touched(independent), float(rows * experts.per_token)
-    hidden, weights, inner = model.hidden_size, float(model.expert_weights), float(experts.intermediate_size)
+    hidden, weights = experts.latent_size or model.hidden_size, float(model.expert_weights)
+    inner = float(experts.intermediate_size)
     if not sliced:
         touched, pairs = min(busiest(touched, ranks, experts.routed), experts.routed / ranks), busiest(pairs, ranks)
     curve, form, each = device.experts_for(place.weights), device.number_format(place.weights), max(1.0, pairs / touched)
@@ -146,7 +189,7 @@ def experts_time(place: Placement, rows: int, independent: float) -> float:
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
     seconds: float = device.timer(curve, form.arithmetic)(size, 2.0 * pairs * weights, each)
     undivided = place.model_copy(update={"tensor_parallel": 1})  # every device routes all rows
-    router = product_timer(undivided, place.table_format)(hidden, experts.routed, rows)
+    router = product_timer(undivided, place.table_format)(model.hidden_size, experts.routed, rows)
     return seconds + float(curve.beside_s(touched, hidden + inner)) + router
 
 

@@ -4,12 +4,16 @@ A matrix product of ``n`` tokens with a ``(k, m)`` weight is ``2 n k m`` flops a
 weights. Norms and biases are left out: they count as the small operations of a layer.
 """
 
+from collections import Counter
 from collections.abc import Mapping
+from itertools import cycle
 from math import exp, lgamma, log
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from simulator.cost.formats import FORMATS, WeightFormat
+from simulator.cost.mixer import MOST_LAYERS, LayerKind, LayerRun, Mixer
 from simulator.cost.rows import Rows
 from simulator.files.schema import Confidence, Frozen, Ranged
 
@@ -34,7 +38,9 @@ class Experts(Frozen):
     shared: int = Field(default=0, ge=0)
     """Experts of a layer that are always active."""
     first_dense_layers: int = Field(default=0, ge=0)
-    """Layers without experts, at the bottom of the model."""
+    """Layers without experts, at the bottom of the model, where ``layers`` of the model does not say."""
+    latent_size: int | None = Field(default=None, gt=0)
+    """Width in which routed experts work, between two projections; by default that of a token."""
     window_exponent: Ranged = Ranged(value=0.837, low=0.72, high=0.95, source=ROUTERS)
     """Rows of one sequence in a pass, to this power, are the independent rows that read as many experts; at most 1."""
     popularity: Ranged = Ranged(value=0.042, low=0.0, high=0.1, source=ROUTERS)
@@ -95,6 +101,8 @@ class Experts(Frozen):
 class ModelSpec(Frozen):
     """A model spec gives the shapes of a decoder-only transformer, in elements.
 
+    Where its layers are not all alike, ``layers`` says what follows what, and is repeated up to the last layer.
+
     ``learned_positions`` are the rows of a position table (OPT: 2 more than its positions). ``embedding_width``
     is set where embeddings are projected to the hidden size, ``kv_latent_width`` where a token leaves one latent
     in the cache instead of keys and values; the latent projections are counted in ``parameters``, not in ``qkv_weights``.
@@ -111,7 +119,7 @@ class ModelSpec(Frozen):
     """How well the shapes are known."""
     hidden_size: int = Field(gt=0)
     """Width of a token between layers, in elements."""
-    num_hidden_layers: int = Field(gt=0)
+    num_hidden_layers: int = Field(gt=0, le=MOST_LAYERS)
     """Number of decoder layers."""
     num_attention_heads: int = Field(gt=0)
     """Number of query heads."""
@@ -141,11 +149,27 @@ class ModelSpec(Frozen):
     """How many of embedding and LM head it holds; by default both, or one matrix for both."""
     experts: Experts | None = None
     """The mixture of experts; by default the model is dense."""
+    mixers: dict[str, Mixer] = Field(default={})
+    """Mixers other than attention with the heads above, by name."""
+    layers: tuple[LayerRun, ...] = ()
+    """Runs of equal layers, from the first on, repeated up to the last; by default all are alike, experts' layers last."""
+    mtp_layers: int = Field(default=0, ge=0)
+    """Layers that predict further tokens (MTP), which ``parameters`` leave out."""
+    weight_format: WeightFormat | None = None
+    """Format in which it was published, embedding and LM head aside; by default not known."""
+    expert_format: WeightFormat | None = None
+    """The same of its routed experts, where it differs."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
+        names = ("attention", *self.mixers)
+        for run in self.layers:
+            if run.mixer not in (None, *names):
+                raise ValueError(f"layers: there is no mixer '{run.mixer}'; mixers are {', '.join(names)}")
+            if run.mlp in ("experts", "both") and self.experts is None:
+                raise ValueError("layers: mlp is experts, and the model has none")
         return self
 
     @property
@@ -169,19 +193,9 @@ class ModelSpec(Frozen):
         return self.query_width * self.hidden_size
 
     @property
-    def up_weights(self) -> int:
-        """Return the number of weights from hidden to intermediate width in a dense layer, gate included."""
-        return self.hidden_size * self.intermediate_size * (2 if self.mlp == "gated" else 1)
-
-    @property
-    def down_weights(self) -> int:
-        """Return the number of weights from intermediate back to hidden width in a dense layer."""
-        return self.intermediate_size * self.hidden_size
-
-    @property
     def layer_weights(self) -> int:
         """Return the number of weights in one dense layer, with keys and values of the grouped heads only."""
-        return self.qkv_weights + self.output_weights + self.up_weights + self.down_weights
+        return self.kind_weights(LayerKind(self.attention, self.intermediate_size, False))
 
     @property
     def head_weights(self) -> int:
@@ -196,33 +210,93 @@ class ModelSpec(Frozen):
 
     @property
     def expert_weights(self) -> int:
-        """Return the number of weights in one expert; 0 without experts."""
+        """Return the number of weights in one routed expert; 0 without experts."""
+        matrices = 3 if self.mlp == "gated" else 2
+        width = self.experts and (self.experts.latent_size or self.hidden_size)
+        return matrices * width * self.experts.intermediate_size if self.experts and width else 0
+
+    @property
+    def shared_expert_weights(self) -> int:
+        """Return the number of weights in one shared expert, which works in the width of a token; 0 without experts."""
         matrices = 3 if self.mlp == "gated" else 2
         return matrices * self.hidden_size * self.experts.intermediate_size if self.experts else 0
 
     @property
-    def mixture_weights(self) -> int:
-        """Return the number of weights of all experts of a layer and of their router; 0 without experts."""
-        experts = self.experts
-        return (experts.routed + experts.shared) * self.expert_weights + self.hidden_size * experts.routed if experts else 0
+    def attention(self) -> Mixer:
+        """Return the mixer of the model's own heads: grouped keys and values, or one latent for all heads."""
+        latent, query, heads = self.kv_latent_width, self.query_width, self.num_key_value_heads
+        return Mixer(
+            kind="latent" if latent else "full",
+            projections=self.qkv_weights,
+            along_cache=2 * self.hidden_size * self.kv_width,
+            projected=query + 2 * self.kv_width,
+            value_width=query,
+            output=self.output_weights,
+            cached=latent or 2 * self.kv_width,
+            cache_heads=1 if latent else heads,
+            pair_flops=4.0 * query,
+        )
+
+    def runs(self, first: int = 0, last: int | None = None) -> tuple[LayerRun, ...]:
+        """Return the runs of equal layers from ``first`` to before ``last``, each as long as it is."""
+        runs, layers = self.layers, self.num_hidden_layers
+        if not runs:
+            dense = min(layers, self.experts.first_dense_layers) if self.experts else layers
+            runs = (LayerRun(count=dense),) if dense else ()
+            runs += (LayerRun(count=layers, mlp="experts"),) if self.experts else ()
+        chosen: list[LayerRun] = []
+        begin, stop = 0, layers if last is None else last
+        for run in cycle(runs):
+            if begin >= stop:
+                return tuple(chosen)
+            if (count := min(begin + run.count, stop) - max(begin, first)) > 0:
+                chosen.append(run.model_copy(update={"count": count}))
+            begin += run.count
+        return ()
+
+    def kinds(self, first: int = 0, last: int | None = None) -> dict[LayerKind, int]:
+        """Return how many layers there are of each kind from ``first`` to before ``last``, in the order in which they come."""
+        mixers, kinds = {"attention": self.attention} | self.mixers, Counter[LayerKind]()
+        for run in self.runs(first, last):
+            width = (run.intermediate_size or self.intermediate_size) if run.mlp in ("dense", "both") else 0
+            kinds[LayerKind(mixers[run.mixer] if run.mixer else None, width, run.mlp in ("experts", "both"))] += run.count
+        return kinds
+
+    @property
+    def mixer_layers(self) -> tuple[tuple[Mixer, int], ...]:
+        """Return the mixers and the number of layers of each."""
+        return tuple((kind.mixer, count) for kind, count in self.kinds().items() if kind.mixer)
 
     @property
     def expert_layers(self) -> int:
-        """Return the number of layers whose MLP is a mixture of experts."""
-        return self.num_hidden_layers - self.experts.first_dense_layers if self.experts else 0
+        """Return the number of layers that have experts."""
+        return sum(count for kind, count in self.kinds().items() if kind.experts)
 
     @property
     def weights(self) -> int:
-        """Return the number of all matrix weights: ``parameters`` where it is stated (latent attention, published totals)."""
+        """Return the number of all matrix weights: ``parameters`` where it is stated (published totals)."""
         if self.parameters is not None:
             return self.parameters
-        attention = self.num_hidden_layers * (self.qkv_weights + self.output_weights)
-        dense = (self.num_hidden_layers - self.expert_layers) * (self.up_weights + self.down_weights)
-        experts = self.expert_layers * self.mixture_weights
+        layers = sum(count * self.kind_weights(kind) for kind, count in self.kinds().items())
         width = self.embedding_width or self.hidden_size
         tables = self.vocab_size * width * (1 if self.tie_word_embeddings else 2) + self.learned_positions * self.hidden_size
         projections = 2 * width * self.hidden_size if width != self.hidden_size else 0
-        return attention + dense + experts + tables + projections
+        return layers + tables + projections
+
+    def kind_weights(self, kind: LayerKind) -> int:
+        """Return the number of weights in a layer of a kind, with all its experts, their router and their projections."""
+        matrices = 3 if self.mlp == "gated" else 2
+        weights = (kind.mixer.weights if kind.mixer else 0) + matrices * self.hidden_size * kind.intermediate_size
+        if kind.experts and self.experts:
+            router, latent = self.hidden_size * self.experts.routed, 2 * self.hidden_size * (self.experts.latent_size or 0)
+            weights += self.experts.routed * self.expert_weights + self.experts.shared * self.shared_expert_weights
+            weights += router + latent
+        return weights
+
+    @property
+    def routed_weights(self) -> int:
+        """Return the number of weights of all routed experts."""
+        return self.expert_layers * self.experts.routed * self.expert_weights if self.experts else 0
 
     @property
     def active_weights(self) -> int:
@@ -236,13 +310,44 @@ class ModelSpec(Frozen):
         """Return how many rows of as many sequences read the experts that ``rows`` do; 0 without experts."""
         return self.experts.independent(rows) if self.experts else 0.0
 
+    @property
+    def published_gb(self) -> float:
+        """Return the size of the weights as they were published, in 1e9 bytes: embedding and LM head in 16 bits."""
+        form = self.weight_format or "bf16"
+        rest = self.weights - self.routed_weights - self.table_weights
+        routed = self.routed_weights * FORMATS[self.expert_format or form].weight_bytes
+        return (routed + rest * FORMATS[form].weight_bytes + self.table_weights * FORMATS["bf16"].weight_bytes) / 1e9
+
     def kv_bytes_per_layer(self, bytes_per_value: float = 2.0) -> float:
-        """Return the bytes that one token leaves in the KV cache of one layer."""
+        """Return the bytes that one token leaves in the KV cache of one layer with the model's own heads."""
         return (self.kv_latent_width or 2 * self.kv_width) * bytes_per_value
 
-    def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
-        """Return the bytes that one token leaves in the KV cache of all layers."""
-        return self.num_hidden_layers * self.kv_bytes_per_layer(bytes_per_value)
+    def kv_bytes_per_token(self, bytes_per_value: float = 2.0, after: int = 0) -> float:
+        """Return the bytes that one token leaves in the KV cache of all layers, ``after`` others, which windows drop."""
+        before, now = (
+            sum(count * mixer.cache_bytes(tokens, bytes_per_value) for mixer, count in self.mixer_layers)
+            for tokens in (after, after + 1)
+        )
+        return now - before
+
+    @property
+    def state_bytes(self) -> int:
+        """Return the bytes of the states of one sequence in all layers, which do not grow; 0 where all layers have caches."""
+        return sum(count * mixer.state_bytes for mixer, count in self.mixer_layers)
+
+    def counts(self) -> dict[str, float]:
+        """Return what follows from the shapes, by name with unit: weights, and what tokens and requests keep."""
+        sizes = {
+            "weights": self.weights,
+            "active_weights_per_token": self.active_weights,
+            "fp16_weight_gb": self.weights * 2 / 1e9,
+        }
+        published = {"published_weight_gb": self.published_gb} if self.weight_format else {}
+        kept = {"kv_bytes_per_token": self.kv_bytes_per_token()}
+        later = {"kv_bytes_per_token_after_all_windows": self.kv_bytes_per_token(after=1 << 40)}
+        state = {"state_bytes_per_request": self.state_bytes} if self.state_bytes else {}
+        windows = any(mixer.window for mixer, _ in self.mixer_layers)
+        return {**sizes, **published, **kept, **(later if windows else {}), **state}
 
 
 class DraftHead(Frozen):
@@ -273,6 +378,12 @@ class DraftHead(Frozen):
             raise ValueError("expected vocabulary (one LM head of that width) or lm_heads (as wide as the target's), not both")
         return self
 
+    def layer(self, target: ModelSpec) -> LayerKind:
+        """Return the kind of its layers: the mixer of the target's last kind that has a cache, and a dense MLP or experts."""
+        mixers = [mixer for mixer, _ in target.mixer_layers if mixer.cached] or [target.attention]
+        experts = self.mixture and target.experts is not None
+        return LayerKind(mixers[-1], 0 if experts else target.intermediate_size, experts)
+
     def width(self, target: ModelSpec) -> int:
         """Return the number of logits in one row."""
         return self.vocabulary or max(1, self.lm_heads) * target.vocab_size
@@ -281,5 +392,5 @@ class DraftHead(Frozen):
         """Return the number of weights that it adds to the target's."""
         lm_heads = self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
         transform = 2 * self.rank * target.hidden_size
-        layer = target.qkv_weights + target.output_weights + target.mixture_weights if self.mixture else target.layer_weights
-        return self.layers * layer + self.squares * target.hidden_size**2 + transform + lm_heads
+        layers = self.layers * target.kind_weights(self.layer(target))
+        return layers + self.squares * target.hidden_size**2 + transform + lm_heads

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from functools import cached_property
+from math import ceil
 from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from simulator.cost.collectives import AllReduceForm
-from simulator.cost.device import Device, Link
+from simulator.cost.device import Attention, Device, Link, Roofline
 from simulator.cost.engine import Engine
 from simulator.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
 from simulator.cost.model import ModelSpec
 from simulator.cost.partition import Pipeline
 from simulator.cost.protocol import Depth
 from simulator.files.schema import Frozen
+from simulator.numeric import ordered_sum
 
 
 class Collectives(Frozen):
@@ -48,6 +50,8 @@ class Placement(Frozen):
     """Format of the keys and values in the cache."""
     tensor_parallel: int = Field(default=1, gt=0)
     """Number of devices that share every layer."""
+    attention: Literal["tensor_parallel", "data_parallel"] = "tensor_parallel"
+    """Whether those devices share every request's attention, or the requests: each then has all heads and its own caches."""
     link: Link | None = None
     """The link between those devices; needed where there is more than one."""
     collectives: Collectives = Collectives()
@@ -102,15 +106,43 @@ class Placement(Frozen):
         forms = self.link.all_reduce.forms(self.tensor_parallel) if self.link else {}
         return next((forms[name] for name in self._wanted_forms() if name in forms), None)
 
+    @property
+    def mixer_ranks(self) -> int:
+        """Return among how many devices the attention of a request is shared out."""
+        return self.tensor_parallel if self.attention == "tensor_parallel" else 1
+
+    @property
+    def decode_attention(self) -> Roofline:
+        """Return the device's roofline for attention of few rows over this cache."""
+        attention = self.device.attention
+        return attention.over(self.kv_cache).decode if isinstance(attention, Attention) else attention
+
+    def busiest_share(self, sequences: int) -> float:
+        """Return the share of the requests whose attention the busiest device computes, relative to ``mixer_ranks``."""
+        if self.attention == "tensor_parallel" or not sequences:
+            return 1.0
+        return ceil(sequences / self.tensor_parallel) / sequences
+
     def weights_gb(self, extra: int = 0) -> float:
         """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a method adds."""
-        form = FORMATS[self.weights]
+        form, ranks = FORMATS[self.weights], self.tensor_parallel
         tables = self.model.table_weights * (FORMATS[self.table_format].weight_bytes - form.weight_bytes)
-        return ((self.model.weights + extra) * form.weight_bytes + tables) / self.tensor_parallel / 1e9
+        for mixer, count in self.model.mixer_layers:
+            whole = mixer.weights * ranks if self.mixer_ranks == 1 else round(mixer.weights_before(ranks)) + mixer.output
+            extra += count * (whole - mixer.weights)
+        return ((self.model.weights + extra) * form.weight_bytes + tables) / ranks / 1e9
 
-    def kv_gb(self, tokens: int) -> float:
-        """Return the size of the KV cache of ``tokens`` on one device in 1e9 bytes."""
-        return tokens * self.model.kv_bytes_per_token(CACHE_BYTES[self.kv_cache]) / self.tensor_parallel / 1e9
+    def kv_gb(self, tokens: int, sequences: int = 1) -> float:
+        """Return the size of the KV caches of ``sequences`` of ``tokens`` each on one device in 1e9 bytes, without states."""
+        value, ranks = CACHE_BYTES[self.kv_cache], self.mixer_ranks
+        layers = self.model.mixer_layers
+        size = ordered_sum(count * mixer.cache_bytes(tokens, value) * mixer.copies(ranks) for mixer, count in layers)
+        return sequences * size / self.tensor_parallel / 1e9
+
+    @property
+    def state_gb(self) -> float:
+        """Return the size of the states of a sequence on one device in 1e9 bytes; 0 where all layers have caches."""
+        return self.model.state_bytes / self.tensor_parallel / 1e9
 
     @property
     def table_format(self) -> WeightFormat:
@@ -151,8 +183,8 @@ class Placement(Frozen):
         for place, (first, last) in zip(self.on_stages, self.pipeline.bounds, strict=True):
             ends = (first == 0) + (last == model.num_hidden_layers)
             weights = round(layer * (last - first)) + ends * table
-            part = model.model_copy(update={"num_hidden_layers": last - first, "parameters": weights, "tables": ends})
-            parts.append(place.model_copy(update={"model": part}))
+            part = {"num_hidden_layers": last - first, "layers": model.runs(first, last), "parameters": weights, "tables": ends}
+            parts.append(place.model_copy(update={"model": model.model_copy(update=part)}))
         return tuple(parts)
 
     @property

@@ -53,6 +53,10 @@ class Rows(NamedTuple):
             self.prompt_pairs + more.prompt_pairs,
         )
 
+    def on_rank(self, share: float) -> Rows:
+        """Return the rows whose attention one device computes, where devices share requests out; all with a share of 1."""
+        return self if share == 1.0 else Rows._make(value * share for value in self)
+
     @staticmethod
     def decode(tokens: int, context: Any, sequences: int = 1) -> Rows:
         """Return the rows of ``tokens`` new tokens in each sequence, with logits, behind ``context`` cached ones in total."""

@@ -17,12 +17,12 @@ LONGEST_LINE = 4_000_000
 """Most characters of a line of a table or a record."""
 
 
-def text(path: Path) -> str:
+def text(path: Path, most_bytes: int = MOST_BYTES) -> str:
     """Return the text of a UTF-8 file without its byte order mark; raises :class:`OSError`, :class:`UnicodeDecodeError`."""
     with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"holds more than {MOST_BYTES // 1000} kB, which no file of this kind needs")
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"holds more than {most_bytes // 1000} kB, which no file of this kind needs")
     return content.decode("utf-8-sig")
 
 

@@ -27,6 +27,10 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 def _about_hardware(scenario: Scenario) -> Iterator[str]:
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
+        for mixer, layers in place.model.mixer_layers if place else ():
+            if place and mixer.kind != "full":
+                kind = "a recurrence" if mixer.state else f"{mixer.kind} attention"
+                yield f"{layers} layers of the {role} have {kind}, timed by other kernels of {place.device.name} (assumed)"
         if place is not None and computes_longer_than_it_reads(place):
             product = place.device.matmul_for(place.weights)
             yield (

@@ -1,5 +1,6 @@
 """Check that a scenario is possible: fields that belong together, and models that fit their devices."""
 
+from bisect import bisect
 from collections.abc import Iterator
 
 from simulator.cost.placement import Placement
@@ -93,14 +94,14 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     policy, strategy, longest = scenario.serving.policy, scenario.schedule, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
     places = scenario.batch if fixed and not scenario.requests.arrivals else 1
-    tokens = places * (longest + strategy.needs.cache_tokens)
+    rows = strategy.needs.cache_tokens
     for group in scenario.device_groups:
-        needed, limit = group.needed_gb(tokens), group.limit_gb
+        needed, limit = group.needed_gb(longest + rows, places, rows), group.limit_gb
         if needed > limit:
-            sizes = [part.weights_gb + part.place.kv_gb(tokens) for part in group.roles]
-            role, place, _ = group.roles[sizes.index(max(sizes))]
+            sizes = [group._replace(roles=(part,)).needed_gb(longest + rows, places, rows) for part in group.roles]
+            role, place, *_ = group.roles[sizes.index(max(sizes))]
             where, remedy = _remedy(role, place, max(sizes), limit - needed + max(sizes))
-            fewer = group.room_tokens // (tokens // places)
+            fewer = bisect(range(1, places), limit, key=lambda count: group.needed_gb(longest + rows, count, rows))
             remedy += f", or take at most {fewer:,} requests at a time" if fewer else ""
             parts = " + ".join(
                 f"{part.role} {part.place.model.name} {size:.1f} GB" for part, size in zip(group.roles, sizes, strict=True)
@@ -109,9 +110,10 @@ def check_memory(scenario: Scenario, document: Document) -> None:
             room = f"{whole:g} GB, of which {limit:g} may be used" if group.utilisation < 1.0 else f"{whole:g} GB"
             message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
             raise Infeasible([document.fault(where, message)])
-    if fixed and scenario.kv_tokens is not None and places * longest > scenario.kv_tokens:
+    held = scenario.held_tokens(longest) if scenario.held_tokens else longest
+    if fixed and scenario.kv_tokens is not None and places * held > scenario.kv_tokens:
         message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens; "
-        fitting = scenario.kv_tokens // longest
+        fitting = scenario.kv_tokens // held
         message += f"{fitting:,} at a time fit" if fitting else f"requests of up to {scenario.kv_tokens:,} fit, one at a time"
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
     if refusal := policy.refusal(longest, strategy.needs.cache_tokens, scenario.memory()):

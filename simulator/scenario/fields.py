@@ -1,5 +1,6 @@
 """The fields of a scenario, and what follows from them alone."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, Union
 
@@ -21,7 +22,7 @@ from simulator.serving.service import Service
 from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import extra_memory
+from simulator.strategies.common.capabilities import ExtraMemory, extra_memory
 from simulator.strategies.common.method import Method
 from simulator.strategies.common.step import UNLIMITED
 
@@ -57,6 +58,8 @@ class RoleMemory(NamedTuple):
     role: str
     place: Placement
     weights_gb: float
+    head_gb: float = 0.0
+    """Size of a token in the cache of layers that draft beside the target, in 1e9 bytes."""
 
 
 class DeviceGroup(NamedTuple):
@@ -69,17 +72,29 @@ class DeviceGroup(NamedTuple):
     @property
     def limit_gb(self) -> float:
         """Return what weights and caches may take, in 1e9 bytes."""
-        return self.utilisation * min(place.device.memory_gb.value for _, place, _ in self.roles)
+        return self.utilisation * min(part.place.device.memory_gb.value for part in self.roles)
 
-    def needed_gb(self, tokens: int) -> float:
-        """Return the size of the weights and of the caches of ``tokens``, in 1e9 bytes."""
-        return ordered_sum(weights + place.kv_gb(tokens) for _, place, weights in self.roles)
+    def request_gb(self, tokens: int, rows: int) -> float:
+        """Return the size of the caches of a request of ``tokens``, and of a state for each of ``rows``, in 1e9 bytes.
+
+        A state cannot be rolled back: a verification keeps that behind each of its rows, until it is known which one counts.
+        """
+        return ordered_sum(part.place.kv_gb(tokens) + part.head_gb * tokens + rows * part.place.state_gb for part in self.roles)
+
+    def needed_gb(self, tokens: int, requests: int = 1, rows: int = 1) -> float:
+        """Return the size of the weights and of all that ``requests`` of ``tokens`` each keep, in 1e9 bytes."""
+        return ordered_sum(part.weights_gb for part in self.roles) + requests * self.request_gb(tokens, rows)
+
+    @property
+    def token_gb(self) -> float:
+        """Return the size of the caches of one token in all layers in 1e9 bytes; of a state where there is no cache."""
+        return self.request_gb(1, 0) or self.request_gb(0, 1)
 
     @property
     def room_tokens(self) -> int:
         """Return the number of tokens whose caches fit beside the weights; 0 if those do not fit."""
-        left = self.limit_gb - ordered_sum(weights for _, _, weights in self.roles)
-        return max(0, int(left / ordered_sum(place.kv_gb(1) for _, place, _ in self.roles)))
+        left = self.limit_gb - ordered_sum(part.weights_gb for part in self.roles)
+        return max(0, int(left / self.token_gb))
 
 
 class Scenario(Frozen):
@@ -199,6 +214,7 @@ class Scenario(Frozen):
             slo=self.slo,
             exit=self.exit,
             kv_tokens=self.kv_tokens,
+            held_tokens=self.held_tokens,
             one_lane=self.one_lane,
             stages=self.stages if self.schedule.traits.staged else 0,
             seed=self.seed,
@@ -206,7 +222,19 @@ class Scenario(Frozen):
 
     def memory(self) -> Blocks:
         """Return an empty KV cache of the size that the hardware leaves."""
-        return self.serving.memory.pool(self.kv_tokens)
+        return self.serving.memory.pool(self.kv_tokens, self.held_tokens)
+
+    @cached_property
+    def held_tokens(self) -> Callable[[int], float] | None:
+        """Return from the tokens of a request to those whose room it takes; None where they are the same.
+
+        A window drops what it has passed; a state takes room whatever the tokens, once for every row of a verification.
+        """
+        places, groups = (self.target, self.draft), self.device_groups
+        if not any(place and place.model.mixers for place in places):
+            return None
+        rows, sizes = self.schedule.needs.cache_tokens, [(group, group.token_gb) for group in groups]
+        return lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes)
 
     @cached_property
     def kv_tokens(self) -> int | None:
@@ -226,9 +254,11 @@ class Scenario(Frozen):
         for role, place in (("target", self.target), ("draft", self.draft)):
             used = self.strategy.needs.draft_model if role == "draft" else pipeline is None
             if place is not None and used:
-                extra, table = extra_memory(self.strategy, place.model) if role == "target" else (0, 0)
+                extra, table, layers = extra_memory(self.strategy, place.model) if role == "target" else ExtraMemory()
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
-                groups.setdefault(key, []).append(RoleMemory(role, place, place.weights_gb(extra) + table / 1e9))
+                weights, kinds = place.weights_gb(extra) + table / 1e9, place.model.kinds()
+                head_gb = place.kv_gb(1) / sum(kinds.values()) * layers
+                groups.setdefault(key, []).append(RoleMemory(role, place, weights, head_gb))
         return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in groups.values()]
 
 

@@ -357,7 +357,7 @@ def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, Stage
     Yields nothing without a pipeline of a dense model with one device per stage.
     """
     target = scenario.target
-    if target is None or target.pipeline is None or target.model.experts or target.tensor_parallel > 1:
+    if target is None or target.pipeline is None or target.model.experts or target.model.layers or target.tensor_parallel > 1:
         return
     model, pipeline = target.model, target.pipeline
     for first, last in pipeline.bounds:

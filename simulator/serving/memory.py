@@ -4,7 +4,8 @@ A block has room for ``block_tokens`` tokens in every layer of the target and, w
 hold the same tokens, so one table serves both. Branches that a draft tries out and drops within a step are not counted.
 """
 
-from math import inf
+from collections.abc import Callable
+from math import ceil, inf
 
 from pydantic import Field
 
@@ -15,20 +16,23 @@ from simulator.serving.requests import Request
 class Blocks:
     """Counts the KV blocks of a pool; which of them a request gets makes no difference to its time."""
 
-    __slots__ = ("block_tokens", "most_used", "total", "used")
+    __slots__ = ("block_tokens", "held", "most_used", "total", "used")
 
-    def __init__(self, block_tokens: int = 16, total: int | None = None) -> None:
+    def __init__(self, block_tokens: int = 16, total: int | None = None, held: Callable[[int], float] | None = None) -> None:
         self.block_tokens = block_tokens
         self.total: float = inf if total is None else total
         self.used = self.most_used = 0
+        self.held = held
+        """How many tokens' room a request of so many tokens takes, where that is not their number (windows, states)."""
 
     def needed(self, tokens: int) -> int:
         """Return the number of blocks for so many tokens."""
-        return -(-tokens // self.block_tokens)
+        blocks = -(-tokens // self.block_tokens)
+        return blocks if self.held is None or not tokens else ceil(self.held(blocks * self.block_tokens) / self.block_tokens)
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         """Give ``request`` room for ``tokens`` in all if ``spare`` blocks then stay free; else change nothing, return False."""
-        more = -(-tokens // self.block_tokens) - request.blocks
+        more = self.needed(tokens) - request.blocks
         if more > 0:
             used = self.used + more
             if used + spare > self.total:
@@ -36,16 +40,16 @@ class Blocks:
             self.used = used
             self.most_used = max(self.most_used, used)
             request.blocks += more
-            request.slots = request.blocks * self.block_tokens
+        request.slots = max(request.slots, -(-tokens // self.block_tokens) * self.block_tokens)
         return True
 
     def keep(self, request: Request, tokens: int) -> None:
         """Take back every block of ``request`` beyond those for ``tokens``."""
-        excess = request.blocks - -(-tokens // self.block_tokens)
+        excess = request.blocks - self.needed(tokens)
         if excess > 0:
             self.used -= excess
             request.blocks -= excess
-            request.slots = request.blocks * self.block_tokens
+        request.slots = min(request.slots, -(-tokens // self.block_tokens) * self.block_tokens)
 
 
 class KVMemory(Frozen):
@@ -63,6 +67,6 @@ class KVMemory(Frozen):
     kv_tokens: int | None = Field(default=None, gt=0)
     """Room of the cache, stated outright; by default what the weights leave."""
 
-    def pool(self, room_tokens: int | None) -> Blocks:
+    def pool(self, room_tokens: int | None, held: Callable[[int], float] | None = None) -> Blocks:
         """Return an empty pool with room for so many tokens, in whole blocks; None: without a limit."""
-        return Blocks(self.block_tokens, None if room_tokens is None else room_tokens // self.block_tokens)
+        return Blocks(self.block_tokens, None if room_tokens is None else room_tokens // self.block_tokens, held)

@@ -50,6 +50,8 @@ class Service:
     """The early exit that acceptance has to know about; None without one."""
     kv_tokens: int | None = None
     """Tokens that the KV cache of one replica has room for; None without a limit."""
+    held_tokens: Callable[[int], float] | None = None
+    """From the tokens of a request to those whose room it takes; None where they are the same."""
     one_lane: bool = False
     """Whether target and draft are one device, which does one thing at a time."""
     stages: int = 0
@@ -96,7 +98,7 @@ class Service:
         return MetricsCollector(self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished)
 
     def _scheduler(self, source: Source, cost: Cost, on_iteration: OnIteration | None = None) -> Scheduler:
-        memory = self.serving.memory.pool(self.kv_tokens)
+        memory = self.serving.memory.pool(self.kv_tokens, self.held_tokens)
         return Scheduler(self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration)
 
     def _ended(

@@ -124,8 +124,9 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return the weights of the heads, each set once, and the token ids kept for every entry of the vocabulary."""
-        weights = sum(entry.head.weights(target) for entry in self.passes if entry.head and not entry.reused)
-        return ExtraMemory(weights, self.ids_per_entry * target.vocab_size * ID_BYTES)
+        heads = [entry.head for entry in self.passes if entry.head and not entry.reused]
+        tables = self.ids_per_entry * target.vocab_size * ID_BYTES
+        return ExtraMemory(sum(head.weights(target) for head in heads), tables, sum(head.layers for head in heads))
 
     @property
     def recorded_drafter(self) -> str | None:

@@ -119,8 +119,8 @@ def study(contestants: Sequence[Contestant]) -> Comparison:
 def _fullest_gb(result: RunResult) -> float | None:
     """Return the GB of weights and the most cache of a run on the device that they fill most; None without devices."""
     tokens = result.simulated.serving.most_kv_tokens
-    groups = [(group.needed_gb(tokens) / group.limit_gb, group.needed_gb(tokens)) for group in result.scenario.device_groups]
-    return max(groups)[1] if groups else None
+    groups = [(group.needed_gb(0, 0) + tokens * group.token_gb, group.limit_gb) for group in result.scenario.device_groups]
+    return max((size / limit, size) for size, limit in groups)[1] if groups else None
 
 
 def _speedup(result: RunResult) -> float | None:

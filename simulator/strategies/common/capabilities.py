@@ -28,6 +28,8 @@ class ExtraMemory(NamedTuple):
     """Weights, in numbers of parameters (exit heads, adapters)."""
     table_bytes: int = 0
     """Bytes on each device that are no weights (look-up tables)."""
+    kv_layers: int = 0
+    """Layers with a cache of their own, as wide as the target's on average (EAGLE, MTP)."""
 
 
 class AddsMemory(ABC):

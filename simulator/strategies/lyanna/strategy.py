@@ -199,7 +199,7 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return one layer with the matrices that fuse state and token, and the bytes of the token-information table."""
-        return ExtraMemory(FUSING.weights(target), table_bytes(target.vocab_size) if self.token_info else 0)
+        return ExtraMemory(FUSING.weights(target), table_bytes(target.vocab_size) if self.token_info else 0, FUSING.layers)
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """Return a source of drafted and re-sampled trees, recorded or from stated rates; else ``verdicts`` as they are."""

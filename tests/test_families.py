@@ -1,0 +1,231 @@
+"""Configurations of one model of each kind of attention, worked by hand; fields that are not understood; published files."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.cost.huggingface import read_config
+from simulator.cost.model import ModelSpec
+from simulator.files.schema import BadInput
+
+PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "model_configs"
+"""Files of models that people serve, where they lie beside the project."""
+BASE = {"hidden_size": 100, "num_hidden_layers": 4, "num_attention_heads": 10, "num_key_value_heads": 2, "head_dim": 10}
+BASE |= {"intermediate_size": 300, "vocab_size": 1000, "tie_word_embeddings": False}
+MLP, TABLES, HEADS = 3 * 100 * 300, 2 * 1000 * 100, 100 * (100 + 2 * 20) + 100 * 100
+LATENT = {"q_lora_rank": 30, "kv_lora_rank": 40, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 10}
+DOWN = 100 * (30 + 40 + 4)
+LATENT_WEIGHTS = DOWN + 30 * 10 * 12 + 40 * 10 * (8 + 10) + 100 * 100
+INDEXER = {"index_topk": 16, "index_n_heads": 3, "index_head_dim": 128}
+EVERY_SECOND = ["linear_attention", "full_attention"] * 2
+DELTA = {"linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_num_value_heads": 4, "linear_value_head_dim": 8}
+KDA = {"kda_layers": [1, 2, 3], "full_attn_layers": [4], "num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 4}
+MAMBA = {"hybrid_override_pattern": "M*M-", "mamba_num_heads": 8, "mamba_head_dim": 5, "n_groups": 2, "ssm_state_size": 16}
+COMPRESSED = {"compress_ratios": [128, 4, 128, 4], "sliding_window": 8, "q_lora_rank": 30, "o_groups": 2, "o_lora_rank": 5}
+BLOCKS = {"sparse_attention_freq": [0, 1, 1, 1], "sparse_topk_blocks": 2, "sparse_block_size": 8}
+BLOCKS |= {"sparse_index_dim": 6, "sparse_num_index_heads": 2}
+
+# What is added to BASE, kinds of the layers, weights of all mixers, bytes of a first token in 16 bits, of the thousandth,
+# bytes of the state of a sequence.
+CASES: dict[str, tuple[dict[str, Any], dict[str | None, int], int, float, float, int]] = {
+    "grouped heads": ({}, {"full": 4}, 4 * HEADS, 4 * 40 * 2, 4 * 40 * 2, 0),
+    "latent": (LATENT, {"latent": 4}, 4 * LATENT_WEIGHTS, 4 * 44 * 2, 4 * 44 * 2, 0),
+    "sliding window": (
+        {"sliding_window": 64, "layer_types": ["sliding_attention"] * 3 + ["full_attention"], "swa_num_key_value_heads": 5},
+        {"sliding": 3, "full": 1}, 4 * HEADS + 3 * 100 * 60, 3 * 100 * 2 + 80, 80, 0,
+    ),
+    "chunks": (
+        {"attention_chunk_size": 64, "no_rope_layers": [1, 1, 1, 0]},
+        {"chunked": 3, "full": 1}, 4 * HEADS, 4 * 80, 80, 0,
+    ),
+    "gated delta rule": (  # q and k of 16, v and gate of 32, two scalars a head; three inputs of 64 channels wait for a fourth
+        DELTA | {"layer_types": EVERY_SECOND, "attn_output_gate": True},
+        {"linear": 2, "full": 2},
+        2 * (100 * (16 + 16 + 32 + 32 + 8) + 32 * 100) + 2 * (HEADS + 100 * 100),
+        2 * 80, 2 * 80, 2 * (4 * 8 * 8 * 4 + 3 * 64 * 2),
+    ),
+    "Kimi's delta attention": (  # q, k, v of 32, two gates of rank 8, a scalar a head
+        {"linear_attn_config": KDA, **LATENT},
+        {"linear": 3, "latent": 1},
+        3 * (100 * (3 * 32 + 4) + 2 * 8 * (100 + 32) + 32 * 100) + LATENT_WEIGHTS,
+        88, 88, 3 * (4 * 8 * 8 * 4 + 3 * 96 * 2),
+    ),
+    "Mamba-2": (  # x and gate of 40, B and C of 2 x 16 each, a scalar a head; the last block is an MLP alone
+        MAMBA,
+        {"linear": 2, "full": 1, None: 1},
+        2 * (100 * (40 + 40 + 64 + 8) + 40 * 100) + HEADS,
+        80, 80, 2 * (40 * 16 * 4 + 3 * 104 * 2),
+    ),
+    "indexer over latents": (  # keys of the indexer in 8 bits, with a scale of 4 bytes
+        LATENT | INDEXER | {"indexer_types": ["full", "full", "shared", "shared"]},
+        {"sparse": 4},
+        4 * LATENT_WEIGHTS + 2 * (30 * 3 * 128 + 100 * 128 + 100 * 3),
+        4 * 88 + 2 * 132, 4 * 88 + 2 * 132, 0,
+    ),
+    "compressed entries": (  # one head of 10; a window of 8 tokens; an entry for 128 tokens, or for 4 with an indexer
+        COMPRESSED | INDEXER | {"num_key_value_heads": 1},
+        {"sparse": 4},
+        4 * (100 * 30 + 30 * 100 + 100 * 10 + 100 * 5 + 2 * 5 * 100)
+        + 2 * 100 * 20 + 2 * (100 * 4 * 138 + 100 * 3 + 30 * 3 * 128),
+        4 * 20 + 2 * 20 / 128 + 2 * (20 + 132) / 4, 2 * 20 / 128 + 2 * (20 + 132) / 4, 0,
+    ),
+    "blocks of the context": (
+        {"sparse_attention_config": BLOCKS},
+        {"full": 1, "sparse": 3}, 4 * HEADS + 3 * 100 * 6 * 3, 4 * 80 + 3 * 6 * 132 / 128, 4 * 80 + 3 * 6 * 132 / 128, 0,
+    ),
+    "shared caches": ({"num_kv_shared_layers": 2}, {"full": 4}, 4 * HEADS - 2 * 100 * 40, 2 * 80, 2 * 80, 0),
+    "keys that are values": (
+        {"attention_k_eq_v": True, "global_head_dim": 20, "num_global_key_value_heads": 1},
+        {"full": 4}, 4 * (100 * (200 + 20) + 200 * 100), 4 * 40 * 2, 4 * 40 * 2, 0,
+    ),
+}  # fmt: skip
+
+
+def config(folder: Path, **fields: Any) -> ModelSpec:
+    path = folder / "config.json"
+    path.write_text(json.dumps(BASE | fields))
+    return read_config(path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_small_model_of_each_kind_by_hand(tmp_path, name):
+    fields, kinds, mixers, first, thousandth, state = CASES[name]
+    model = config(tmp_path, **fields)
+    counted: dict[str | None, int] = {}
+    for kind, layers in model.kinds().items():
+        of = kind.mixer.kind if kind.mixer else None
+        counted[of] = counted.get(of, 0) + layers
+    assert counted == kinds
+    mlps = 1 if name == "Mamba-2" else 4
+    assert model.weights == mixers + mlps * MLP + TABLES
+    assert model.published_gb == pytest.approx(2 * model.weights / 1e9, rel=1e-12)
+    assert model.kv_bytes_per_token() == pytest.approx(first, rel=1e-12)
+    assert model.kv_bytes_per_token(after=999) == pytest.approx(thousandth, rel=1e-9)
+    assert model.state_bytes == state
+
+
+# ---- layers with experts
+
+
+@pytest.mark.parametrize(
+    ("fields", "expert_layers"),
+    [
+        ({}, 4),
+        ({"first_k_dense_replace": 1}, 3),
+        ({"moe_layer_freq": [0, 1, 1, 0]}, 2),
+        ({"moe_layer_freq": 2}, 2),
+        ({"decoder_sparse_step": 2, "mlp_only_layers": [1]}, 1),
+        ({"interleave_moe_layer_step": 2}, 2),
+        ({"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}, 3),
+        ({"moe_layers_enum": "1,3"}, 2),
+    ],
+)
+def test_which_layers_have_experts(tmp_path, fields, expert_layers):
+    model = config(tmp_path, num_experts=8, num_experts_per_token=2, moe_intermediate_size=50, **fields)
+    assert model.expert_layers == expert_layers
+    experts = expert_layers * (8 * 3 * 100 * 50 + 100 * 8)
+    assert model.weights == 4 * HEADS + TABLES + (4 - expert_layers) * MLP + experts
+
+
+def test_experts_in_a_latent_space_beside_an_mlp(tmp_path):
+    fields = {
+        "num_experts": 8,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 50,
+        "enable_moe_block": True,
+        "moe_latent_size": 20,
+    }
+    model = config(tmp_path, **fields, n_shared_experts=1)
+    each = 8 * 3 * 20 * 50 + 3 * 100 * 50 + 100 * 8 + 2 * 100 * 20
+    assert model.weights == 4 * (HEADS + MLP + each) + TABLES
+    assert model.active_weights == model.weights - 4 * 6 * 3 * 20 * 50
+
+
+def test_layers_of_an_architecture_search(tmp_path):
+    full = {"attention": {"n_heads_in_group": 5, "no_op": False}, "ffn": {"ffn_mult": 3.84, "no_op": False}}
+    bare = {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": 1.0, "no_op": False}}
+    model = config(tmp_path, block_configs=[full, bare, full, full], intermediate_size=None)
+    assert model.weights == 3 * (HEADS + 3 * 100 * 256) + 3 * 100 * 256 + TABLES
+    with pytest.raises(BadInput, match=r"attention\.window_length is not understood"):
+        config(tmp_path, block_configs=[{**full, "attention": {"window_length": 8}}] * 4, intermediate_size=None)
+
+
+def test_inputs_of_each_layer_have_a_table_and_two_matrices(tmp_path):
+    """Gemma 3n: and one projection for all layers together."""
+    model = config(tmp_path, hidden_size_per_layer_input=20, vocab_size_per_layer_input=500)
+    assert model.weights == 4 * (HEADS + MLP) + TABLES + 4 * 20 * (500 + 3 * 100)
+
+
+# ---- what is not understood
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"attention_sparsity_ratio": 0.5},
+        {"cla_share_factor": 2},
+        {"linear_attn_config": {**KDA, "state_rank": 8}, **LATENT},
+        {"attn_type_list": [0, 1, 1, 1]},
+        {"layer_types": ["conv"] * 4},
+        {"hybrid_override_pattern": "M*X-"},
+        {"quantization_config": {"quant_method": "of tomorrow"}},
+        {"adapters": [{"rank": 8}]},
+        {"is_encoder_decoder": True},
+        {"add_cross_attention": True},
+    ],
+)
+def test_what_may_change_the_cost_and_is_not_understood_is_refused_by_name(tmp_path, fields):
+    with pytest.raises(BadInput) as error:
+        config(tmp_path, **fields)
+    (fault,) = error.value.faults[:1]
+    assert any(fault.field.startswith(name) for name in fields)
+
+
+@pytest.mark.parametrize("fields", [{"cla_share_factor": None}, {"moe_step": 1}, {"use_cla": False}, {"vision_heads": 4}])
+def test_what_is_off_or_of_another_tower_is_passed_over(tmp_path, fields):
+    assert config(tmp_path, **fields) == config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "formats"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, ("fp8_block", None)),
+        ({"quant_method": "fp8"}, ("fp8", None)),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, ("int4", None)),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["model.layers.0.self_attn*"]}, ("bf16", "nvfp4")),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}, ("bf16", "mxfp4")),
+    ],
+)
+def test_formats(tmp_path, quantisation, formats):
+    model = config(tmp_path, quantization_config=quantisation, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=50)
+    assert (model.weight_format, model.expert_format) == formats
+
+
+# ---- published files
+
+WORDS = {"dense": "full", "hybrid": "linear", "MLA +": "sparse", "MLA": "latent", "chunked": "chunked"}
+WORDS |= {"sparse": "sparse", "GQA, first": "sparse", "sliding": "sliding", "GQA in some": "full"}
+
+
+def table() -> list[list[str]]:
+    lines = (PUBLISHED / "README.md").read_text("utf-8").splitlines() if PUBLISHED.is_dir() else []
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| \w\S*--\S", line)]
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="published configurations are not here")
+def test_published_configurations_come_to_what_their_table_says():
+    """One indexer for four layers in GLM-5.2, as the modules named in its file say; the table counts one in each."""
+    rows = table()
+    assert len(rows) == 60
+    for name, _, _, _, counted, active, attention, *_ in rows:
+        model = read_config(PUBLISHED / f"{name}_config.json")
+        for words, number in ((counted, model.weights), (active, model.active_weights)):
+            allowed = 0.03 if words.startswith("~") or "GLM-5.2" in name else 0.01
+            if words != "-":
+                assert number / 1e9 == pytest.approx(float(words.strip("~")), rel=allowed), name
+        kinds = {kind.mixer.kind for kind in model.kinds() if kind.mixer}
+        assert WORDS[next(word for word in WORDS if attention.startswith(word))] in kinds, name
+        assert kinds <= {"full", "latent", WORDS[next(word for word in WORDS if attention.startswith(word))]}, name
