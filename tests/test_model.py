@@ -169,7 +169,7 @@ def test_every_model_file_is_valid_and_sourced(path):
     spec = validate(ModelSpec, read(path))
     assert spec.about
     assert spec.source not in ("", "not stated")
-    assert spec.confidence in ("published", "assumed")
+    assert spec.confidence in ("published", "computed", "assumed")
     if spec.source.startswith(("well known", "assumed")):
         assert spec.confidence == "assumed"
         assert "unverified" in spec.about
