@@ -26,7 +26,7 @@ from torch.nn.attention.bias import causal_lower_right
 from simulator.cost.formats import FORMATS
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product
 from simulator.evidence.calibrate.measurements import EAGER, TEST, Table, table, write
-from simulator.evidence.live.machine import WARM_UP, Chip
+from simulator.evidence.machine import WARM_UP, Chip
 
 HEAD_WIDTH, DTYPE, EIGHT = 128, torch.bfloat16, torch.float8_e4m3fn
 MOST_COPIES = 64

@@ -334,7 +334,7 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
         context = click.Context(command, info_name=name)
         for inner in command.list_commands(context):
             found = command.get_command(context, inner)
-            if found:
+            if found and not found.hidden:
                 yield from commands(found, f"{name} {inner}")
     else:
         yield name, command

@@ -52,7 +52,7 @@ def family() -> Members:
 def prompts() -> torch.Tensor:
     """The first tokens of one request of each flavour, (6, PROMPT_TOKENS); what the target wrote, so no text is needed."""
     torch = pytest.importorskip("torch", reason="needs the extra 'record'")
-    from simulator.acceptance.record.recorder import PROMPT_TOKENS
+    from benchmarks.family.observations import PROMPT_TOKENS
 
     trace = read(Catalogue().names("trace")["six_flavours_greedy"])
     starts = [int(trace.offsets[requests[1]]) for requests in trace.requests_by_flavour.values()]

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from benchmarks.family.heads import StateAndToken
 from benchmarks.family.lookup import propose
 from benchmarks.family.ngram import Trie
-from simulator.acceptance.record.network import Network
-from simulator.evidence.live.decoding import Decoded, Drafter, Reader
+from benchmarks.live.decoding import Decoded, Drafter
+from simulator.evidence.network import Network, Reader
 
 
 def head_drafter(target: Network, head: nn.Module) -> Drafter:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks.live import page as live_page
 from simulator.evidence.fits import Paper
 from simulator.evidence.law_check import law_gap
 from simulator.evidence.published import cells, contradictions, paper_figures
@@ -16,7 +17,6 @@ from simulator.names import Catalogue
 from simulator.parallel import in_turn
 from simulator.report.blocks import Page
 from simulator.report.pages import compare as compare_page
-from simulator.report.pages import measure as measure_page
 from simulator.report.pages import plan as plan_page
 from simulator.report.pages import sweep as sweep_page
 from simulator.report.pages import validate as validate_page
@@ -36,8 +36,9 @@ from simulator.studies.window import window_sweep
 from tests.test_plan import small
 from tests.toy_paper import TERMS, written
 
+LIVE_COMMAND = "python -m benchmarks.live decoding"
 LIVE = Path(__file__).parent / "data/live_short_run.json"
-"""What ``specsim measure decoding --gammas 2,4 --tokens 24 --requests 2 --rounds 3 --json`` printed on a busy machine."""
+"""What it printed with ``--gammas 2,4 --tokens 24 --requests 2 --rounds 3 --json`` on a busy machine."""
 SHORT = {
     "run": ("mirror_qwen3_32b_m2_ultra", ["requests.count=6", "requests.output_tokens=48"]),
     "pipeline": ("specpipe_llama_3_1_70b_two_servers", ["requests.count=1", "requests.output_tokens=24"]),
@@ -70,7 +71,7 @@ def page(kind: str, folder: Path) -> Page:
     if kind == "plan":
         return plan_page.page(plan_study(small(folder), "specsim plan small.yaml", draws=2))
     if kind == "live":
-        return measure_page.page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", "specsim measure decoding")
+        return live_page.page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", LIVE_COMMAND)
     name, overrides = SHORT[kind]
     loaded, times = load(name, overrides), Times()
     result = run(loaded, f"specsim run {name}", finished=times.note)

@@ -88,6 +88,11 @@ def test_imports_run_down(room: str) -> None:
     assert not upward
 
 
+def test_no_room_imports_what_only_a_checkout_has() -> None:
+    outside = {"benchmarks", "tests", "dev"}
+    assert {path.name for path in MODULES if outside & {name.partition(".")[0] for name in imported(path)}} == set()
+
+
 def test_no_import_runs_in_a_circle() -> None:
     """Also not by way of a package, whose ``__init__`` runs before anything in it."""
     graph = {}
@@ -306,6 +311,21 @@ def test_law_shows_its_durations() -> None:
     assert sum(kind["share"] for kind in found["kinds"]) == pytest.approx(1.0)
     shares = [kind["share"] for kind in found["kinds"]]
     assert all(a >= b for a, b in pairwise(shares))
+
+
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [
+        (["validate", "--live", "--out", "x"], "validation, with the same --out and --json"),
+        (["measure", "decoding", "--gammas", "1,2", "--help"], "decoding, with the same options"),
+        (["measure", "budget", "--json"], "budget, with the same options"),
+    ],
+)
+def test_what_only_a_checkout_has_says_what_to_type_there(typed: list[str], instead: str) -> None:
+    result = CliRunner().invoke(main, typed)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith(f"error: specsim {typed[0]} {typed[1]}: ")
+    assert result.stderr.endswith(f"in a checkout of the repository, type python -m benchmarks.live {instead}\n")
 
 
 def test_a_name_that_is_nothing_gets_a_suggestion() -> None:

@@ -20,6 +20,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as some
 
+from benchmarks.live import page as live_page
+from benchmarks.live.page import rounds_csv
 from simulator.cli.main import main
 from simulator.report import html, timeline
 from simulator.report.blocks import (
@@ -38,8 +40,6 @@ from simulator.report.blocks import (
 )
 from simulator.report.html import TEMPLATES, as_html, cells, plain
 from simulator.report.markdown import as_markdown, inline
-from simulator.report.pages import measure as measure_page
-from simulator.report.pages.measure import rounds_csv
 from simulator.world import Span
 from tests.pages import KINDS, LIVE, SWEEP, page
 
@@ -351,7 +351,7 @@ def test_templates_are_small_and_load_nothing() -> None:
 
 def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
     found = json.loads(LIVE.read_text("utf-8"))
-    one = measure_page.page(found, "a machine", "2026-11-21", "specsim measure decoding")
+    one = live_page.page(found, "a machine", "2026-11-21", "python -m benchmarks.live decoding")
     assert one.about == "a machine; 2026-11-21."
     assert one.answer.startswith("5 of 6 settings are predicted within their bounds, half of them within 7.5 %; 100.0 % of the")
     assert one.answer.endswith("36 of 36 requests took the simulated steps one by one.")
@@ -363,7 +363,7 @@ def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
     assert rows[4] == {"strategy": "vanilla_sd", "gamma": "2", "round": "2", "measured_ms": "26.86", "predicted_ms": "31.258"}
     for point in found["points"]:
         point["held"] = True
-    (told,) = (block for block in measure_page.page(found, "m", "d", "c").opening if isinstance(block, Bullets))
+    (told,) = (block for block in live_page.page(found, "m", "d", "c").opening if isinstance(block, Bullets))
     assert told.items == ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."]
 
 

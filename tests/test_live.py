@@ -11,10 +11,10 @@ from scipy.stats import chisquare
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
 from benchmarks.family.members import HEADS, Members  # noqa: E402
-from simulator.acceptance.record.family import weights_hash  # noqa: E402
+from benchmarks.family.pair import weights_hash  # noqa: E402
+from benchmarks.live.decoding import Drafter, autoregressive_drafter, speculate  # noqa: E402
 from simulator.acceptance.sources import Chain, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace, read  # noqa: E402
-from simulator.evidence.live.decoding import Drafter, autoregressive_drafter, speculate  # noqa: E402
 from simulator.names import Catalogue  # noqa: E402
 from tests.live_decoding import head_drafter, lookup_drafter, ngram_drafter, sample_speculatively  # noqa: E402
 from tests.live_recording import RECORDED_TOKENS, recorded  # noqa: E402

@@ -8,11 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from simulator.acceptance.record.family import Family  # noqa: E402
+from benchmarks.family.pair import Family  # noqa: E402
+from benchmarks.live.budget import PAIR, beside, decode, measure, shipped_prompts  # noqa: E402
 from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
 from simulator.acceptance.sources import Replay  # noqa: E402
 from simulator.acceptance.trace import Trace  # noqa: E402
-from simulator.evidence.live.budget import PAIR, beside, decode, measure, shipped_prompts  # noqa: E402
 from simulator.names import shipped  # noqa: E402
 from simulator.strategies.duodecoding import DuoDecoding  # noqa: E402
 

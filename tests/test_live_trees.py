@@ -13,7 +13,6 @@ from benchmarks.family.heads import ExitHead  # noqa: E402
 from benchmarks.family.members import EXIT_LAYERS, Members  # noqa: E402
 from benchmarks.family.recorder import BEAMS, PRUNED, TREES  # noqa: E402
 from simulator.acceptance.draft_tree import Beam, PrunedTree  # noqa: E402
-from simulator.acceptance.record.network import Network  # noqa: E402
 from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
 from simulator.acceptance.sources import Chain, Exit, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace  # noqa: E402
@@ -24,6 +23,7 @@ from simulator.acceptance.tree_replay import (  # noqa: E402
     static_tree_run,
     tree_of,
 )
+from simulator.evidence.network import Network  # noqa: E402
 from simulator.strategies.mirror_sd import MirrorSD  # noqa: E402
 from tests import live_trees as live  # noqa: E402
 from tests.live_recording import recorded  # noqa: E402

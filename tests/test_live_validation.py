@@ -12,17 +12,18 @@ from click.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
+from benchmarks.family.pair import Family  # noqa: E402
+from benchmarks.family.tree_drafter import TreeDrafter  # noqa: E402
+from benchmarks.live import pipeline as live_pipeline  # noqa: E402
+from benchmarks.live import validation as live_validation  # noqa: E402
+from benchmarks.live.__main__ import main as live_main  # noqa: E402
+from benchmarks.live.budget import PAIR, beside  # noqa: E402
+from benchmarks.live.costs import Samples, slowdown  # noqa: E402
+from benchmarks.live.decoding import alone  # noqa: E402
+from benchmarks.live.validation import BOUNDS, Live, LivePoint, Setting, validate  # noqa: E402
 from simulator.acceptance.draft_tree import Beam, TravellingTree  # noqa: E402
-from simulator.acceptance.record.family import Family  # noqa: E402
-from simulator.acceptance.record.tree_drafter import TreeDrafter  # noqa: E402
 from simulator.cli.main import main  # noqa: E402
-from simulator.evidence.live import machine  # noqa: E402
-from simulator.evidence.live import pipeline as live_pipeline  # noqa: E402
-from simulator.evidence.live import validation as live_validation  # noqa: E402
-from simulator.evidence.live.budget import PAIR, beside  # noqa: E402
-from simulator.evidence.live.costs import Samples, slowdown  # noqa: E402
-from simulator.evidence.live.decoding import alone  # noqa: E402
-from simulator.evidence.live.validation import BOUNDS, Live, LivePoint, Setting, validate  # noqa: E402
+from simulator.evidence import machine  # noqa: E402
 from simulator.names import Catalogue, shipped  # noqa: E402
 from simulator.scenario import load  # noqa: E402
 from simulator.scenario.run import run  # noqa: E402
@@ -82,13 +83,13 @@ def test_a_machine_becomes_a_profile_that_scenarios_run_on(tmp_path: Path, monke
 # ---- what is made of the times
 
 
-@pytest.mark.parametrize("command", [["validate", "--live"], ["measure", "decoding"]])
+@pytest.mark.parametrize("command", ["validation", "decoding"])
 def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found = Live([LivePoint(Setting(name, 2), [10.0, 10.0], [9.0, 9.0], 4, 4) for name in BOUNDS], "wall", (0.5, 1.0))
     monkeypatch.setattr(live_validation, "validate", lambda *asked, **options: found)
-    done = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "live")])
+    done = CliRunner().invoke(live_main, [command, "--out", str(tmp_path / "live")])
     assert done.exit_code == 3
     rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(tuple(BOUNDS))]
     assert rows[: len(BOUNDS)] == [[name, "2", "10.0", "9.00", "-10.0", "%"] for name in BOUNDS]
@@ -98,6 +99,7 @@ def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
     assert text.startswith("# Live decoding beside its prediction\n")
     assert "**2 of 4 settings are predicted within their bounds, half of them within 10.0 %;" in text
     assert f"torch {torch.__version__}" in text
+    assert "python -m benchmarks.live decoding --gammas 1,2,3,4,6,8 --clock wall --tokens 48" in text
 
 
 def test_error_spread_and_interval_of_round_numbers() -> None:

@@ -51,7 +51,7 @@ def rotated(x: Array) -> Array:
 
 
 def logits(weights: Mapping[str, Array], model: str, tokens: Array) -> Array:
-    """(tokens, vocabulary): the pre-norm decoder of simulator/acceptance/record/network.py, written once more."""
+    """(tokens, vocabulary): the pre-norm decoder of simulator/evidence/network.py, written once more."""
     of, heads = {name.removeprefix(f"{model}/"): values for name, values in weights.items()}, HEADS[model]
     x = of["embedding.weight"][tokens]
     causal = np.where(np.tri(len(tokens), dtype=bool), 0.0, -np.inf)

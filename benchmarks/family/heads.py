@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simulator.acceptance.record.network import Block, Keys, Network
+from simulator.evidence.network import Block, Keys, Network
 
 
 class ExitHead(nn.Module):
@@ -91,7 +91,7 @@ class EagleLayer(StateAndToken):
         logits = [target.head(predicted)]
         for depth in range(1, depths or self.depths):
             state = self.fused(target, predicted, following(tokens, depth + 1, predicted))
-            predicted = self.block.branch(state, depth, trunk, own)
+            predicted = branch(self.block, state, depth, trunk, own)
             logits.append(target.head(predicted))
         return logits
 
@@ -119,7 +119,7 @@ class HiddenChain(StateAndToken):
         x = self.block(x, 0, None)
         logits = [target.head(x)]
         for depth in range(1, depths or self.depths):
-            x = self.block.branch(x, depth, trunk, own)
+            x = branch(self.block, x, depth, trunk, own)
             logits.append(target.head(x))
         return logits
 
@@ -166,7 +166,7 @@ class Streams(nn.Module):
     def _layer(self, block: Block, down: nn.Module, up: nn.Module, main: Tensor, rows: list[Tensor]) -> list[Tensor]:
         trunk = block.project(main, 0)[1:]
         own: list[Keys] = []
-        passed = [block.branch(x, stream, trunk, own) for stream, x in enumerate(rows, start=1)]
+        passed = [branch(block, x, stream, trunk, own) for stream, x in enumerate(rows, start=1)]
         return [after + up(F.silu(down(before))) for before, after in zip(rows, passed, strict=True)]
 
 
@@ -175,3 +175,25 @@ def following(tokens: Tensor, by: int, state: Tensor) -> Tensor:
     rows = state.shape[1]
     held = tokens[:, by : by + rows]
     return torch.cat((held, tokens[:, -1:].expand(-1, rows - held.shape[1])), 1)
+
+
+def branch(block: Block, x: Tensor, shift: int, trunk: Keys, own: list[Keys], at: Tensor | None = None) -> Tensor:
+    """Run one more row of a layer for every start: behind trunk row ``t`` it stands at position ``t + shift``.
+
+    ``x`` is (branches, starts, width), the starts being the trunk rows ``at``, by default the last ones. A row
+    attends to the trunk's keys up to its start and to ``own``, the branch's rows so far, which it joins.
+    """
+    branches, starts, width = x.shape
+    length = trunk[0].shape[2]
+    at = torch.arange(length - starts, length) if at is None else at
+    q, k, v = block.project(x, at + shift)
+    own.append((k, v))
+    q = q * q.shape[-1] ** -0.5
+    later = torch.arange(length) > at[:, None]
+    scores = [(q @ trunk[0].transpose(-1, -2)).masked_fill(later, float("-inf"))]
+    scores += [(q * key).sum(-1, keepdim=True) for key, _ in own]
+    weights = torch.cat(scores, -1).float().softmax(-1).to(v.dtype)
+    mixed = weights[..., :length] @ trunk[1]
+    for step, (_, value) in enumerate(own):
+        mixed = mixed + weights[..., length + step, None] * value
+    return block.finish(x + block.out(mixed.transpose(1, 2).reshape(branches, starts, width)))

@@ -17,17 +17,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.family import corpus
+from benchmarks.family.heads import branch
 from benchmarks.family.members import TrainingSchedule
+from benchmarks.family.observations import PROMPT_TOKENS, Arrays, assemble, judged
+from benchmarks.family.pair import Family, weights_hash
 from benchmarks.family.recorder import prompts
 from benchmarks.family.rollouts import roll_outs
 from benchmarks.family.training import CONTEXT, TokenStreams, fit
 from benchmarks.family.trees import Starts
 from benchmarks.family.writing import generate
-from simulator.acceptance.record.family import VOCABULARY, Family, weights_hash
-from simulator.acceptance.record.network import Block, Cache, Keys, Network, NetworkShape
-from simulator.acceptance.record.recorder import PROMPT_TOKENS, Arrays, assemble, judged
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.trace import FORMAT
+from simulator.evidence.network import VOCABULARY, Block, Cache, Keys, Network, NetworkShape
 
 EXPERTS, ACTIVE = 16, 2
 MIXTURE = NetworkShape(layers=6, width=192, heads=6, hidden=192, vocabulary=VOCABULARY)
@@ -145,7 +146,7 @@ def routes(mixture: Mixture, draft: Network, text: Tensor) -> Arrays:
     for shift, token in enumerate(tokens, start=1):
         state = mixture.embedding(token[None])
         for block, trunk, rows in zip(mixture.blocks, cache, own, strict=True):
-            state = block.branch(state, shift, trunk, rows)
+            state = branch(block, state, shift, trunk, rows)
         drafted.append(mixture.routing[0].permute(1, 2, 0))
     both = {"experts.taken": taken, "experts.drafted": torch.stack(drafted)}
     return {name: experts.numpy().astype(np.uint8) for name, experts in both.items()}

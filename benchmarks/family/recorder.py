@@ -12,16 +12,15 @@ import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from benchmarks.family import corpus, lookup, ngram
+from benchmarks.family import corpus, lookup, ngram, observations
 from benchmarks.family.heads import ExitHead
 from benchmarks.family.members import EXIT_LAYERS, HEADS, Members
+from benchmarks.family.observations import MOST_STAGES, PROMPT_TOKENS, Arrays, flat, judged
 from benchmarks.family.rollouts import roll_outs
 from benchmarks.family.training import TokenStreams
 from benchmarks.family.trees import Starts, eagle_tree, hidden_trees, pruned_streams
 from benchmarks.family.writing import generate
 from simulator.acceptance.draft_tree import Beam, PrunedTree
-from simulator.acceptance.record import recorder
-from simulator.acceptance.record.recorder import MOST_STAGES, PROMPT_TOKENS, Arrays, flat, judged
 from simulator.acceptance.record.scores import Sampling, rank_of
 from simulator.acceptance.trace import UNKNOWN, Trace
 
@@ -97,7 +96,7 @@ def observe(family: Members, prompt: Tensor, written: Tensor, sampling: Sampling
     states = family.target.hidden(sequence[:, :-1])
     here = [state[:, PROMPT_TOKENS - 1 :] for state in states]
     exits = [head(here[layer - 1], family.target) for layer, head in zip(EXIT_LAYERS, family.exits, strict=True)]
-    arrays = recorder.observe(family, prompt, written, sampling, recorded)
+    arrays = observations.observe(family, prompt, written, sampling, recorded)
     arrays["exit_rank"] = np.stack([flat(rank_of(logits, written), np.uint16) for logits in exits])
     arrays["plain.q"], arrays["plain.rank"] = judged(cast(Any, family.modules["plain"]), sequence, written, sampling)
     for name in HEADS:
@@ -183,12 +182,12 @@ def assemble(
     tokens: int = OUTPUT_TOKENS,
 ) -> Trace:
     """Join parts of one flavour each into one trace, in requests of ``tokens``."""
-    return recorder.assemble(describe(family, sampling, seed, recorded), parts, tokens)
+    return observations.assemble(describe(family, sampling, seed, recorded), parts, tokens)
 
 
 def describe(family: Members, sampling: Sampling, seed: int, recorded: Sequence[Beam]) -> dict[str, Any]:
     """Return the header without the command: everything needed to know what was recorded."""
-    return recorder.describe(family, sampling, seed, recorded) | {
+    return observations.describe(family, sampling, seed, recorded) | {
         "selection": f"the least repetitive of {CANDIDATES} times as many requests, by distinct four-token sequences",
         "exit_layers": list(EXIT_LAYERS),
         "flavours": [flavour.name for flavour in corpus.FLAVOURS],

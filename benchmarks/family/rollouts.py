@@ -6,9 +6,9 @@ from itertools import count, pairwise
 import torch
 from torch import Tensor, nn
 
-from benchmarks.family.heads import EagleLayer, HiddenChain
+from benchmarks.family.heads import EagleLayer, HiddenChain, branch
 from benchmarks.family.trees import Starts
-from simulator.acceptance.record.network import Cache, Keys, Network
+from simulator.evidence.network import Cache, Keys, Network
 
 Speech = Generator[Tensor, Tensor]
 """Logits (starts, V) behind every start, then behind the tokens (starts,) that are sent."""
@@ -52,7 +52,7 @@ def _model(draft: Network, starts: Starts) -> Speech:
         token = yield draft.head(state)[0]
         state = draft.embedding(token[None])
         for block, trunk, rows in zip(draft.blocks, cache, own, strict=True):
-            state = block.branch(state, depth, trunk, rows)
+            state = branch(block, state, depth, trunk, rows)
 
 
 def _eagle(head: EagleLayer, target: Network, states: list[Tensor], starts: Starts) -> Speech:
@@ -61,7 +61,7 @@ def _eagle(head: EagleLayer, target: Network, states: list[Tensor], starts: Star
     state = head.block(row, 0, None)[:, -starts.count :]
     for depth in count(1):
         token = yield target.head(state)[0]
-        state = head.block.branch(head.fused(target, state, token[None]), depth, trunk, own)
+        state = branch(head.block, head.fused(target, state, token[None]), depth, trunk, own)
 
 
 def _prepared(head: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Speech:

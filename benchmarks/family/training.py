@@ -21,9 +21,8 @@ from torch.nn import functional as F
 from benchmarks.family import corpus, pair
 from benchmarks.family.members import EXIT_LAYERS, SCHEDULES, Members, TrainingSchedule
 from benchmarks.family.writing import generate
-from simulator.acceptance.record.family import VOCABULARY
-from simulator.acceptance.record.network import Network
 from simulator.acceptance.record.scores import Sampling
+from simulator.evidence.network import VOCABULARY, Network
 from simulator.files.writing import replacing
 
 CONTEXT = 256

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.family.heads import EagleLayer, ExitHead, HiddenChain, Streams
+from benchmarks.family.heads import EagleLayer, ExitHead, HiddenChain, Streams, branch
 from simulator.acceptance.draft_tree import PrunedTree
-from simulator.acceptance.record.network import Keys, Network
+from simulator.evidence.network import Keys, Network
 
 NOWHERE = float("-inf")
 
@@ -142,7 +142,7 @@ def eagle_tree(
     parent, token = growth.grow(target.head(state).log_softmax(-1), starts.truth(0), branching, branching)
     for depth in range(1, passes):
         own = reorder(own, parent)
-        state = head.block.branch(head.fused(target, pick(state, parent), token), depth, trunk, own)
+        state = branch(head.block, head.fused(target, pick(state, parent), token), depth, trunk, own)
         parent, token = growth.grow(target.head(state).log_softmax(-1), starts.truth(depth), branching, branching)
     return growth.accepted(budget)
 
@@ -240,4 +240,4 @@ def _rating(
         state = target.embedding(token)[None]
         for layer, trunk in enumerate(trunks):
             own[layer] = [(key[:, :, parent], value[:, :, parent]) for key, value in own[layer]]
-            state = target.blocks[layer].branch(state, depth, trunk, own[layer], first + start)
+            state = branch(target.blocks[layer], state, depth, trunk, own[layer], first + start)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import Sizes, answer, json_option, working
+from simulator.cli.options import beside_the_package, json_option, working
 from simulator.cli.record import EXTRA, INSTALL
 from simulator.files.document import BadInput, Fault
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-COUNT = click.IntRange(min=1)
-REQUESTS = click.IntRange(1, 120)
+BESIDE = ("budget", "decoding")
+"""Commands of ``benchmarks/live``, which only a checkout has."""
 
 
 @contextmanager
-def torch_needed(doing: str) -> Iterator[Status]:
+def torch_needed(doing: str, command: str = "measure") -> Iterator[Status]:
     """Print bad input as lines, also a missing torch; yield the spinner that turns meanwhile."""
     with working(doing) as status:
         try:
@@ -31,86 +30,25 @@ def torch_needed(doing: str) -> Iterator[Status]:
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise
-            raise BadInput([Fault(("measure", 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
+            raise BadInput([Fault((command, 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
 
 
 @click.group()
 def measure() -> None:
-    """Measure the machine that it runs on: its profile, and live decoding with the shipped small pair."""
+    """Measure the machine that it runs on."""
 
 
-@measure.command()
-@click.option("--budgets", type=Sizes(), help="Budgets to try [default: 1, 2, those around c, and twice c].")
-@click.option("--tokens", type=click.IntRange(min=2), default=64, show_default=True, help="Tokens that each request writes.")
-@click.option("--requests", type=REQUESTS, default=6, show_default=True, help="Requests in a round, flavours in turn.")
-@click.option(
-    "--rounds", type=COUNT, default=5, show_default=True, help="Every budget once a round; the spread is over rounds."
-)
-@click.option("--sequences", type=COUNT, help="A fixed number of sequences [default: dynamic].")
-@json_option
-def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, sequences: int | None, as_json: bool) -> None:
-    """Measure DuoDecoding's c on this machine, and try gamma = c live against its neighbours.
-
-    The shipped small target decodes on one core, its draft writes on another.
-    """
-    from dataclasses import asdict
-
-    from simulator.report.pages.measure import budget_page
-
-    with torch_needed("decoding"):
-        from simulator.evidence.live.budget import measure as measured
-
-        study = measured(budgets or (), tokens, rounds, requests, sequences)
-    answer(as_json, lambda: asdict(study), lambda: budget_page(study, "specsim measure budget"))
-
-
-@measure.command()
-@click.option(
-    "--gammas", type=Sizes(), default="1,2,3,4,6,8", show_default=True, help="Windows of serial and parallel decoding."
-)
-@click.option("--tokens", type=click.IntRange(8, 128), default=48, show_default=True, help="Tokens that each request writes.")
-@click.option("--requests", type=REQUESTS, default=6, show_default=True, help="Requests in a round, flavours in turn.")
-@click.option("--rounds", type=click.IntRange(min=2), default=5, show_default=True, help="The spread is over rounds.")
-@click.option(
-    "--clock",
-    type=click.Choice(("wall", "processor")),
-    default="wall",
-    show_default=True,
-    help="Of what one core does alone; processor time leaves out other programs' turns.",
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for a page and every round as CSV; in it `scenarios`, the trace and the last predictions.",
-)
-@json_option
-def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: str, out: Path | None, as_json: bool) -> None:
-    """Compare live decoding with its prediction; passes are timed between its blocks.
-
-    Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of two stages with a tree.
-    Exit code 1 if a step was not as simulated, 3 if an error is beyond its bound.
-    """
-    from datetime import UTC, datetime
-
-    from simulator.report.page import page_files, write_files
-    from simulator.report.pages.measure import ROUNDS, page, rounds_csv
-
-    with torch_needed("recording") as status:
-        from simulator.evidence.live.machine import described
-        from simulator.evidence.live.validation import validate
-
-        blocks = iter(range(1, rounds * requests + 1))
-        tick = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
-        live = validate(gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=tick)
-        data, words = live.data(), ["--gammas", ",".join(map(str, gammas)), "--clock", clock]
-        counts = {"--tokens": tokens, "--requests": requests, "--rounds": rounds}
-        words += [word for option, count in counts.items() for word in (option, str(count))]
-        command = shlex.join(["specsim", "measure", "decoding", *words])
-        answered = page(data, described(), f"{datetime.now(UTC):%Y-%m-%d}", command)
-        if out:
-            write_files(out, page_files(answered, "live") | {ROUNDS: rounds_csv(data)})
-    answer(as_json, lambda: data, lambda: answered)
-    raise SystemExit(live.exit_code)
+for name in BESIDE:
+    measure.add_command(
+        click.Command(
+            name,
+            params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
+            callback=lambda words, name=name: beside_the_package(f"measure {name}", f"{name}, with the same options"),
+            context_settings={"ignore_unknown_options": True},
+            add_help_option=False,
+            hidden=True,
+        )
+    )
 
 
 @measure.command()
@@ -131,7 +69,7 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
 
         from simulator.evidence.calibrate.measurements import write
         from simulator.evidence.calibrate.profile import text
-        from simulator.evidence.live.machine import measured
+        from simulator.evidence.machine import measured
         from simulator.files import writing
 
         chip = kind

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import yaml
@@ -57,6 +57,15 @@ def working(on: str) -> Iterator[Status]:
 
     with faults_as_lines(), Console(stderr=True).status(on) as status:
         yield status
+
+
+def beside_the_package(typed: str, instead: str) -> NoReturn:
+    """End a command that only a checkout has, with a line that says what to type there: exit code 2."""
+    from simulator.files.document import BadInput, Fault
+
+    with faults_as_lines():
+        message = f"stands beside the package; in a checkout of the repository, type python -m benchmarks.live {instead}"
+        raise BadInput([Fault((f"specsim {typed}", 0, 0), "", message)])
 
 
 def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page], *lines: str) -> None:

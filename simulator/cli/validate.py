@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option, working
+from simulator.cli.options import answer, beside_the_package, catalogue_option, faults_as_lines, json_option, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -25,6 +25,12 @@ SHARE = click.FloatRange(min=0)
 ALL = "all"
 
 
+def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    """End a validation by decoding on this machine, which stands beside the package."""
+    if wanted:
+        beside_the_package("validate --live", "validation, with the same --out and --json")
+
+
 @click.command()
 @click.argument("papers", nargs=-1, metavar="[PAPER]...")
 @click.option("--law", "laws", multiple=True, metavar="STRATEGY", help="Its law alone, on its own example; `all`: every one.")
@@ -37,20 +43,16 @@ ALL = "all"
 @click.option("--most-median", type=SHARE, metavar="PERCENT", help="Largest median error over all predicted cells.")
 @click.option("--least-within-10", type=SHARE, metavar="PERCENT", help="Smallest share of cells within 10 %.")
 @click.option("--most-mape-of-a-paper", type=SHARE, metavar="PERCENT", help="Largest MAPE of a paper with ten cells or more.")
-@click.option("--live", is_flag=True, help="Decoding on this machine instead: what `specsim measure decoding` does.")
+@click.option("--live", is_flag=True, hidden=True, expose_value=False, callback=_live)
 @click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
 @json_option
 @catalogue_option
-@click.pass_context
 def validate(
-    context: click.Context,
-    /,
     papers: tuple[str, ...],
     laws: tuple[str, ...],
     only_claims: bool,
     patterns: tuple[str, ...],
     out: Path | None,
-    live: bool,
     processes: int | None,
     as_json: bool,
     own: tuple[Path, ...],
@@ -61,8 +63,6 @@ def validate(
     Nothing is fitted. Exit code 3 where a bound that was given is missed, a law breaks what it claims, or a claim of a paper
     has no verdict.
     """
-    if live:
-        _decoding(context, out, as_json)
     if laws:
         _laws(laws, processes, as_json)
     if patterns:
@@ -185,10 +185,3 @@ def _examples(names: tuple[str, ...], everywhere: Spread) -> list[ExampleVerdict
         message = "there is no strategy of this name"
         raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, strategies())}") for name in wrong])
     return list(everywhere(check_strategy, chosen))
-
-
-def _decoding(context: click.Context, out: Path | None, as_json: bool) -> None:
-    """Run ``specsim measure decoding`` by its name, since nothing else here needs torch."""
-    root = context.find_root()
-    measure = cast(click.Group, cast(click.Group, root.command).get_command(root, "measure"))
-    context.invoke(cast(click.Command, measure.get_command(context, "decoding")), out=out, as_json=as_json)

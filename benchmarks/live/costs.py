@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.family.pair import Family
+from benchmarks.family.tree_drafter import TreeDrafter
+from benchmarks.live.budget import BudgetVerdict
+from benchmarks.live.pipeline import FirstStage
 from simulator.acceptance.draft_tree import Beam, TravellingTree
-from simulator.acceptance.record.family import Family
-from simulator.acceptance.record.tree_drafter import TreeDrafter
 from simulator.acceptance.sequences import Split
-from simulator.evidence.live.budget import BudgetVerdict
-from simulator.evidence.live.decoding import Reader
-from simulator.evidence.live.pipeline import FirstStage
+from simulator.evidence.network import Reader
 
 BURST = 32
 """Passes of the draft in a row, beside the target's or alone."""
@@ -85,7 +85,7 @@ def time_in_turns(samples: Samples, family: Family, text: TimedText, rows: Seque
 
 
 class Beside:
-    """The target on this core and a :func:`~simulator.evidence.live.budget.draft_process` on the other, each alone and both."""
+    """The target on this core and a :func:`~benchmarks.live.budget.draft_process` on the other, each alone and both."""
 
     def __init__(self, samples: Samples, family: Family, connection: Connection, text: TimedText) -> None:
         self.samples, self.connection, self.text = samples, connection, text

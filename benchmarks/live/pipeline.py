@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.family.heads import branch
+from benchmarks.family.pair import Family
+from benchmarks.family.tree_drafter import TreeDrafter
+from benchmarks.live.budget import settle_down
 from simulator.acceptance.draft_tree import Beam, Passage, TravellingTree
-from simulator.acceptance.record.family import Family
-from simulator.acceptance.record.network import Cache, Keys, Network
-from simulator.acceptance.record.tree_drafter import TreeDrafter
-from simulator.evidence.live.budget import settle_down
+from simulator.evidence.network import Cache, Keys, Network
 
 FIRST_LAYERS = 3
 """Of the target's eight, which leaves room for the draft on the first core and for the head on the second."""
@@ -52,7 +53,7 @@ class FirstStage:
         x, self.siblings = self.target.embedding(torch.tensor(tokens))[:, None], []
         for block, trunk in zip(self.blocks, self.trunk, strict=True):
             own = list[Keys]()
-            x = block.branch(x, 1, trunk, own)
+            x = branch(block, x, 1, trunk, own)
             self.siblings += own
         return x
 

@@ -8,11 +8,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from simulator.acceptance.record.network import Cache, Network
 from simulator.acceptance.sources import accepted_prefix
+from simulator.evidence.network import Network, Reader
 
 
 class Decoded(NamedTuple):
@@ -22,27 +19,6 @@ class Decoded(NamedTuple):
     accepted: list[int]
     seconds: float = 0.0
     """From the first token to the last."""
-
-
-class Reader:
-    """A network that has read some tokens and can take back the last of them."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.cache: Cache = []
-        self.read = 0
-
-    @torch.no_grad()
-    def extend(self, tokens: list[int]) -> Tensor:
-        """Read ``tokens`` and return logits (tokens, vocabulary) behind each."""
-        logits = self.network(torch.tensor([tokens], device=self.network.embedding.weight.device), self.read, self.cache)[0]
-        self.read += len(tokens)
-        return logits
-
-    def keep(self, count: int) -> None:
-        """Forget everything behind the first ``count`` tokens."""
-        self.cache[:] = [(k[:, :, :count], v[:, :, :count]) for k, v in self.cache] if count else []
-        self.read = count
 
 
 Drafter = Callable[[list[int], int], list[int]]

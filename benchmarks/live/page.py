@@ -1,6 +1,6 @@
-"""The pages of ``specsim measure``: what live decoding took on a machine, and what was predicted of it.
+"""The pages of ``python -m benchmarks.live``: what live decoding took on a machine, and what was predicted of it.
 
-That of ``decoding`` is made from plain data, as ``specsim validate --live --json`` prints it, so that no torch is needed here.
+That of ``decoding`` is made from plain data, as ``decoding --json`` prints it, so that no torch is needed here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulator.report.figures import BLUE, ORANGE, VERMILLION, canvas, legend_ab
 from simulator.report.run_summary import number, share, signed_share
 
 if TYPE_CHECKING:
-    from simulator.evidence.live.budget import MeasuredBudgets
+    from benchmarks.live.budget import MeasuredBudgets
 
 ROUNDS, PICTURE = "live.csv", "live.svg"
 HEAD = (
@@ -47,7 +47,7 @@ ABOVE, BELOW = -0.14, 0.14
 def page(live: Mapping[str, Any], machine: str, day: str, command: str) -> Page:
     """Return the page: how many settings were predicted within their bounds, and every setting.
 
-    ``live``: data of :meth:`~simulator.evidence.live.validation.Live.data`; ``machine``: in words; ``day``: when it ran.
+    ``live``: data of :meth:`~benchmarks.live.validation.Live.data`; ``machine``: in words; ``day``: when it ran.
     """
     points = live["points"]
     errors = [abs(point["error"]) for point in points]
@@ -126,7 +126,7 @@ def _how(live: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def budget_page(study: MeasuredBudgets, command: str) -> Page:
-    """Return the page of ``specsim measure budget``: c of this machine, and live decoding at the budgets around it."""
+    """Return the page of ``budget``: c of this machine, and live decoding at the budgets around it."""
     rows = []
     for point in study.budgets:
         speeds = (f"{rate:.1f}" for rate in (point.tokens_per_s, point.slowest_per_s, point.fastest_per_s))

@@ -1,4 +1,7 @@
-"""A small decoder-only transformer: pre-norm, rotary positions, SwiGLU, normalised queries and keys."""
+"""A small decoder-only transformer: pre-norm, rotary positions, SwiGLU, normalised queries and keys.
+
+It is what this machine is timed with; the shipped pair has two of its sizes.
+"""
 
 from dataclasses import dataclass
 
@@ -17,6 +20,11 @@ class NetworkShape:
     hidden: int
     vocabulary: int
 
+
+VOCABULARY = 2_048
+TARGET = NetworkShape(layers=8, width=224, heads=7, hidden=512, vocabulary=VOCABULARY)
+DRAFT = NetworkShape(layers=2, width=128, heads=4, hidden=320, vocabulary=VOCABULARY)
+"""The shipped pair, ``scenarios/pairs/six_flavours.npz``."""
 
 Keys = tuple[Tensor, Tensor]
 """Keys and values of some tokens, each (batch, heads, tokens, head width)."""
@@ -62,27 +70,6 @@ class Block(nn.Module):
         gate, value = self.up(self.norm_mlp(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * value)
 
-    def branch(self, x: Tensor, shift: int, trunk: Keys, own: list[Keys], at: Tensor | None = None) -> Tensor:
-        """Run one more row for every start: behind trunk row ``t`` it stands at position ``t + shift``.
-
-        ``x`` is (branches, starts, width), the starts being the trunk rows ``at``, by default the last ones. A row
-        attends to the trunk's keys up to its start and to ``own``, the branch's rows so far, which it joins.
-        """
-        branches, starts, width = x.shape
-        length = trunk[0].shape[2]
-        at = torch.arange(length - starts, length) if at is None else at
-        q, k, v = self.project(x, at + shift)
-        own.append((k, v))
-        q = q * q.shape[-1] ** -0.5
-        later = torch.arange(length) > at[:, None]
-        scores = [(q @ trunk[0].transpose(-1, -2)).masked_fill(later, float("-inf"))]
-        scores += [(q * key).sum(-1, keepdim=True) for key, _ in own]
-        weights = torch.cat(scores, -1).float().softmax(-1).to(v.dtype)
-        mixed = weights[..., :length] @ trunk[1]
-        for step, (_, value) in enumerate(own):
-            mixed = mixed + weights[..., length + step, None] * value
-        return self.finish(x + self.out(mixed.transpose(1, 2).reshape(branches, starts, width)))
-
 
 def rotate(x: Tensor, start: int | Tensor) -> Tensor:
     """Return ``x`` (batch, heads, tokens, head width) with rotary positions: (tokens,), or those from ``start`` on."""
@@ -124,3 +111,24 @@ class Network(nn.Module):
     def forward(self, tokens: Tensor, start: int = 0, cache: Cache | None = None) -> Tensor:
         """Return logits (batch, tokens, vocabulary)."""
         return self.head(self.hidden(tokens, start, cache)[-1])
+
+
+class Reader:
+    """A network that has read some tokens and can take back the last of them."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.cache: Cache = []
+        self.read = 0
+
+    @torch.no_grad()
+    def extend(self, tokens: list[int]) -> Tensor:
+        """Read ``tokens`` and return logits (tokens, vocabulary) behind each."""
+        logits = self.network(torch.tensor([tokens], device=self.network.embedding.weight.device), self.read, self.cache)[0]
+        self.read += len(tokens)
+        return logits
+
+    def keep(self, count: int) -> None:
+        """Forget everything behind the first ``count`` tokens."""
+        self.cache[:] = [(k[:, :, :count], v[:, :, :count]) for k, v in self.cache] if count else []
+        self.read = count

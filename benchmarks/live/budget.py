@@ -23,14 +23,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from simulator.acceptance.record.family import Family
-from simulator.acceptance.record.network import Network
-from simulator.acceptance.record.recorder import PROMPT_TOKENS
+from benchmarks.family.observations import PROMPT_TOKENS
+from benchmarks.family.pair import Family
+from benchmarks.live.decoding import alone
 from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequences_worth, verify
 from simulator.acceptance.sequences import SequenceIteration, Split
 from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.trace import read
-from simulator.evidence.live.decoding import Reader, alone
+from simulator.evidence.network import Network, Reader
 from simulator.files.schema import BadInput, Fault
 from simulator.names import Catalogue, shipped
 
@@ -199,7 +199,7 @@ def two_cores() -> list[int]:
     """Return the first two cores that this process may use; raise BadInput where there is only one."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
-        raise BadInput([Fault(("measure", 0, 0), "", "needs two cores, one for each side; this process may use one")])
+        raise BadInput([Fault(("benchmarks.live", 0, 0), "", "needs two cores, one for each side; this process may use one")])
     return cores
 
 

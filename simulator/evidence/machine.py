@@ -20,8 +20,6 @@ import torch
 from scipy.optimize import nnls
 from torch.nn import functional as F
 
-from simulator.acceptance.record.family import DRAFT, TARGET
-from simulator.acceptance.record.network import Network, NetworkShape, rotate
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import WEIGHT_BYTES, WeightFormat
@@ -32,7 +30,7 @@ from simulator.cost.rows import Rows
 from simulator.evidence.calibrate import profile
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product, small
 from simulator.evidence.calibrate.measurements import Table, table
-from simulator.evidence.live.decoding import Reader
+from simulator.evidence.network import DRAFT, TARGET, Network, NetworkShape, Reader, rotate
 from simulator.files.schema import Document, validate
 from simulator.names import Catalogue
 

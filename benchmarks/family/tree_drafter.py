@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from simulator.acceptance.draft_tree import Floats, Ints
-from simulator.acceptance.record.network import Cache, Keys, Network
+from simulator.evidence.network import Cache, Keys, Network
 
 
 class TreeDrafter:

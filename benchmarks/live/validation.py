@@ -21,17 +21,17 @@ import torch
 import yaml
 from scipy.stats import t as student
 
+from benchmarks.family.observations import PROMPT_TOKENS, assemble, describe, observe
+from benchmarks.family.pair import Family
+from benchmarks.live import budget as live_budget
+from benchmarks.live import decoding as live
+from benchmarks.live import pipeline as live_pipeline
+from benchmarks.live.costs import Beside, Clock, Samples, TimedText, slowdown, time_in_turns, time_plain, time_stages
 from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.record.family import Family
-from simulator.acceptance.record.recorder import PROMPT_TOKENS, assemble, describe, observe
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.sequences import Split
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
-from simulator.evidence.live import budget as live_budget
-from simulator.evidence.live import decoding as live
-from simulator.evidence.live import pipeline as live_pipeline
-from simulator.evidence.live.costs import Beside, Clock, Samples, TimedText, slowdown, time_in_turns, time_plain, time_stages
 from simulator.names import shipped
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import simulate

@@ -1,0 +1,1 @@
+"""Decoding on this machine, held against its prediction (extra ``record``)."""

@@ -1,1 +1,0 @@
-"""Decoding on this machine, held against its prediction."""
