@@ -2,7 +2,8 @@
 """Set specsim up and run its demo, tests, checks and benchmarks.
 
 Needs Python and pip and nothing else. The rest goes into ``.venv``, in the versions that ``constraints.txt`` pins;
-it is made when it is missing and brought up to date when that file or ``pyproject.toml`` has changed.
+it is made when it is missing and brought up to date when that file or ``pyproject.toml`` has changed. Before it installs
+it says what, how much that is and how long it takes, and afterwards how long it took.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -29,11 +31,18 @@ STAMP = VENV / "made-from"
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
 OLDEST = (3, 11)
 TEST = "test,parquet"
-FULL = f"{TEST},browser,dask,record"  # extras of pyproject.toml; the second drives a browser and brings torch
+SITE = f"{TEST},site"
+FULL = f"{SITE},browser,dask,record"  # extras of pyproject.toml; this one drives a browser and brings torch
 MUTATE = f"{TEST},mutate"
+LAB = "lab"  # JupyterLab, for those who ask pip for it: pinned, and installed by no verb
 BUILD = ("hatchling", "editables")  # what pip installs on the side to make an editable package of the project
 CUDA = re.compile("nvidia-|cuda-|triton$")  # packages that one build of torch brings and pins, and another does without
-SIZES = {TEST: "half a gigabyte", FULL: "some two gigabytes with torch", MUTATE: "half a gigabyte"}
+COSTS = {
+    TEST: "0.8 GB, one to three minutes",
+    SITE: "0.9 GB, one to three minutes",
+    FULL: "some two gigabytes with torch, two to five minutes",
+    MUTATE: "0.8 GB, one to three minutes",
+}
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
@@ -47,7 +56,7 @@ def wanted(extras: str = TEST) -> str:
 def ready(extras: str) -> bool:
     """Whether the environment holds these extras in the versions pinned; one with more extras will do."""
     stamp = stamped()
-    return any(stamp == wanted(larger) for larger in (TEST, FULL, MUTATE) if {*extras.split(",")} <= {*larger.split(",")})
+    return any(stamp == wanted(larger) for larger in COSTS if {*extras.split(",")} <= {*larger.split(",")})
 
 
 def stamped() -> str:
@@ -75,12 +84,14 @@ def make(extras: str) -> None:
         sys.exit(1)
     goal, same_maker = wanted(extras), stamped().partition("\n")[0] == wanted().partition("\n")[0]
     STAMP.unlink(missing_ok=True)
-    action = "updating .venv" if same_maker else "setting up .venv (about a minute)"
-    say(f"{action}: specdecode-sim[{extras}], versions of {PINS.name}, {SIZES[extras]}")
+    action = "updating .venv" if same_maker else "setting up .venv"
+    say(f"{action}: specdecode-sim[{extras}], versions of {PINS.name}, {COSTS[extras]}")
+    start = time.monotonic()
     if not same_maker:
         create(PYTHON, VENV)
     install(VENV, extras, PINS)
     STAMP.write_text(goal)  # last, so that an interrupted setup starts over
+    say(f"done in {time.monotonic() - start:.0f} s; nothing more to install until {PROJECT.name} or {PINS.name} changes")
 
 
 def create(python: str, folder: Path) -> None:
@@ -153,6 +164,27 @@ def validate() -> int:
 def reference() -> int:
     """Write docs/reference anew from the command line and the classes that files are read into."""
     return call("python", "docs/write_reference.py", cwd=ROOT)
+
+
+def notebooks(full: bool) -> int:
+    """Make every notebook and run it, in a folder that git ignores; those that need torch only if asked for everything."""
+    made = ROOT / "build" / "notebooks"
+    made.mkdir(parents=True, exist_ok=True)
+    codes = []
+    for source in sorted((ROOT / "notebooks").glob("*.py")):
+        if "import torch" in source.read_text("utf-8") and not full:
+            say(f"{source.stem} needs torch: dev.py notebooks --full")
+            continue
+        say(f"running {source.stem}")
+        options = ("--quiet", "--to", "ipynb", "--execute", "--run-path", str(made))
+        codes.append(call("jupytext", *options, "--output", str(made / f"{source.stem}.ipynb"), str(source)))
+    say(f"made {codes.count(0)} in {made.relative_to(ROOT)}")
+    return max(codes, default=0)
+
+
+def site() -> int:
+    """Write the documentation, the notebooks and the kept reports as a site, and follow every link of it."""
+    return call("python", "docs/write_site.py")
 
 
 def fuzz(minutes: float, seed: int) -> int:
@@ -265,7 +297,7 @@ def pin(held: list[str]) -> int:
     if not python:
         say("versions are pinned with Python 3.11, which is neither on the path nor under pyenv")
         return 1
-    extras = ",".join(sorted({*FULL.split(","), *MUTATE.split(",")}))
+    extras = ",".join(sorted({*FULL.split(","), *MUTATE.split(","), LAB}))
     say(f"asking for the newest versions of specdecode-sim[{extras}] (some minutes)")
     with TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
@@ -310,6 +342,9 @@ def command_line() -> argparse.ArgumentParser:
         "validate", help="compare runs with what the papers print, with the committed fits; writes reports/validation"
     )
     verbs.add_parser("reference", help="write docs/reference anew, from the command line and the classes of files")
+    books = verbs.add_parser("notebooks", help="make and run notebooks/*.py as build/notebooks/*.ipynb (two minutes)")
+    books.add_argument("--full", action="store_true", help="those that need torch as well")
+    verbs.add_parser("site", help="make the documentation in build/site and follow its links; loads nothing (a minute)")
     fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
@@ -342,18 +377,19 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{options.verb} takes no {rest[0]}")
     if options.verb == "pin":
         return pin(rest)
-    if options.verb == "mutate":
-        setup(MUTATE)
-        return mutate(rest)
-    if options.verb == "test":
-        setup(FULL if options.full else TEST)
-        return test(options.full, rest)
-    setup()
-    if options.verb == "elsewhere":
-        return elsewhere(rest)
-    timed = {verb.__name__: lambda verb=verb: verb(options.minutes, options.seed) for verb in (fuzz, soak)}
-    plain = {verb.__name__: verb for verb in (demo, lint, bench, validate, reference, matrix)}
-    return {"setup": lambda: 0, **plain, **timed}[options.verb]()
+    whole = getattr(options, "full", False)
+    setup({"mutate": MUTATE, "site": SITE}.get(options.verb, FULL if whole else TEST))
+    plain = (demo, lint, bench, validate, reference, matrix, site)
+    actions = {verb.__name__: verb for verb in plain} | {
+        "setup": lambda: 0,
+        "mutate": lambda: mutate(rest),
+        "test": lambda: test(whole, rest),
+        "notebooks": lambda: notebooks(whole),
+        "elsewhere": lambda: elsewhere(rest),
+        "fuzz": lambda: fuzz(options.minutes, options.seed),
+        "soak": lambda: soak(options.minutes, options.seed),
+    }
+    return actions[options.verb]()
 
 
 if __name__ == "__main__":
