@@ -20,10 +20,9 @@ from urllib.parse import unquote, urlsplit
 import jupytext
 
 ROOT = Path(__file__).resolve().parent.parent
-EXECUTED = ROOT / "build" / "notebooks"
-PAGES = ROOT / "build" / "pages"
-SITE = ROOT / "build" / "site"
-KEPT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "reports", "tests/MUTANTS.md")
+BUILD = ROOT / "build"
+EXECUTED = BUILD / "notebooks"
+KEPT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/*.svg", "reports", "tests/MUTANTS.md")
 BOOKS = {"Tutorial": "docs/tutorial", "How-to": "docs/how-to", "Reference": "docs/reference", "Background": "docs/background"}
 LINK = re.compile(r"\[([^\]\n]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 MERMAID = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -43,21 +42,21 @@ def git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
 
-def stage() -> None:
-    """Fill ``build/pages`` with what Sphinx reads."""
-    shutil.rmtree(PAGES, ignore_errors=True)
+def stage(pages: Path) -> None:
+    """Fill a folder with what Sphinx reads."""
+    shutil.rmtree(pages, ignore_errors=True)
     files = kept()
     for path in files:
-        (PAGES / path).parent.mkdir(parents=True, exist_ok=True)
+        (pages / path).parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
-            (PAGES / path).write_text(page(path), "utf-8")
+            (pages / path).write_text(page(path), "utf-8")
         elif path.suffix != ".html":
-            shutil.copy2(ROOT / path, PAGES / path)
-    stage_notebooks()
+            shutil.copy2(ROOT / path, pages / path)
+    stage_notebooks(pages / "notebooks")
     reports = [path for path in files if path.parts[0] == "reports"]
-    (PAGES / "gallery.md").write_text("\n\n".join(gallery(reports)) + "\n", "utf-8")
-    with (PAGES / "README.md").open("a", encoding="utf-8") as readme:
-        readme.write("\n".join(contents(files)) + "\n")
+    (pages / "gallery.md").write_text("\n\n".join(gallery(reports)) + "\n", "utf-8")
+    with (pages / "README.md").open("a", encoding="utf-8") as readme:
+        readme.write("\n".join(contents(files, pages)) + "\n")
 
 
 def page(path: Path) -> str:
@@ -81,9 +80,8 @@ def fitted(path: Path, match: re.Match[str]) -> str:
     return match[0] if target.relative_to(ROOT) in kept() or not git("check-ignore", str(target)) else words
 
 
-def stage_notebooks() -> None:
+def stage_notebooks(folder: Path) -> None:
     """Write each notebook as ``dev.py notebooks`` left it, if it has not changed since, and else without its results."""
-    folder = PAGES / "notebooks"
     folder.mkdir()
     (folder / "README.md").write_text(page(Path("notebooks/README.md")), "utf-8")
     plain = []
@@ -131,30 +129,30 @@ def title(path: Path) -> str:
     return (ROOT / path).read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
-def contents(files: list[Path]) -> Iterator[str]:
+def contents(files: list[Path], pages: Path) -> Iterator[str]:
     """Yield the lines of the tables of contents that stand at the side of every page."""
     books = {name: [path for path in files if str(path.parent) == folder] for name, folder in BOOKS.items()}
-    books["Notebooks"] = [path.relative_to(PAGES) for path in sorted((PAGES / "notebooks").iterdir())]
+    books["Notebooks"] = [path.relative_to(pages) for path in sorted((pages / "notebooks").iterdir())]
     books["Reports"] = [Path("gallery.md")]
     books["Project"] = [Path("docs/README.md"), Path("CONTRIBUTING.md"), Path("CHANGELOG.md"), Path("tests/MUTANTS.md")]
     for name, paths in books.items():
         yield from ("", "```{toctree}", ":hidden:", f":caption: {name}", *map(str, paths), "```")
     reports = [path for path in files if path.parts[0] == "reports" and path.suffix == ".md"]
-    with (PAGES / "gallery.md").open("a", encoding="utf-8") as text:
+    with (pages / "gallery.md").open("a", encoding="utf-8") as text:
         text.write("\n".join(["", "```{toctree}", ":hidden:", *map(str, reports), "```", ""]))
 
 
-def build() -> int:
-    """Let Sphinx make the pages; return its exit code."""
-    shutil.rmtree(SITE, ignore_errors=True)
-    options = ["-W", "--keep-going", "-q", "-j", "2", "-c", str(ROOT / "docs"), "-d", str(ROOT / "build" / "doctrees")]
-    code = subprocess.run([sys.executable, "-m", "sphinx", *options, str(PAGES), str(SITE)], check=False).returncode
-    (SITE / "index.html").write_text(
+def build(pages: Path, site: Path) -> int:
+    """Let Sphinx make the site of the pages; return its exit code."""
+    shutil.rmtree(site, ignore_errors=True)
+    options = ["-W", "--keep-going", "-q", "-j", "2", "-c", str(ROOT / "docs"), "-d", str(pages.parent / "doctrees")]
+    code = subprocess.run([sys.executable, "-m", "sphinx", *options, str(pages), str(site)], check=False).returncode
+    (site / "index.html").write_text(
         '<!doctype html><title>specsim</title><meta http-equiv="refresh" content="0; url=README.html">'
     )
     for path in kept():
         if path.parts[0] == "reports" and path.suffix != ".md":  # what interactive pages show and link to, too
-            copy = SITE / path.with_suffix(path.suffix.replace(".html", ".interactive.html"))
+            copy = site / path.with_suffix(path.suffix.replace(".html", ".interactive.html"))
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / path, copy)
     return code
@@ -203,12 +201,13 @@ def check(site: Path) -> tuple[int, int, list[str]]:
 
 def main() -> int:
     """Make the site and follow its links; return 1 for any that is broken and for what Sphinx warns of."""
-    stage()
-    code = build()
-    inside, outside, broken = check(SITE)
-    pages = sum(1 for _ in SITE.rglob("*.html"))
+    pages, site = BUILD / "pages", BUILD / "site"
+    stage(pages)
+    code = build(pages, site)
+    inside, outside, broken = check(site)
     print(*broken, sep="\n", end="\n" if broken else "")
-    print(f"{SITE.relative_to(ROOT)}/index.html: {pages} pages, {inside} links, {len(broken)} broken; {outside} to other sites")
+    made = f"{os.path.relpath(site)}/index.html: {sum(1 for _ in site.rglob('*.html'))} pages"
+    print(f"{made}, {inside} links, {len(broken)} broken; {outside} to other sites")
     return 1 if broken or code else 0
 
 

@@ -8,6 +8,8 @@
 # %% [markdown]
 # # SpecPipe: how wide a tree, and the price of a miss
 #
+# **How wide a draft tree should feed a pipeline, and what does a token outside it cost?**
+#
 # A target cut into m stages works on m levels of a draft tree at a time. While the next token is in the tree, a token
 # leaves every step; a token outside it empties the pipeline. Eq. (1) of the paper,
 #
@@ -77,8 +79,6 @@ pd.Series(
 ).round(2)
 
 # %%
-result.picture("timeline")
-
-# %%
 assert best.width in (16, 32, 64), "the optimum lies between one and two tiles"
 assert all(point.tpot_ms >= point.mean_step_ms for point in study.points)
+result.picture("timeline")

@@ -6,7 +6,9 @@
 # ---
 
 # %% [markdown]
-# # DuoDecoding: how many tokens should a draft on the CPU write?
+# # DuoDecoding: the budget of a draft on the CPU
+#
+# **How many tokens should a draft on the CPU write while the GPU verifies?**
 #
 # The draft runs on the CPU while the GPU verifies what was drafted one step before. A step takes $\max\{T_{target},
 # T_{draft}\}$, and the paper sets the budget to $c = T_{target} / T_{draft}$ tokens, so that neither waits. Is that the
@@ -51,3 +53,5 @@ pd.DataFrame(
 # %%
 c = int(study.cost_coefficient)
 assert points.step_ms[c] < points.step_ms[c + 1], "one token beyond c makes the step longer"
+axes = points.plot(marker="o", ms=3, figsize=(7, 3.4), xlabel="budget, tokens", ylabel="ms")
+line = axes.axvline(study.cost_coefficient, color="grey", ls="--")

@@ -8,6 +8,8 @@
 # %% [markdown]
 # # Planning a service
 #
+# **How many machines of which kind carry a chat service within its limits, and for how much?**
+#
 # Chat with Qwen3-32B, so many requests a second, a first token within 1.5 s and 50 ms for each one after it, for nine
 # requests of ten. Which strategy on how many A100? The plan file holds the question; here with fewer requests than the
 # shipped one, so that a cell takes seconds.
@@ -39,6 +41,7 @@ print(f"{best.replicas} x {best.candidate.name}: {best.cost_usd_per_hour:.2f} US
 # %%
 changes = {"scenario.requests.count": 60, "scenario.requests.arrivals.rate_per_s": 12}
 busier = simulator.plan("chat_qwen3_32b", changes, draws=3).chosen
+assert busier.cost_usd_per_hour >= best.cost_usd_per_hour
 print(f"{busier.replicas} x {busier.candidate.name}: {busier.cost_usd_per_hour:.2f} USD an hour")
 
 # %% [markdown]
@@ -46,4 +49,4 @@ print(f"{busier.replicas} x {busier.candidate.name}: {busier.cost_usd_per_hour:.
 # the chance that the SLO is met, break-evens, and the line for vLLM that serves it.
 
 # %%
-assert busier.cost_usd_per_hour >= best.cost_usd_per_hour
+plan.picture()

@@ -8,6 +8,8 @@
 # %% [markdown]
 # # Your own strategy, in one file
 #
+# **What does a decoding strategy of your own take, and does it pay?**
+#
 # A strategy says who works when. Say yours is *eager drafting*: the draft does not wait for the verdict but goes on with the
 # next window while the target verifies this one, in the hope that all of it will be kept. If it is, the next window is at
 # hand when the verdict comes; if not, it was wasted work and is drafted again.
@@ -181,3 +183,4 @@ assert wrong.disagreement, "a wrong law is caught"
 assert abs(eager.law_replayed.step_s / eager.simulated.step_s - 1) < 1e-9, "the law holds for its process"
 assert not eager.agreement.disagreement
 assert table.eager[0.95] < table.serial[0.95], "it pays where nearly every window is kept"
+axes = table.plot(marker="o", figsize=(7, 3.4), xlabel="acceptance rate", ylabel="ms per token")

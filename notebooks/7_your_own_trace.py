@@ -8,6 +8,8 @@
 # %% [markdown]
 # # Record your own trace
 #
+# **How often does your target keep what your draft writes, and what is that worth?**
+#
 # Acceptance decides what speculation is worth, and it belongs to a pair of models and a kind of text. From two Hugging
 # Face models that share a tokenizer a trace is one command (`pip install 'specdecode-sim[record]'`):
 #
@@ -83,3 +85,4 @@ pd.Series({"times autoregressive": result.speedup, "tokens per step": result.sim
 # %%
 assert recorded.returncode == 0
 assert any("stand-in" in note for note in result.caveats)
+result.picture("accepted_lengths")

@@ -51,7 +51,7 @@ def ran(checkout):
 
 def test_setup_does_nothing_the_second_time(checkout, capsys):
     assert ran(checkout) == ["check", "venv", "install"]
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 2
     assert ran(checkout) == []
     assert capsys.readouterr() == ("", "")
 
@@ -75,8 +75,10 @@ def test_setup_updates_after_a_change_of_what_is_asked_for(checkout, file):
 def test_setup_says_what_it_installs_and_in_which_versions(checkout, capsys):
     dev.setup(dev.FULL)
     assert checkout.constraints == dev.PINS
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"specdecode-sim[{dev.FULL}], versions of constraints.txt" in line
+    before, after = capsys.readouterr().err.splitlines()
+    assert f"specdecode-sim[{dev.FULL}], versions of constraints.txt, {dev.COSTS[dev.FULL]}" in before
+    assert re.search(r"done in \d+ s", after)
+    assert all(re.search(r"GB|gigabytes", cost) and "minutes" in cost for cost in dev.COSTS.values())
 
 
 def test_constraints_reach_what_is_installed_and_what_builds_it(checkout, capfd):
@@ -163,6 +165,7 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
         (["soak", "--minutes", "3"], [("python", "tests/soak.py", "--minutes", "3.0", "--seed", "0")]),
         (["mutate", "world", "--again"], [("python", "tests/mutate.py", "world", "--again")]),
         (["validate"], [("specsim", "validate", "--out", "reports/validation")]),
+        (["site"], [("python", "docs/write_site.py")]),
     ],
 )
 def test_verbs_set_up_and_call_tools(monkeypatch, argv, calls):
@@ -206,7 +209,7 @@ def test_without_the_tools_that_isolate_the_tests_run_as_they_are(monkeypatch, c
 def test_lint_runs_every_check_and_fails_with_any(monkeypatch):
     codes = {"ruff": 1, "mypy": 0}
     done = []
-    monkeypatch.setattr(dev, "setup", lambda: None)
+    monkeypatch.setattr(dev, "setup", lambda extras: None)
     monkeypatch.setattr(dev, "call", lambda tool, *args: done.append(tool) or codes[tool])
     assert dev.main(["lint"]) == 1
     assert done == ["ruff", "ruff", "mypy"]
@@ -219,6 +222,20 @@ def test_demo_writes_into_the_checkout_from_anywhere(monkeypatch, tmp_path):
     assert dev.demo() == 0
     ((command, cwd),) = calls
     assert (cwd / command[-1]).resolve() == dev.ROOT / "reports" / dev.DEMO
+
+
+@pytest.mark.parametrize(("argv", "run"), [(["notebooks"], ["1_law"]), (["notebooks", "--full"], ["1_law", "2_trace"])])
+def test_notebooks_are_run_where_git_ignores_them(checkout, monkeypatch, capsys, argv, run):
+    (dev.ROOT / "notebooks").mkdir()
+    (dev.ROOT / "notebooks" / "1_law.py").write_text("import simulator\n")
+    (dev.ROOT / "notebooks" / "2_trace.py").write_text("import torch\n")
+    made, calls = dev.ROOT / "build" / "notebooks", []
+    monkeypatch.setattr(dev, "call", lambda *words: calls.append(words) or len(calls) - 1)
+    assert dev.main(argv) == len(run) - 1, "the exit code of the worst"
+    assert [words[-2:] for words in calls] == [(f"{made}/{name}.ipynb", f"{dev.ROOT}/notebooks/{name}.py") for name in run]
+    assert all({"--execute", "--run-path"} <= {*words} for words in calls)
+    assert made.is_dir()
+    assert ("2_trace needs torch" in capsys.readouterr().err) == (len(run) == 1)
 
 
 def test_bench_writes_its_page(checkout, monkeypatch):
@@ -312,7 +329,7 @@ def test_pin_writes_what_pip_would_install(checkout, monkeypatch):
     text = dev.PINS.read_text()
     assert "python3 dev.py pin torch==2.13.0\n" in text
     assert [line for line in text.splitlines() if not line.startswith("#")] == ["Jinja2==3.1.6", "torch==2.13.0"]
-    assert commands[0][-4:] == (f".[{','.join(sorted({*dev.FULL.split(','), 'mutate'}))}]", *dev.BUILD, "torch==2.13.0")
+    assert commands[0][-4:] == (f".[{','.join(sorted({*dev.FULL.split(','), 'mutate', 'lab'}))}]", *dev.BUILD, "torch==2.13.0")
 
 
 def numbers(version):
@@ -325,7 +342,7 @@ def normal(name):
 
 def test_constraints_pin_all_that_pyproject_names_within_its_bounds():
     pinned = {normal(name): version for name, version in PINS.items()}
-    bounds = dev.lower_bounds(f"{dev.FULL},{dev.MUTATE}") | dict.fromkeys(dev.BUILD, "0")
+    bounds = dev.lower_bounds(f"{dev.FULL},{dev.MUTATE},{dev.LAB}") | dict.fromkeys(dev.BUILD, "0")
     assert sorted(name for name in bounds if normal(name) not in pinned) == [], "run `python3 dev.py pin`"
     low = {name: bound for name, bound in bounds.items() if numbers(pinned[normal(name)]) < numbers(bound)}
     assert low == {}, "run `python3 dev.py pin`"
