@@ -342,7 +342,7 @@ def command_line() -> argparse.ArgumentParser:
         "validate", help="compare runs with what the papers print, with the committed fits; writes reports/validation"
     )
     verbs.add_parser("reference", help="write docs/reference anew, from the command line and the classes of files")
-    books = verbs.add_parser("notebooks", help="make and run notebooks/*.py as build/notebooks/*.ipynb (two minutes)")
+    books = verbs.add_parser("notebooks", help="make and run notebooks/*.py as build/notebooks/*.ipynb (three minutes)")
     books.add_argument("--full", action="store_true", help="those that need torch as well")
     verbs.add_parser("site", help="make the documentation in build/site and follow its links; loads nothing (a minute)")
     fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
