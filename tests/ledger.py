@@ -22,6 +22,8 @@ class Ledger:
     """A row takes the target 1 s, the draft 0.1 s, a head beside the target 0.01 s; stage ``i`` takes ``i + 1`` seconds."""
 
     contention: float = 1.0
+    method_host_ratio: float = 1.0
+    outside_s: float = 0.0
     stages: int = 3
     jitters: bool = False
     reads_context: bool = True

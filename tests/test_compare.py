@@ -143,7 +143,8 @@ def test_another_target_and_stated_times_are_said(mine: str) -> None:
     found = data(*held, *(word for one in small for word in ("--set", one)))
     told = [one.partition(":")[0] for one in found["cautions"]]
     assert told[:2] == ["B decodes another target", "C has its times from elsewhere"]
-    assert told[2:] == ["B serves other requests", "C serves other requests", "C takes acceptance from elsewhere"]
+    assert told[2:5] == ["B serves other requests", "C serves other requests", "C takes acceptance from elsewhere"]
+    assert told[5:] == ["A", "B"], "what their speed-ups rest on"
     assert all(one["memory_gb"] > 0 for one in list(found["scenarios"].values())[:2])
     assert found["scenarios"]["C"]["memory_gb"] is None
 

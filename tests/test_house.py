@@ -129,6 +129,7 @@ UNITS = (
     "_tflops",
     "_us",
     "_us_per_logit_row",
+    "_us_per_request",
     "_kib",
     "_ms",
     "_s",
@@ -187,6 +188,20 @@ COUNTS_AND_RATIOS = {
     ),
     *("width", "branching", "stages", "packing_ratio", "squares", "vocabulary", "temperature", "batch_size", "start"),
     *("least", "most", "terms", "depth", "budget", "resampled_budget", "threshold", "sequences", "first_rate"),
+    *(
+        "p_min",
+        "passed",
+        "up",
+        "down",
+        "free",
+        "errors",
+        "graph_rows",
+        "host_ratio",
+        "method_host_ratio",
+        "step",
+        "row",
+        "beyond",
+    ),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
     *("axes", "fixed_ratio", "burstiness", "rate_scale", "replicas", "warm_up", "cool_down", "samples", "level", "year"),
     *("lm_heads", "tokens_per_step", "speedup", "rows", "levels", "choices", "extra_rows", "ids_per_entry", "matched"),
@@ -203,7 +218,7 @@ def models(base: type[BaseModel] = Frozen) -> set[type[BaseModel]]:
 def test_every_number_in_a_file_carries_its_unit() -> None:
     for model in (one for one in models() if one.__module__.startswith("simulator.")):
         for name, field in model.model_fields.items():
-            numeric = re.search(r"\b(int|float|Positive|NonNegative|Fraction|Sourced)\b", str(field.annotation))
+            numeric = re.search(r"\b(int|float|Positive|NonNegative|Ranged|Fraction|Sourced)\b", str(field.annotation))
             if numeric and "Literal" not in str(field.annotation):
                 assert name in COUNTS_AND_RATIOS or name.endswith(UNITS), f"{model.__name__}.{name}"
 

@@ -13,7 +13,7 @@ from simulator.acceptance.sources import Cycle, Odds, Rates
 from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.evidence.law_check import check_example, verdict_on
-from simulator.files.schema import NonNegative
+from simulator.files.schema import NonNegative, Ranged
 from simulator.report.law_claims import law_sentence
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
@@ -68,7 +68,7 @@ any_strategy = st.one_of(
         TreeSD,
         tree=st.builds(TokenTree, branching=st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)),
         passes=st.lists(st.builds(DraftPass, rows=st.just((2, 3))), max_size=2).map(tuple),
-        host_ms=st.builds(NonNegative, value=milliseconds),
+        host_ms=st.builds(Ranged, value=milliseconds),
         bonus_on_full_accept=st.booleans(),
     ),
     st.builds(

@@ -33,6 +33,8 @@ class TableCost:
     """Whole seconds by the rows of a pass, looked up in two tables."""
 
     contention = 1.0
+    method_host_ratio = 1.0
+    outside_s = 0.0
     jitters = False
     reads_context = False
     stages = 0

@@ -119,7 +119,7 @@ def test_an_explanation_fits_a_terminal(name: str, width: int) -> None:
 def test_json_holds_all_of_it() -> None:
     done = CliRunner().invoke(main, ["explain", "mirror_qwen3_32b_a100", "--seed", "3", "--json"])
     data = json.loads(done.stdout)
-    assert set(data) == {"scenario", "topics", "defaults", "confidences", "notes"}
+    assert set(data) == {"scenario", "topics", "defaults", "confidences", "notes", "rests_on"}
     assert data["topics"]["seed"] == "3"
     assert "seed" not in {one["field"] for one in data["defaults"]}
     assert sum(data["confidences"].values()) > 50

@@ -12,7 +12,7 @@ from simulator.acceptance.sources import Cycle, Odds, Rates, Replay, Verdict
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.files.schema import Fraction, NonNegative
+from simulator.files.schema import Fraction, Ranged
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.adaptive import OffAbove, WindowTable
 from simulator.strategies.common.base import Strategy, early_exit
@@ -525,7 +525,7 @@ TREE = TreeSD(
     tree=TokenTree(branching=(2, 1)),
     passes=(DraftPass(rows=(3, 1), head=HEAD), DraftPass(rows=(2,), logits=False)),
     extra_rows=1,
-    host_ms=NonNegative(value=50.0),
+    host_ms=Ranged(value=50.0),
 )
 
 

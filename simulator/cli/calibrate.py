@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import Sizes, answer, catalogue_option, faults_as_lines, json_option, working
+from simulator.cli.options import Sizes, answer, catalogue_option, faults_as_lines, json_option, overrides_option, working
 from simulator.files.document import Document
 from simulator.names import Catalogue
 
@@ -215,6 +215,52 @@ def score(name: str, tables: tuple[Path, ...], out: Path | None, as_json: bool, 
         if out:
             write_files(out, page_files(page, f"{Path(name).stem}_score"))
     answer(as_json, lambda: {"profile": name, "errors": [error._asdict() for error in errors]}, lambda: page)
+
+
+@calibrate.command()
+@click.argument("runs", type=FILE)
+@click.option("--like", required=True, metavar="NAME", help="Engine whose other numbers hold.")
+@click.option("--scenario", required=True, metavar="NAME", help="Scenario that the rows vary; it names the engine.")
+@click.option("--free", multiple=True, required=True, metavar="NUMBER", help="Dotted number of the engine, or `device`.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="COLUMN", help="Leave out its groups in turn; COLUMN+: and all above."
+)
+@click.option("--source", help="Where the rows come from [default: the file's name].")
+@click.option("--out", type=OUT, help="Engine (.yaml) to write.")
+@overrides_option
+@json_option
+@catalogue_option
+def engine(
+    runs: Path,
+    like: str,
+    scenario: str,
+    free: tuple[str, ...],
+    groups: tuple[str, ...],
+    source: str | None,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    own: tuple[Path, ...],
+) -> None:
+    """Fit numbers of an engine to measured steps and speed-ups, from one row up; say what the rows do not identify.
+
+    A row of RUNS states fields of the scenario by dotted name, tokens_per_step, and one of step_ms, tokens_per_s and speedup.
+    """
+    from simulator.evidence.calibrate import profile
+    from simulator.evidence.calibrate.runs import fit, read_runs, written
+    from simulator.files import writing
+    from simulator.report.pages.calibrate import engine_page
+
+    with working("fitting"):
+        document, card = _entry("engine", like, own)
+        rows = read_runs(runs, scenario, Catalogue(own), overrides)
+        named = card.model_copy(update={"name": Path(like).stem})
+        fitted = fit(rows, named, free, groups)
+        if out:
+            writing.write(out, profile.text(written(fitted, dict(document.data), source or runs.name)))
+    numbers = {name: number._asdict() for name, number in fitted.numbers.items()}
+    data = {"numbers": numbers, "errors": fitted.errors, "written": str(out) if out else None}
+    answer(as_json, lambda: data, lambda: engine_page(fitted, Path(like).stem), *[f"written: {out}"] * bool(out))
 
 
 @calibrate.command()

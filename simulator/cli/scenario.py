@@ -64,7 +64,7 @@ def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
 @click.command()
 @scenario_options
 def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """Say in words what SCENARIO will simulate, and every default that applies; runs nothing."""
+    """Say in words what SCENARIO will simulate, every default that applies, and which numbers the answer rests on most."""
     from simulator.report.pages.explain import page
     from simulator.scenario import load
     from simulator.scenario.explain import explain as explanation_of
@@ -73,7 +73,8 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
         loaded = load(scenario, overrides, Catalogue(own), seed)
         explanation = explanation_of(loaded)
     name, defaults = loaded.scenario.name, [default._asdict() for default in explanation.defaults]
-    data = {"scenario": name, **explanation._asdict(), "defaults": defaults}
+    rests_on = [footing._asdict() for footing in explanation.rests_on]
+    data = {"scenario": name, **explanation._asdict(), "defaults": defaults, "rests_on": rests_on}
     answer(as_json, lambda: data, lambda: page(name, explanation))
 
 

@@ -85,7 +85,7 @@ def _papers(
     from simulator.evidence.fits import papers as chosen
     from simulator.evidence.law_check import law_gaps
     from simulator.evidence.published import contradictions, paper_figures
-    from simulator.evidence.validation import GOAL, ErrorBounds, shortfalls, validated
+    from simulator.evidence.validation import GOAL, ErrorBounds, engine_fits, shortfalls, validated
     from simulator.report.law_claims import law_data
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.claims import as_data as claims_data
@@ -101,11 +101,16 @@ def _papers(
             said = runs_of_cells(one for one in claims if one.row.paper == paper.name)
             results.append(validated(paper, processes_map, said))
         missed = shortfalls(results, ErrorBounds(**bounds))
+        fits = engine_fits(Catalogue(own))
         command, goals = shlex.join(["specsim", "validate", *papers]), shortfalls(results, GOAL)
-        answered = page(results, gaps, goals, paper_figures(), contradictions(), command, claims)
+        answered = page(results, gaps, goals, paper_figures(), contradictions(), command, claims, fits)
         if out:
             write_files(out, page_files(answered, "validation") | {CELLS: cells_csv(results)})
-    more = {"claims": claims_data(claims), "examples": law_data(examples)}
+    more = {
+        "engines": {name: fit.model_dump() for name, fit in fits.items()},
+        "claims": claims_data(claims),
+        "examples": law_data(examples),
+    }
     answer(as_json, lambda: as_data(results, gaps, missed) | more, lambda: answered)
     _end([*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps), *_open(claims)])
 

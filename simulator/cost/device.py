@@ -286,6 +286,10 @@ class Device(Frozen):
         names = (weight_format, *FORMATS[weight_format].curves, "default")
         return next((self.experts[name] for name in names if name in self.experts), None)
 
+    def lacks(self, weight_format: str) -> bool:
+        """Return whether products with weights of this format take the default roofline, as none was fitted to them."""
+        return not {weight_format, *FORMATS[weight_format].curves} & set(self.matmul)
+
 
 class ExponentialJitter(Frozen):
     """Exponential jitter adds a memoryless time to a transfer; its standard deviation is its mean."""

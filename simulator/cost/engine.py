@@ -1,10 +1,62 @@
 """An engine is the software between model and hardware; it is described by host times and traffic multipliers."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
+from pydantic import Field
+
 from simulator.cost.rows import Rows
-from simulator.files.schema import Frozen, NonNegative, Positive
+from simulator.files.schema import Frozen, Positive, Ranged
 from simulator.numeric import elementwise_max
+
+Drafting = Literal["draft_model", "head", "tree", "look_up"]
+"""How drafts come about: a chain of a draft model or of a head, a tree that is built on the host, a look-up."""
+NONE = Ranged(value=0.0, source="by definition: nothing is added", confidence="computed")
+ALL = Ranged(value=1.0, source="by definition: nothing changes", confidence="computed")
+
+
+class SpeculationHost(Frozen):
+    """The host takes this time in a speculative step beside its passes, and nothing hides it: it decides what is kept."""
+
+    fixed_us: Ranged
+    """Time of a step whatever the batch, in us: inputs of the draft, rejection, mask and paths of a tree."""
+    request_us: Ranged = NONE
+    """Further time for each request that verifies drafts, in us."""
+    asynchronous: bool = True
+    """Whether the next step is scheduled while this one runs; else its scheduling is waited for."""
+
+
+class EngineErrors(Frozen):
+    """What a fit of an engine to measured runs left (``specsim calibrate engine``)."""
+
+    source: str
+    """The runs, and the command."""
+    rows: int
+    """Number of measured runs."""
+    free: int
+    """Numbers that were fitted."""
+    errors: dict[str, float]
+    """Mean absolute errors as shares, by what they are of."""
+
+
+class RowCosts(Frozen):
+    """An engine's own kernels take this memory time for several rows of a product, relative to that for a single row."""
+
+    step: Ranged = ALL
+    """Ratio of kernels for several rows to the kernel for one."""
+    row: Ranged
+    """What each further row adds to it."""
+    most: int = Field(gt=1)
+    """Rows up to which it grows; kernels for matrices take over beyond."""
+    beyond: Ranged = ALL
+    """Ratio of the kernels beyond that many rows to the last of those up to it."""
+
+    def ratios(self) -> Iterator[tuple[int, float]]:
+        """Yield rows and ratios between which the ratio is linear."""
+        yield 1, 1.0
+        last = self.step.value + self.row.value * (self.most - 1)
+        yield from ((2, self.step.value + self.row.value), (self.most, last)) if self.most > 2 else ((self.most, last),)
+        yield self.most + 1, last * self.beyond.value
 
 
 class Engine(Frozen):
@@ -22,11 +74,33 @@ class Engine(Frozen):
     """The name of its file."""
     about: str = ""
     """What the engine is, in a sentence."""
+    version: str = ""
+    """Version of the software that the times belong to."""
+    fit: EngineErrors | None = None
+    """What the fit of its numbers left of the runs that decided them."""
     launch: Literal["asynchronous", "synchronous"] = "asynchronous"
     """Whether the host runs ahead of the device, or in turn with it."""
-    host_us_per_layer: NonNegative
+    host_ratio: Ranged = ALL
+    """Time of this host relative to that of the host on which all times of the host here were measured."""
+    host_us_per_layer: Ranged
     """Host time to launch the kernels of a layer, in us."""
-    host_us_per_pass: NonNegative
+    graph_rows: tuple[int, ...] = ()
+    """Rows for which a pass is captured as a CUDA graph: it is padded to the next; with more rows it is launched eagerly."""
+    eager_host_us_per_layer: Ranged = NONE
+    """Host time of a layer in a pass of more rows than the largest captured, in us."""
+    schedule_us: Ranged = NONE
+    """Host time to schedule a speculative step, in us, waited for where scheduling is not asynchronous."""
+    schedule_us_per_request: Ranged = NONE
+    """The same for each request of the step, in us."""
+    speculation: dict[Drafting, SpeculationHost] = Field(default={})
+    """Time of the host in a speculative step, by kind of drafting."""
+    rows: dict[Literal["any", "quantised"], RowCosts] = Field(default={})
+    """Rows of products: ``any`` in place of the device's curves, ``quantised`` where the device has none for a format."""
+    method_host_ratio: Ranged = ALL
+    """Host time of a method (``host_ms``, as its own program on Transformers takes it) under this engine, relative to there."""
+    outside_ms: Ranged = NONE
+    """Time of a request outside of the engine before its first token is seen, in ms: API, tokenizer, streaming."""
+    host_us_per_pass: Ranged
     """Host time of a pass for scheduling and all that is not a layer, in us."""
     many_rows_host_ratio: Positive = Positive(value=1.0, source="assumed: not told apart")
     """Host time of a layer over several rows of a sequence, relative to that over a single row."""
@@ -38,10 +112,10 @@ class Engine(Frozen):
     """Whether keys and values are written out for every query head."""
     all_reduce: tuple[str, ...] = ("ring",)
     """Forms of all-reduce that the engine uses, best first: the first one that a link has is taken."""
-    sampling_us: NonNegative
+    sampling_us: Ranged
     """Time to choose tokens from the logits of an LM head, in us."""
 
-    host_us_per_logit_row: NonNegative = NonNegative(value=0.0, source="assumed: all rows of a pass at once")
+    host_us_per_logit_row: Ranged = Ranged(value=0.0, source="assumed: all rows of a pass at once")
     """Host time to turn one row of logits into chances, in us, where that is done row after row."""
     all_logits: bool = False
     """Whether a pass that needs logits computes them for all of its rows, those of a prompt too."""
@@ -50,9 +124,41 @@ class Engine(Frozen):
         """Return the rows of a pass that get logits."""
         return rows.tokens if self.all_logits and rows.logit_rows else rows.logit_rows
 
-    def host_seconds(self, layers: float, many_rows: bool) -> float:
-        """Return the host's seconds for ``layers``; ``many_rows``: over several rows of a sequence."""
-        return layers * self.host_us_per_layer.value * 1e-6 * (self.many_rows_host_ratio.value if many_rows else 1.0)
+    @property
+    def monotone(self) -> bool:
+        """Return whether a pass over more rows never takes the host less time, nor a product by the engine's own kernels."""
+        eager = not self.graph_rows or self.eager_host_us_per_layer.value >= self.host_us_per_layer.value
+        growing = all(costs.beyond.value >= 1.0 and costs.step.value + costs.row.value >= 1.0 for costs in self.rows.values())
+        return self.many_rows_host_ratio.value >= 1.0 and eager and growing
+
+    def captured(self, tokens: int) -> int:
+        """Return the rows that a pass over ``tokens`` computes: those of the next captured graph."""
+        return next((rows for rows in self.graph_rows if rows >= tokens), tokens)
+
+    def host_seconds(self, layers: float, many_rows: bool, tokens: int = 1) -> float:
+        """Return the host's seconds for ``layers`` over ``tokens``; ``many_rows``: over several rows of a sequence."""
+        eager = bool(self.graph_rows) and tokens > self.graph_rows[-1]
+        per_layer = self.eager_host_us_per_layer.value if eager else self.host_us_per_layer.value
+        return self._seconds(layers * per_layer) * (self.many_rows_host_ratio.value if many_rows else 1.0)
+
+    def pass_seconds(self) -> float:
+        """Return the host's seconds for a pass, all but its layers and rows of logits."""
+        return self._seconds(self.host_us_per_pass.value)
+
+    def row_seconds(self, logit_rows: int) -> float:
+        """Return the host's seconds for rows of logits that it turns into chances one after the other."""
+        return self._seconds(self.host_us_per_logit_row.value * logit_rows)
+
+    def step_seconds(self, drafting: Drafting | None, requests: int) -> float:
+        """Return the host's seconds in a step that verifies drafts of ``requests``, beside its passes."""
+        if drafting is None or drafting not in self.speculation:
+            return 0.0
+        host = self.speculation[drafting]
+        waited = 0.0 if host.asynchronous else self.schedule_us.value + requests * self.schedule_us_per_request.value
+        return self._seconds(host.fixed_us.value + requests * host.request_us.value + waited)
+
+    def _seconds(self, microseconds: float) -> float:
+        return microseconds * 1e-6 * self.host_ratio.value
 
     def wall_seconds(self, host: float, device: Any) -> Any:
         """Return the seconds of one pass whose host takes ``host`` seconds and whose device takes ``device``."""

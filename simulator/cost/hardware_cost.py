@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from simulator.cost.device import Link
+from simulator.cost.engine import Drafting
 from simulator.cost.kernels import (
     LayerTime,
     all_reduce_time,
@@ -58,8 +59,8 @@ class PassTimes:
     cached part equals a new one.
     """
 
-    def __init__(self, place: Placement, role: str) -> None:
-        self.place, self.role = place, role
+    def __init__(self, place: Placement, role: str, drafting: Drafting | None = None) -> None:
+        self.place, self.role, self.drafts = place, role, drafting
         self._mixers: list[tuple[Mixer | None, Timer]] = []
         self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
         self._splits = place.attention == "data_parallel"
@@ -78,7 +79,13 @@ class PassTimes:
         parts = self._parts.get(key)
         if parts is None:
             parts = self._parts[key] = self.parts(*key)
-        return self._phase(rows, parts)
+        return self._phase(rows, parts, self._step_seconds(rows) if last == self.place.model.num_hidden_layers else 0.0)
+
+    def _step_seconds(self, rows: Rows) -> float:
+        """Return the host's seconds in a step that verifies drafts, which it spends once the pass has ended."""
+        requests = rows.sequences - rows.prompt_sequences
+        verifies = rows.tokens - rows.prompt_tokens > requests
+        return self.place.engine.step_seconds(self.drafts, requests) if verifies else 0.0
 
     def parts(
         self,
@@ -103,12 +110,12 @@ class PassTimes:
         collectives = all_reduce_time(place, tokens) * place.collectives.count
         collectives = collectives * self._reduced(kinds) if place.collectives.per == "layer" else collectives * ends
         collectives += exchange_time(place, tokens) * sum(count for kind, count in kinds.items() if kind.experts)
-        host = place.engine.host_seconds(sum(count * kind.parts for kind, count in kinds.items()) / 2, many_rows)
+        host = place.engine.host_seconds(sum(count * kind.parts for kind, count in kinds.items()) / 2, many_rows, tokens)
         if first == 0:
-            host += place.engine.host_us_per_pass.value * 1e-6
+            host += place.engine.pass_seconds()
         if ends:
-            host += place.engine.host_us_per_logit_row.value * logit_rows * 1e-6
-        layers = self._layers(kinds, tokens, adapted, independent, share)
+            host += place.engine.row_seconds(logit_rows)
+        layers = self._layers(kinds, place.engine.captured(tokens), adapted, independent, share)
         return PassParts(layers, head_time(place, logit_rows) if ends else 0.0, collectives, host)
 
     def _reduced(self, kinds: Mapping[LayerKind, int]) -> float:
@@ -161,10 +168,14 @@ class PassTimes:
             matrices += head_time(place.model_copy(update={"model": widened}), logit_rows)
         kinds = {head.layer(model): head.layers}
         collectives = all_reduce_time(place, tokens) * place.collectives.count * self._reduced(kinds)
-        host = place.engine.host_seconds(head.layers, many_rows) + place.engine.host_us_per_pass.value * 1e-6
-        return PassParts(self._layers(kinds, tokens, adapted, independent, share), matrices, collectives, host)
+        host = place.engine.host_seconds(head.layers, many_rows, tokens)
+        if head.layers or logit_rows:  # a block between two heads is called with the one before it
+            host += place.engine.pass_seconds()
+        return PassParts(
+            self._layers(kinds, place.engine.captured(tokens), adapted, independent, share), matrices, collectives, host
+        )
 
-    def _phase(self, rows: Rows, parts: PassParts) -> Phase:
+    def _phase(self, rows: Rows, parts: PassParts, step: float = 0.0) -> Phase:
         device, taken = parts.head, dict[Timer, Any]()
         mixed = rows.on_rank(self.place.busiest_share(rows.sequences)) if self._splits else rows
         for layers, layer, timer in parts.layers:
@@ -173,8 +184,8 @@ class PassTimes:
             device += layers * (layer.qkv + taken[timer] + layer.output + layer.mlp + layer.small)
         collectives, host = parts.collectives, parts.host
         compute_lane, collectives_lane, host_lane = self._busy
-        wall = self.place.engine.wall_seconds(host, device + collectives)
-        return Phase(wall, {compute_lane: device, collectives_lane: collectives, host_lane: host})
+        wall = self.place.engine.wall_seconds(host, device + collectives) + step
+        return Phase(wall, {compute_lane: device, collectives_lane: collectives, host_lane: host + step})
 
 
 @dataclass(frozen=True)
@@ -189,6 +200,8 @@ class HardwareCost:
     """The link between target and draft; None: they are on one machine."""
     contention: float = 1.0
     """How many times as long target and draft take while both are busy."""
+    drafting: Drafting | None = None
+    """How the drafts come about that a pass of the target verifies; it decides what the engine's host adds to the step."""
     random: np.random.Generator | None = None
     """Generator from which the jitter of links is drawn; None: jitter is at its mean."""
     reads_context: ClassVar[bool] = True
@@ -202,6 +215,16 @@ class HardwareCost:
         if self.stages:
             return self._through(rows)
         return self._pass("target", place, rows, place.layer(start), place.layer(stop))
+
+    @property
+    def method_host_ratio(self) -> float:
+        """Return the host time of a method's own, relative to what its file states."""
+        return self.target_place.engine.method_host_ratio.value * self.target_place.engine.host_ratio.value
+
+    @property
+    def outside_s(self) -> float:
+        """Return the seconds of a request outside of the target's engine before its first token is seen."""
+        return self.target_place.engine.outside_ms.value * 1e-3
 
     @property
     def stages(self) -> int:
@@ -295,7 +318,7 @@ class HardwareCost:
 
     def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
         if role not in self._times:
-            self._times[role] = PassTimes(place, role)
+            self._times[role] = PassTimes(place, role, self.drafting if role == "target" else None)
         if isinstance(rows.kv_tokens, np.ndarray):
             return self._times[role].phase(rows, first, last)
         key = (role, rows, first, last)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf, log, sqrt
 from typing import Any, NamedTuple
 
-from simulator.cost.device import Attention
+from simulator.cost.device import Attention, Device, Roofline, WidthPoint
 from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
 from simulator.cost.mixer import INDEX_BYTES, LayerKind, Mixer
 from simulator.cost.placement import Placement
@@ -122,7 +122,7 @@ def product_timer(place: Placement, weight_format: str, ranks: int | None = None
     of tensor parallelism.
     """
     device, ranks, form = place.device, ranks or place.tensor_parallel, place.device.number_format(weight_format)
-    timed = device.timer(device.matmul_for(weight_format), form.arithmetic, place.in_cache)
+    timed = device.timer(_curve(place, weight_format), form.arithmetic, place.in_cache)
 
     def seconds(inputs: float, outputs: float, rows: float, weights: float | None = None) -> float:
         weights = inputs * outputs if weights is None else weights
@@ -131,6 +131,22 @@ def product_timer(place: Placement, weight_format: str, ranks: int | None = None
         return taken
 
     return seconds
+
+
+def lacks_curve(device: Device, weight_format: str) -> bool:
+    """Return whether a device has no curve of its own for products with quantised weights that are widened to 16 bits."""
+    form = device.number_format(weight_format)
+    return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16" and device.lacks(weight_format)
+
+
+def _curve(place: Placement, weight_format: str) -> Roofline:
+    """Return the roofline of products; with what several rows cost in the engine's own kernels."""
+    curve, rows = place.device.matmul_for(weight_format), place.engine.rows
+    costs = rows.get("quantised") if lacks_curve(place.device, weight_format) else None
+    if (costs or rows.get("any")) is None:
+        return curve
+    points = (costs or rows["any"]).ratios()
+    return curve.model_copy(update={"width": tuple(WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in points)})
 
 
 def layer_products(

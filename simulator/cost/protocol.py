@@ -19,6 +19,14 @@ class Cost(Protocol):
         """Return how many times as long target and draft take while both are busy; 1 where they do not share a memory."""
 
     @property
+    def method_host_ratio(self) -> float:
+        """Return the host time of a method's own under this engine and on this host, relative to what its file states."""
+
+    @property
+    def outside_s(self) -> float:
+        """Return the seconds of a request outside of the engine before its first token is seen."""
+
+    @property
     def reads_context(self) -> bool:
         """Return whether a pass takes longer over more cached tokens."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -92,6 +92,8 @@ class StatedCost:
     """Internal steps of the draft in a whole window."""
     contention: float = 1.0
     """How many times as long target and draft take while both are busy."""
+    method_host_ratio: ClassVar[float] = 1.0
+    outside_s: ClassVar[float] = 0.0
 
     @cached_property
     def reads_context(self) -> bool:

@@ -12,11 +12,13 @@ from statistics import mean, median
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from simulator.cost.engine import EngineErrors
 from simulator.evidence.baseline import arithmetic, interpolated
 from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Answer, Paper, Question
 from simulator.evidence.published import PublishedCell
 from simulator.files.schema import BadInput, Fault
+from simulator.names import Catalogue
 from simulator.parallel import Spread
 from simulator.scenario import load
 from simulator.scenario.uncertainty import Doubt, Interval, Times, interval, slowed
@@ -164,6 +166,12 @@ def estimate(question: Question) -> tuple[float, Doubt]:
     value = question.answer(finished=times.note)
     devices = slowed(load(question.run.scenario, question.run.overrides))
     return value, Doubt(tuple(times.requests), {name: log(question.answer(change) / value) for name, change in devices})
+
+
+def engine_fits(catalogue: Catalogue) -> dict[str, EngineErrors]:
+    """Return what the fit of each engine to measured runs left of them, by name; those that no runs decided are left out."""
+    contents = {name: catalogue.content("engine", path).data.get("fit") for name, path in catalogue.names("engine").items()}
+    return {name: EngineErrors.model_validate(fit) for name, fit in contents.items() if fit}
 
 
 POOLED = "all papers"

@@ -46,6 +46,8 @@ def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval |
     opening: list[Block] = [Paragraph(conditions(result))]
     if speedup and scenario.schedule.window:
         opening.insert(0, Paragraph(f"{doubt(speedup).capitalize()}."))
+    if result.rests_on:
+        opening.insert(1, Paragraph(f"{result.rests_on[0].upper()}{result.rests_on[1:]}."))
     if result.agreement.disagreement:
         opening.insert(0, Paragraph((Strong(agreement_sentence(result)),)))
     notes = [Bullets(result.caveats)] if result.caveats else []

@@ -6,7 +6,8 @@ from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.continuation import continued, half_interval
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
-from simulator.cost.kernels import computes_longer_than_it_reads
+from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
+from simulator.cost.placement import Placement
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.stability import load_of
@@ -27,16 +28,30 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 def _about_hardware(scenario: Scenario) -> Iterator[str]:
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
-        for mixer, layers in place.model.mixer_layers if place else ():
-            if place and mixer.kind != "full":
+        if place is None:
+            continue
+        for mixer, layers in place.model.mixer_layers:
+            if mixer.kind != "full":
                 kind = "a recurrence" if mixer.state else f"{mixer.kind} attention"
                 yield f"{layers} layers of the {role} have {kind}, timed by other kernels of {place.device.name} (assumed)"
-        if place is not None and computes_longer_than_it_reads(place):
+        yield from _outside_its_fit(role, place, scenario)
+        if computes_longer_than_it_reads(place):
             product = place.device.matmul_for(place.weights)
             yield (
                 f"a {role}'s pass of one row comes out bound by compute on {place.device.name} (it is billed for "
                 f"{product.tiled(1):g} rows): check peak_tflops, compute_efficiency and tile_tokens of its products"
             )
+
+
+def _outside_its_fit(role: str, place: Placement, scenario: Scenario) -> Iterator[str]:
+    """Yield where a product is borrowed from another format, or has more rows than were measured."""
+    device, last = place.device.name, place.device.matmul_for(place.weights).width[-1:]
+    if lacks_curve(place.device, place.weights):
+        whose = f"several rows cost what engine {place.engine.name} says" if place.engine.rows else "it takes that of 16 bits"
+        yield f"{device} has no curve for products in {place.weights} of the {role}: {whose}"
+    rows = (scenario.schedule.needs.rows or 1 + scenario.schedule.window) * scenario.requests.concurrency
+    if role == "target" and last and last[0].tokens < rows and not scenario.requests.arrivals:
+        yield f"products of {rows:,} rows are outside what was measured on {device}: {last[0].tokens} rows at most"
 
 
 def _about_law(scenario: Scenario) -> Iterator[str]:

@@ -13,6 +13,7 @@ from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
 from simulator.names import strategy_files
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.caveats import caveats
+from simulator.scenario.uncertainty import Footing, footings
 
 
 class Default(NamedTuple):
@@ -38,6 +39,8 @@ class Explanation(NamedTuple):
     """How many of its numbers have which confidence."""
     notes: list[str]
     """Caveats of the answer, in sentences."""
+    rests_on: list[Footing]
+    """Its numbers, those first that could change the answer most."""
 
 
 def explain(loaded: Loaded) -> Explanation:
@@ -48,7 +51,7 @@ def explain(loaded: Loaded) -> Explanation:
     for default in defaults(scenario, loaded.document):
         distinct[default.field, default.value] = default  # the stages of a pipeline have most of theirs in common
     notes = list(caveats(loaded, loaded.acceptance()))
-    return Explanation(dict(_topics(scenario)), list(distinct.values()), dict(counts.most_common()), notes)
+    return Explanation(dict(_topics(scenario)), list(distinct.values()), dict(counts.most_common()), notes, footings(loaded))
 
 
 def _topics(scenario: Scenario) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ from simulator.serving.service import Service
 from simulator.serving.slo import Slo
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import ExtraMemory, extra_memory
+from simulator.strategies.common.capabilities import ExtraMemory, drafting_of, extra_memory
 from simulator.strategies.common.method import Method
 from simulator.strategies.common.step import UNLIMITED
 
@@ -186,7 +186,7 @@ class Scenario(Frozen):
             return StatedCost(self.durations, self.schedule.needs.draft_steps, self.contention)
         if self.target is None:
             raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
-        return HardwareCost(self.target, self.draft, self.channel, self.contention)
+        return HardwareCost(self.target, self.draft, self.channel, self.contention, drafting_of(self.schedule))
 
     def replace(self, **updates: Any) -> Self:
         """Return a copy with fields replaced; ``model_copy`` would keep the cost and schedule of the old fields."""

@@ -64,6 +64,8 @@ class RunResult:
     """Shares of fallback by exit depth and width on the trace; empty without a trace or an early exit."""
     caveats: tuple[str, ...]
     """Sentences on what the law leaves out and where acceptance comes from."""
+    rests_on: str = ""
+    """What in doubt the speed-up rests on (:func:`simulator.scenario.uncertainty.rests_on`); empty where that is little."""
     replications: Mapping[str, Mean] = field(default_factory=dict)
     """Means of metrics over seeds (:mod:`simulator.scenario.replications`), where more than one was simulated."""
     seeds: int = 1
@@ -278,7 +280,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
         "fallback": [asdict(rate) for rate in result.fallback],
-        "notes": list(result.caveats),
+        "notes": [*result.caveats, *[result.rests_on] * bool(result.rests_on)],
         "provenance": result.provenance(),
     }
 

@@ -9,7 +9,11 @@ Five sources of error are drawn together ``DRAWS`` times, as factors on the numb
 - *experts read*: how alike the rows of a window route, and how unequally experts are chosen, likewise.
 - *residuals* of the cells that free parameters were fitted to, drawn with replacement; their standard errors widen them.
 
-Left out: links, host times where nothing was fitted, the requests of a second run that the first is divided by, acceptance
+- *numbers in doubt*: what is assumed, borrowed or has a range outside of the devices (host times of an engine, links, a
+  method's host), each by its :func:`deviation`, and what the fit of an engine left of runs that took no part in it; not in
+  cells of papers, whose fits decide the host.
+
+Left out: the requests of a second run that the first is divided by, acceptance
 that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval
 holds ``SHARE`` of the draws.
 
@@ -20,8 +24,9 @@ these are independent; if neighbours depend on each other, groups count that and
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from math import log
+from math import log, pi, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -29,8 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cost.device import Attention, Device
+from simulator.cost.engine import Engine, RowCosts
+from simulator.cost.kernels import lacks_curve
 from simulator.cost.model import Experts
-from simulator.files.schema import Positive, Ranged, nested, replace_nested
+from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.serving.iteration import Iteration
@@ -38,10 +45,23 @@ from simulator.serving.requests import Request
 
 SHARE = 0.9
 """Share of the draws that an interval holds."""
+SHARE_DEVIATIONS = NormalDist().inv_cdf((1.0 + SHARE) / 2.0)
+"""Standard deviations from the middle of an interval to its end; a range is taken as such an interval."""
 DRAWS = 4_000
 """Draws behind an interval."""
 DRAWN_AT_ONCE = 1 << 18
 """Requests that are drawn together at most, over as many of the draws as that makes; bounds memory, changes no number."""
+SPREADS = {
+    **dict.fromkeys(("measured", "datasheet", "computed"), 0.02),
+    **dict.fromkeys(("calibrated", "published"), 0.05),
+    "borrowed": 0.15,
+    "assumed": 0.3,
+}
+"""One deviation of a number without a range, relative to it, by its confidence: judged, not measured."""
+ROWS_WITHOUT_A_CURVE = RowCosts(row=Ranged(value=0.2), most=8)
+"""What eight rows cost where no curve of a quantised format is known: 2.4 times one, as on an RTX 3090 in llama.cpp."""
+WORTH_NAMING = 0.005
+"""Change of a speed-up from which on a number in doubt is named beside it."""
 GROUPS = 8_192
 """Requests, or groups of consecutive requests, that draws are made from at most; an even number."""
 UNMEASURED = 0.10
@@ -147,7 +167,7 @@ def run_with_interval(
 ) -> tuple[RunResult, Interval]:
     """Return the result of :func:`simulator.scenario.run.run`, and the interval of its speed-up."""
     times = Times(finished)
-    result = run(loaded, command, log, times.note)
+    result = replace(run(loaded, command, log, times.note), rests_on=rests_on(loaded))
     return result, of_speedup(tuned(loaded), result.speedup, times.requests)
 
 
@@ -163,8 +183,109 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
         return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
-    changes = {name: log(by_law(change(loaded)) / before) for name, change in slowed(loaded)}
+    changes = {name: log(by_law(change(loaded)) / before) for name, change in (*slowed(loaded), *doubtful(loaded))}
+    changes |= {f"fit of engine {engine.name}": left_by(engine) for engine in nested(loaded.scenario, Engine) if engine.fit}
     return interval(speedup, Doubt(tuple(requests), changes))
+
+
+def left_by(engine: Engine) -> float:
+    """Return one deviation of a speed-up by what the fit of an engine left of groups of runs that took no part in it."""
+    errors = engine.fit.errors if engine.fit else {}
+    return sqrt(pi / 2.0) * max((error for what, error in errors.items() if what.startswith("without")), default=0.0)
+
+
+class Footing(NamedTuple):
+    """A number that an answer rests on, and what it could change in it."""
+
+    parameter: str
+    value: float
+    confidence: str
+    source: str
+    change: float
+    """Relative change of the speed-up by law where the number is off by one deviation."""
+
+
+def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
+    """Return what the speed-up rests on, most first (the speed of plain decoding); or what of that is in doubt.
+
+    In doubt is what is assumed, borrowed or has a range.
+    Numbers with the same value and source are one, and are moved together.
+    """
+    loaded, acceptance = tuned(loaded), tuned(loaded).acceptance()
+
+    def by_law(loaded: Loaded) -> float:
+        reference = baseline(loaded.scenario).tpot_s if loaded.scenario.schedule.window else 1.0
+        return float(reference / law(loaded.scenario, acceptance).tpot_s)
+
+    before, ranked = by_law(loaded), []
+    for name, number in _numbers(loaded.scenario).items():
+        if deviation(number) and (every or _in_doubt(number)):
+            changed = by_law(_with_number(number, loaded)) / before - 1.0
+            ranked.append(Footing(name, number.value, number.confidence, number.source, changed))
+    for name, change in _uncurved(loaded.scenario):
+        ranked.append(Footing(name, 1.0, "borrowed", "no curve of the format", by_law(change(loaded)) / before - 1.0))
+    return sorted(ranked, key=lambda footing: -abs(footing.change))
+
+
+def deviation(number: Sourced) -> float:
+    """Return one standard deviation of a number: of its range where it has one, else by how well it is known."""
+    if isinstance(number, Ranged) and not (number.low is None and number.high is None):
+        low, high = (number.value if end is None else end for end in (number.low, number.high))
+        return (high - low) / 2.0 / SHARE_DEVIATIONS
+    return SPREADS[number.confidence] * number.value
+
+
+def _in_doubt(number: Sourced) -> bool:
+    ranged = isinstance(number, Ranged) and not (number.low is None and number.high is None)
+    return ranged or number.confidence in ("borrowed", "assumed")
+
+
+def _numbers(scenario: Scenario) -> dict[str, Sourced]:
+    """Return the different numbers of a scenario by the dotted name of their first place."""
+    names = {(entry["value"], entry["source"]): str(entry["parameter"]) for entry in reversed(list(provenance(scenario)))}
+    numbers = dict.fromkeys(nested(scenario, Sourced))
+    return {names.get((number.value, number.source), number.source): number for number in numbers}
+
+
+def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
+    """Return the scenario with a number one deviation higher; a share of at most 1 that much lower."""
+    moved = number.value + deviation(number)
+    if isinstance(number, Fraction):
+        moved = number.value / (1.0 + deviation(number) / number.value)
+    higher = number.model_copy(update={"value": moved})
+    scenario = replace_nested(loaded.scenario, Sourced, lambda own: higher if own == number else own)
+    return replace(loaded, scenario=scenario)
+
+
+def _uncurved(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
+    """Yield formats whose products take the curve of another format on the device, with rows that cost as in llama.cpp."""
+
+    def dearer(loaded: Loaded) -> Loaded:
+        def change(engine: Engine) -> Engine:
+            return engine.model_copy(update={"rows": {"quantised": ROWS_WITHOUT_A_CURVE}})
+
+        return replace(loaded, scenario=replace_nested(loaded.scenario, Engine, change))
+
+    for role, place in (("target", scenario.target), ("draft", scenario.draft)):
+        if place and lacks_curve(place.device, place.weights) and not place.engine.rows:
+            yield f"{role}: rows of products in {place.weights} on {place.device.name}", dearer
+
+
+def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
+    """Yield what is assumed, borrowed or has a range outside of the devices, each with what moves it by one deviation."""
+    of_devices = {number for device in nested(loaded.scenario, Device) for number in nested(device, Sourced)}
+    for name, number in _numbers(loaded.scenario).items():
+        if number not in of_devices and _in_doubt(number) and deviation(number):
+            yield name, partial(_with_number, number)
+    yield from _uncurved(loaded.scenario)
+
+
+def rests_on(loaded: Loaded, most: int = 4) -> str:
+    """Return what in doubt the speed-up rests on and what it could change, in a sentence; empty where that is little."""
+    named = [footing for footing in footings(loaded, every=False) if abs(footing.change) >= WORTH_NAMING][:most]
+    words = (f"{one.parameter} ({one.confidence}, {100 * one.change:+.1f} %)" for one in named)
+    what = "speed-up" if loaded.scenario.schedule.window else "time per token"
+    return f"the {what} rests on {', '.join(words)}" if named else ""
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:

@@ -214,6 +214,8 @@ class Request:
     first_token_s: float = 0.0
     last_token_s: float = 0.0
     finished_s: float = 0.0
+    outside_s: float = 0.0
+    """Seconds outside of the engine, before its first token is seen."""
     preemptions: int = 0
     flying: bool = False
     """Whether a step with it is under way."""
@@ -230,7 +232,8 @@ class Request:
     @property
     def spent_s(self) -> dict[Metric, float]:
         """Return the seconds that it took, by metric, once it has ended; TPOT only where it has more than a token."""
-        spent: dict[Metric, float] = {"ttft": self.first_token_s - self.arrival_s, "e2e": self.finished_s - self.arrival_s}
+        since_s = self.arrival_s - self.outside_s
+        spent: dict[Metric, float] = {"ttft": self.first_token_s - since_s, "e2e": self.finished_s - since_s}
         if self.tokens > 1:
             spent["tpot"] = (self.finished_s - self.first_token_s) / (self.tokens - 1)
         return spent

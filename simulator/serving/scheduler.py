@@ -361,7 +361,8 @@ class Scheduler:
             request.late = request.late or gap > self.longest_gap_s
         else:
             request.first_token_s = now
-            self.tally.ttft.add(now - request.arrival_s)
+            request.outside_s = self.cost.outside_s
+            self.tally.ttft.add(now - request.arrival_s + request.outside_s)
         self.tally.first_tokens += tokens
         request.tokens += tokens
         request.last_token_s = now

@@ -24,14 +24,15 @@ from pydantic import Field
 from simulator.acceptance.sources import Acceptance, Chain, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
+from simulator.cost.engine import Drafting
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
-from simulator.files.schema import Fraction, NonNegative
+from simulator.files.schema import Fraction, NonNegative, Ranged
 from simulator.numeric import binomial
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import AddsMemory, ExtraMemory, NamesRecording
+from simulator.strategies.common.capabilities import AddsMemory, DraftsOtherwise, ExtraMemory, NamesRecording
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import DraftPass
 from simulator.strategies.common.law import OddsOf
@@ -55,7 +56,7 @@ class TreeDurations(NamedTuple):
     target: float
 
 
-class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
+class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecording):
     """Draft passes run in series, then one pass of the target over the tree.
 
     ``drafter`` names what a recording is asked for; where that is another way of drafting, whose bursts are lent
@@ -74,7 +75,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
     """Rows of the target's pass besides those of the tree."""
     ids_per_entry: int = Field(default=0, ge=0)
     """Token ids kept for each entry of the vocabulary (a table on the device)."""
-    host_ms: NonNegative = NonNegative(value=0.0)
+    host_ms: Ranged = Ranged(value=0.0)
     """Milliseconds of the host in a step for every request, for look-up and for building its tree."""
     step_host_ms: NonNegative = NonNegative(value=0.0)
     """Milliseconds of the host in a step whatever the batch: the program that schedules it."""
@@ -90,9 +91,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
         """Return a tree of two levels, drafted in two passes, with 1.5 ms of the host for each request and 0.5 for all."""
         tree, passes = TokenTree(branching=(2, 2)), (DraftPass(rows=(1, 2)),)
         durations = StatedDurations(target_ms=20.0, draft_step_ms=2.0)
-        return Example(
-            cls(tree=tree, passes=passes, host_ms=NonNegative(value=1.5), step_host_ms=NonNegative(value=0.5)), durations
-        )
+        return Example(cls(tree=tree, passes=passes, host_ms=Ranged(value=1.5), step_host_ms=NonNegative(value=0.5)), durations)
 
     # ---- what it is
 
@@ -121,6 +120,15 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
             cache_tokens=self.rows,
             dynamic_draft=self.tree.dynamic,
         )
+
+    @property
+    def drafting(self) -> Drafting:
+        """Return how the drafts of a step come about: a chain needs no mask, and a look-up no pass."""
+        if self.tree.size > self.tree.depth:
+            return "tree"
+        if not self.passes:
+            return "look_up"
+        return "draft_model" if self.drafts_with_model else "head"
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return the weights of the heads, each set once, and the token ids kept for every entry of the vocabulary."""
@@ -211,9 +219,12 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, NamesRecording):
         drafted = [phase for entry in self.passes for phase in drafting(cost, entry, kind.verifying, cached)]
         return {
             "draft": together(*chunks, *drafted),
-            "host": Phase((self.host_ms.value * (kind.verifying + kind.bare) + self.step_host_ms.value) * 1e-3, {}),
+            "host": Phase(self._host_seconds(kind) * cost.method_host_ratio, {}),
             "target": cost.target(step.rows + step.prompts),
         }
+
+    def _host_seconds(self, kind: Kind) -> float:
+        return (self.host_ms.value * (kind.verifying + kind.bare) + self.step_host_ms.value) * 1e-3
 
     def timeline(self, lanes: Lanes, durations: TreeDurations, kind: Kind) -> Timeline:
         """Book the draft, the host, and the verification in series."""

@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
-from simulator.strategies.common.adaptive import FixedWindow
+from simulator.strategies.common.adaptive import FixedWindow, RequestWindow
 from simulator.strategies.common.capabilities import DraftsFirst, ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import Admission, Kind, Lanes, State, Step, Timeline, intern_kind
+from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 from simulator.strategies.common.traits import Traits
 
 TOKEN_BYTES = 6
@@ -65,6 +65,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which all windows have one length, unless the scheduler grants a request fewer rows."""
         requests = len(states)
+        if isinstance(self.adaptive, RequestWindow):
+            return self._composed(states, self.adaptive, prompts)
         gamma, context, cut = self.window_for(requests), 0, False
         for state in states:
             state.proposed = gamma
@@ -76,20 +78,42 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
         rows = cut_to_grants(states) if cut else Rows.decode(gamma + 1, context, requests)
         return Step(kind, rows, 0, prompts)
 
+    def _composed(self, states: Sequence[State], rule: RequestWindow, prompts: Rows) -> Step:
+        """Return a step in which each request has a window of its own; the kind notes the longest."""
+        for state in states:
+            window = rule.after(self.gamma, None, False, 0) if state.window is None else state.window
+            state.proposed = min(window, state.most_rows - 1)
+        longest, verifying = max(state.proposed or 0 for state in states), sum(bool(state.proposed) for state in states)
+        kind = intern_kind("step", verifying, len(states) - verifying, 0, self._noted(longest), prompts.sequences)
+        return Step(kind, cut_to_grants(states), 0, prompts)
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Verify what was proposed; a window that follows its request moves."""
+        settled = super().settle(states)
+        if isinstance(self.adaptive, RequestWindow):
+            for state, progress in zip(states, settled, strict=True):
+                state.turn += 1
+                kept_all = progress.accepted == progress.proposed
+                state.window = self.adaptive.after(self.gamma, progress.proposed, kept_all, state.turn)
+        return settled
+
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Return a share of 1 for the only kind of step, which has the window of this batch."""
-        gamma = self.window_for(requests)
-        kind = Kind("step", requests) if gamma else Kind("step", 0, requests)
-        return {kind._replace(window=self._noted(gamma)): 1.0}
+        """Return a share of 1 for the only kind of step, with the window of this batch; or of each window of a request."""
+        shares = {self.window_for(requests): 1.0}
+        if isinstance(self.adaptive, RequestWindow):
+            shares = self.adaptive.shares(self.gamma, odds)
+        kinds = {gamma: Kind("step", requests) if gamma else Kind("step", 0, requests) for gamma in shares}
+        return {kinds[gamma]._replace(window=self._noted(gamma)): share for gamma, share in shares.items()}
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return prompts through the draft and J internal steps, the transfer, and a pass over gamma + 1 tokens per request."""
         requests, gamma = step.kind.verifying, self._window_of(step.kind)
         chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
         window = []
-        if requests:
-            inner = self.drafter.step(cost, requests, requests, step.rows.kv_tokens)
-            window = [together(inner, times=self.drafter.steps(gamma))]
+        beyond = self.adaptive.passes_beyond(self.gamma, gamma) if isinstance(self.adaptive, RequestWindow) else 0
+        if drafting := requests + step.kind.bare * beyond:
+            inner = self.drafter.step(cost, drafting, drafting, step.rows.kv_tokens)
+            window = [together(inner, times=self.drafter.steps(gamma) * bool(requests) + beyond)]
         return {
             "draft": together(*chunks, *window),
             "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES) if requests else Phase(0.0, {}),
@@ -120,7 +144,9 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 
     def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
-        """Return that the law is exact, on one device too: nothing overlaps."""
+        """Return that the law is exact, on one device too: nothing overlaps; but windows of a batch are taken as equal."""
+        if requests > 1 and isinstance(self.adaptive, RequestWindow):
+            return Claim("idealised", "windows follow each request, and those of a batch are taken as equal")
         return EXACT
 
     def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Any:

@@ -110,7 +110,8 @@ def study(contestants: Sequence[Contestant]) -> Comparison:
     ]
     scenarios = [run.result.scenario for run in runs]
     fields = list(differences(scenarios))
-    return Comparison(runs, fields, list(cautions(scenarios, [run.letter for run in runs], fields)))
+    doubts = [f"{run.letter}: {run.result.rests_on}" for run in runs if run.result.rests_on]
+    return Comparison(runs, fields, [*cautions(scenarios, [run.letter for run in runs], fields), *doubts])
 
 
 # ---- what they come to

@@ -15,6 +15,7 @@ from simulator.files.schema import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, load, run
+from simulator.scenario.uncertainty import rests_on
 from simulator.strategies.common.capabilities import NamesRecording, extra_memory
 from simulator.strategies.common.method import PublishedMean
 from simulator.studies.method_features import read_method
@@ -55,6 +56,8 @@ class MethodPoint:
     """Time per token in ms of autoregressive decoding of the same requests, simulated."""
     relation: str
     """How the law relates to the process, where it is not exact."""
+    rests_on: str = ""
+    """What in doubt its speed-up rests on most, and what that could change."""
     published_speedup: float | None = None
     """The speed-up that the source of the mean reports, on its own hardware and software."""
 
@@ -207,6 +210,7 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> Me
         law_tpot_ms=law.tpot_s * 1e3,
         baseline_tpot_ms=baseline_ms,
         relation="" if law.claim.exact else law.relation,
+        rests_on=rests_on(loaded, 2),
         published_speedup=candidate.published.speedup if candidate.published else None,
     )
 

@@ -1,4 +1,4 @@
-"""The result of fitting a profile to measured times: page and JSON of ``specsim calibrate device`` and ``link``."""
+"""The result of fitting a profile to measured times: page and JSON of ``specsim calibrate device``, ``link`` and ``engine``."""
 
 from collections.abc import Iterator, Sequence
 from math import isnan
@@ -10,8 +10,10 @@ from matplotlib.ticker import MultipleLocator
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.profile import FittedProfile, text
 from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, SINGLE_PRODUCTS, FitError, HeldOutErrors, TileStep
+from simulator.evidence.calibrate.runs import IDENTIFIED, EngineFit
 from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
 from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, svg
+from simulator.report.run_summary import number, share, signed_share
 
 FEW_SHAPES = 3
 """How many shapes of a product are listed by name: those with the largest errors."""
@@ -149,3 +151,25 @@ def _ends(shown: pd.DataFrame, model: object) -> tuple[float, float]:
     """Return the smallest and the largest tensor-parallel degree that was measured of a model."""
     ranks = shown[shown.model == model].tensor_parallel
     return float(ranks.min()), float(ranks.max())
+
+
+def engine_page(fitted: EngineFit, name: str) -> Page:
+    """Return the page of an engine's fit: its numbers, what the rows do not identify, errors, and every row."""
+    numbers = []
+    for key, one in fitted.numbers.items():
+        known = "identified" if one.left < IDENTIFIED else f"not identified: {100 * one.left:.0f} % of its pull is left"
+        numbers.append((key, number(one.before), number(one.value), number(one.deviation), known))
+    shown = ("step_ms", "tokens_per_s", "speedup", "left_out", "source")
+    rows = []
+    for run, value in fitted.predictions:
+        what = ", ".join(cell for key, cell in run.columns.items() if cell and key not in shown)
+        rows.append((what[:60], run.quantity, number(run.measured), number(value), signed_share(value / run.measured - 1.0)))
+    errors = ", ".join(f"{what} {share(error)}" for what, error in fitted.errors.items())
+    return Page(
+        title=f"{name}, fitted to {len(fitted.predictions)} runs",
+        answer=f"Mean absolute errors: {errors}.",
+        opening=[Table(("number", "before", "fitted", "deviation", "rows"), numbers, "Numbers of the engine")],
+        sections=sections(
+            ("Runs", [Table(("run", "what", "measured", "law", "error"), rows, "Runs by law", terminal_rows=20)])
+        ),
+    )

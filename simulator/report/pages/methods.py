@@ -72,6 +72,8 @@ def _notes(points: Sequence[MethodPoint]) -> Iterator[str]:
         yield "The two parts are not comparable: their acceptance is of models of very different size"
     if any(point.published_speedup for point in points):
         yield "publ.: the speed-up that the source of the mean reports, on its own hardware and software"
+    for name, words in {point.method: point.rests_on for point in points if point.rests_on}.items():
+        yield f"{name}: {words}"
     yield "Times are simulated; law: with marginal acceptance. Draft and rows: of a step in which all propose"
     for name, relation in sorted({point.method: point.relation for point in points if point.relation}.items()):
         yield f"{name}: the law is no equality here ({relation})"

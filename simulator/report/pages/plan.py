@@ -122,6 +122,8 @@ def sentences(study: PlanStudy) -> Iterator[str]:
     )
     if chosen.candidate.loaded.scenario.acceptance.stand_in:
         yield "Acceptance is a stand-in, recorded from small models; that of the planned models may be higher or lower."
+    if study.rests_on:
+        yield f"{study.rests_on[0].upper()}{study.rests_on[1:]}, by law and for one deviation each."
     yield from _break_even(study)
     if study.schedule:
         run = study.schedule.finding

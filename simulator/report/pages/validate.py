@@ -3,10 +3,12 @@
 Terminal, JSON, CSV of every cell, and a page.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
+from simulator.cost.engine import EngineErrors
 from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Question
 from simulator.evidence.law_check import LawGap
@@ -151,6 +153,7 @@ def page(
     slips: Sequence[Contradiction],
     command: str,
     claims: Sequence[Judged] = (),
+    engines: Mapping[str, EngineErrors] = MappingProxyType({}),
 ) -> Page:
     """Return the page: how far off predictions are, cell by cell, the laws, and what is wrong in the papers.
 
@@ -166,7 +169,10 @@ def page(
         answer=_headline(pooled, summaries(papers)[-1].again),
         opening=[Paragraph(f"{laws_headline(gaps)}."), *_answer(papers, missed), *drawings],
         sections=[
-            *sections((f"Predicted cells that are more than {100 * FAR:.0f} % off", _far_off(papers))),
+            *sections(
+                ("Engines beside arithmetic with one constant", _engines(engines)),
+                (f"Predicted cells that are more than {100 * FAR:.0f} % off", _far_off(papers)),
+            ),
             *sections(
                 *((f"Claims of {name}", blocks) for name, blocks in by_paper(claims).items()),
                 *((paper.paper.name, _paper(paper)) for paper in papers),
@@ -180,6 +186,25 @@ def page(
         command=command,
         highlights=_highlights(pooled),
     )
+
+
+def _engines(engines: Mapping[str, EngineErrors]) -> Iterator[Block]:
+    """Yield the errors that fits of engines left of measured runs, beside those of arithmetic fitted to the same rows."""
+    rows = []
+    for name, fit in engines.items():
+        outside = ", ".join(f"{what} {share(error)}" for what, error in fit.errors.items() if what.startswith("without"))
+        rows.append(
+            (name, str(fit.rows), str(fit.free), share(fit.errors["fitted"]), outside, share(fit.errors["one constant"]))
+        )
+    if rows:
+        yield Table(
+            ("engine", "runs", "free", "fitted", "groups that took no part", "one constant"), rows, "Mean absolute errors"
+        )
+        yield Paragraph(
+            "Calibrated, not predicted, but for groups that took no part. One constant: speed-up 1 + c (tokens a step - 1), a "
+            "step c times the time in which the datasheet's bandwidth reads its weights, fitted to the same rows. The rows are "
+            "not shipped; each engine's file names them."
+        )
 
 
 def _headline(pooled: Errors | None, again: int) -> str:

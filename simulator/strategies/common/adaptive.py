@@ -4,11 +4,19 @@ A larger batch makes verification dearer per token, so the best window shrinks w
 window; each rule here answers with a window from 0 (no speculation in this step) to ``gamma``.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
-from simulator.files.schema import Frozen
+from simulator.acceptance.sources import Odds
+from simulator.files.schema import Fraction, Frozen
+
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples, less whole numbers, are spread evenly however many are taken."""
+NEGLIGIBLE = 1e-12
+"""Share of steps that changes no digit of a law."""
 
 
 class FixedWindow(Frozen):
@@ -65,10 +73,95 @@ class GoodputWindow(Frozen):
         return _looked_up(self.windows, gamma, requests)
 
 
-Adaptive = Annotated[FixedWindow | WindowTable | OffAbove | GoodputWindow, Field(discriminator="name")]
+class RequestWindow(Frozen):
+    """The window follows each request; gamma is the longest."""
+
+    def window(self, gamma: int, requests: int) -> int:
+        """Return gamma, the most draft tokens of a window."""
+        return gamma
+
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the window behind one of so many tokens in this turn of a request; None: the first."""
+        raise NotImplementedError
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the long-run share of steps of each window."""
+        raise NotImplementedError
+
+    def passes_beyond(self, gamma: int, window: int) -> int:
+        """Return the draft passes whose token is not verified."""
+        return 0
 
 
-def stated_windows(rule: FixedWindow | WindowTable | OffAbove | GoodputWindow) -> dict[int, int]:
+class MovingWindow(RequestWindow):
+    """The window grows where it was kept whole, else it shrinks (``heuristic`` schedule of Hugging Face Transformers)."""
+
+    name: Literal["moving"] = "moving"
+    start: int = Field(default=5, ge=1)
+    """Draft tokens of a request's first window."""
+    up: int = Field(default=2, ge=0)
+    """Tokens by which a window grows that was kept whole."""
+    down: int = Field(default=1, ge=0)
+    """Tokens by which any other shrinks, to 1 at least."""
+
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the window behind one that was kept whole or not."""
+        if window is None:
+            return min(gamma, self.start)
+        return min(gamma, window + self.up) if kept_all else max(1, window - self.down)
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the stationary shares of the chain of windows that a request's first one leads to."""
+        windows, moves = [self.after(gamma, None, False, 0)], dict[int, dict[int, float]]()
+        for window in windows:
+            whole = float(odds(window).accepted[-1])
+            moves[window] = {}
+            for kept_all, chance in ((True, whole), (False, 1.0 - whole)):
+                if chance > 0.0:
+                    reached = self.after(gamma, window, kept_all, 0)
+                    moves[window][reached] = moves[window].get(reached, 0.0) + chance
+                    windows += [reached] * (reached not in windows)
+        flow = np.array([[moves[before].get(after, 0.0) for before in windows] for after in windows])
+        balance = np.vstack([flow - np.eye(len(windows)), np.ones(len(windows))])
+        shares = np.linalg.lstsq(balance, np.array([*[0.0] * len(windows), 1.0]), rcond=None)[0]
+        return {window: float(share) for window, share in zip(windows, shares, strict=True) if share > NEGLIGIBLE}
+
+
+class GatedWindow(RequestWindow):
+    """Drafting stops at the first token of which the draft is less sure than ``p_min`` (llama.cpp's ``--draft-p-min``).
+
+    Tokens pass independently, by a sequence that fills every window's share evenly, so that no run depends on luck.
+    """
+
+    name: Literal["gated"] = "gated"
+    p_min: float = Field(default=0.75, ge=0, le=1)
+    """Least chance of a token that is proposed; it acts through ``passed`` alone."""
+    passed: Fraction
+    """Share of draft tokens whose chance reaches it."""
+
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the tokens that pass in this turn."""
+        reach, tokens = 1.0 - turn * GOLDEN % 1.0, 0
+        while tokens < gamma and reach <= self.passed.value ** (tokens + 1):
+            tokens += 1
+        return tokens
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the shares of a geometric distribution that ends at gamma."""
+        passed = self.passed.value
+        return {tokens: passed**tokens * (1.0 if tokens == gamma else 1.0 - passed) for tokens in range(gamma + 1)}
+
+    def passes_beyond(self, gamma: int, window: int) -> int:
+        """Return 1 for the pass whose token does not pass; 0 for a window of gamma."""
+        return int(window < gamma)
+
+
+Adaptive = Annotated[
+    FixedWindow | WindowTable | OffAbove | GoodputWindow | MovingWindow | GatedWindow, Field(discriminator="name")
+]
+
+
+def stated_windows(rule: Frozen) -> dict[int, int]:
     """Return the draft tokens that a rule states from each batch size on; empty for a rule without a table."""
     return rule.windows if isinstance(rule, WindowTable | GoodputWindow) else {}
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
+from simulator.cost.engine import Drafting
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import Rows
@@ -43,6 +44,22 @@ class AddsMemory(ABC):
 def extra_memory(strategy: Strategy, target: ModelSpec) -> ExtraMemory:
     """Return the parameters and the bytes that a strategy adds to the target's device; nothing by default."""
     return strategy.extra_memory(target) if isinstance(strategy, AddsMemory) else ExtraMemory()
+
+
+class DraftsOtherwise(ABC):
+    """A strategy with this capability drafts otherwise than in a chain of a draft model."""
+
+    @property
+    @abstractmethod
+    def drafting(self) -> Drafting:
+        """Return how its drafts come about, which decides what an engine's host adds to a step."""
+
+
+def drafting_of(strategy: Strategy) -> Drafting | None:
+    """Return how the drafts of a strategy come about; None where an engine knows nothing of it."""
+    if isinstance(strategy, DraftsOtherwise):
+        return strategy.drafting
+    return "draft_model" if strategy.needs.draft_model else None
 
 
 class Tunable(ABC):

@@ -13,7 +13,14 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import tokens_per_pass
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Rows
-from simulator.strategies.common.adaptive import Adaptive, FixedWindow, GoodputWindow, WindowTable, stated_windows
+from simulator.strategies.common.adaptive import (
+    Adaptive,
+    FixedWindow,
+    GoodputWindow,
+    RequestWindow,
+    WindowTable,
+    stated_windows,
+)
 from simulator.strategies.common.base import LONGEST_WINDOW, D, Strategy
 from simulator.strategies.common.capabilities import DraftsChain, Tunable
 from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter, StreamingDrafter
@@ -96,7 +103,9 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
         return self.with_rule(WindowTable(name="table", windows={1: window}))
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
-        """Yield a stated window that is longer than gamma."""
+        """Yield a stated window that is longer than gamma, and windows that follow requests in a schedule that cannot."""
+        if isinstance(self.adaptive, RequestWindow) and not self.serial:
+            yield "adaptive", f"a window that follows its request ({self.adaptive.name}) is drafted by vanilla_sd alone"
         longest = max(stated_windows(self.adaptive).values(), default=0)
         if longest > self.gamma:
             yield "adaptive.windows", f"a window of {longest} is longer than gamma = {self.gamma}, which is the longest"

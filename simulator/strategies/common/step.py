@@ -122,6 +122,10 @@ class State:
     """Draft tokens verified in the step that is composed; None where the request takes no part in it."""
     pending: int = UNLIMITED
     """Draft tokens at hand: as many as the draft has written for this request."""
+    window: int | None = None
+    """Draft tokens of the next window, where windows follow the request; None before the first."""
+    turn: int = 0
+    """Windows of this request so far, likewise."""
     most_rows: int = UNLIMITED
     """Rows that the scheduler grants this request in the step; a longer window is cut."""
 

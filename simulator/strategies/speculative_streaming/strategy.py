@@ -33,11 +33,12 @@ from simulator.acceptance.draft_tree import PrunedTree
 from simulator.acceptance.sources import Acceptance, Chain, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
+from simulator.cost.engine import Drafting
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.cost.stated import StatedDurations
-from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory
+from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, DraftsOtherwise, ExtraMemory
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_progress
 from simulator.strategies.common.studied import StreamShape, StreamTree
@@ -54,7 +55,7 @@ class StreamingDurations(NamedTuple):
     head: float
 
 
-class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNumbers):
+class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNumbers, DraftsOtherwise):
     """``streams`` (gamma) of ``branching`` (k) tokens run in the top ``stream_layers`` (N_s) layers."""
 
     name: Literal["speculative_streaming"] = "speculative_streaming"
@@ -103,6 +104,11 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         Where it is pruned, the scores of an early exit decide what is left of it.
         """
         return Needs(draft_model=False, draft_steps=0, rows=self.nodes, cache_tokens=self.nodes, dynamic_draft=self.prunes)
+
+    @property
+    def drafting(self) -> Drafting:
+        """Return that drafts make a tree, by streams in the target's own pass."""
+        return "tree"
 
     @property
     def shape(self) -> StreamShape:

@@ -106,7 +106,7 @@ def _room_for_all(scenario: Scenario) -> bool:
 def _monotone(scenario: Scenario) -> bool:
     """Return whether the host's costs are monotone; :func:`_least_widths` makes those of the devices so."""
     places = [place for place in (scenario.target, scenario.draft) if place]
-    return scenario.target is not None and all(place.engine.many_rows_host_ratio.value >= 1.0 for place in places)
+    return scenario.target is not None and all(place.engine.monotone for place in places)
 
 
 def _least_widths(operation: Roofline) -> Roofline:

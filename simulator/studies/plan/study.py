@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from simulator.scenario import Loaded
 from simulator.scenario.run import law, tuned
+from simulator.scenario.uncertainty import rests_on
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import Progress, Trial, quiet, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
@@ -52,6 +53,8 @@ class PlanStudy:
     """A run of the answer with ``LONGER`` times as many requests; of a traffic file, with those there are."""
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
+    rests_on: str
+    """What in doubt the speed of the answer rests on; empty where that is little."""
     break_even: BreakEven | None
     schedule: WindowSchedule | None
     exports: dict[str, str]
@@ -94,6 +97,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, report: Progress = 
         longer=trial(_longer(replicated(chosen.candidate.loaded, chosen.replicas))),
         sensitivity=tuple(sensitivity(searched, chosen, report)),
         chance=chance(chosen, draws, report),
+        rests_on=rests_on(chosen.candidate.loaded),
         break_even=break_even(chosen),
         schedule=table,
         exports=exports(chosen, table),

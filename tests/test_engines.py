@@ -1,0 +1,345 @@
+"""What an engine's host adds to a step, engines fitted to runs, and what an answer rests on."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import engine_runs
+import pytest
+from click.testing import CliRunner
+
+from simulator.acceptance.sources import Cycle, Rates, odds_of
+from simulator.cli.main import main
+from simulator.cost.engine import Engine, RowCosts, SpeculationHost
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.model import DraftHead
+from simulator.cost.rows import Rows
+from simulator.cost.stated import StatedDurations
+from simulator.evidence.calibrate import runs as measured_runs
+from simulator.evidence.law_check import verdict_on
+from simulator.evidence.validation import engine_fits
+from simulator.files.schema import BadInput, Fraction, Ranged
+from simulator.names import Catalogue
+from simulator.scenario import load
+from simulator.scenario.run import law_from, replay, simulate
+from simulator.scenario.uncertainty import deviation, footings, interval, of_speedup, rests_on
+from simulator.strategies.common.adaptive import GatedWindow, MovingWindow
+from simulator.strategies.common.claim import Example
+from simulator.strategies.vanilla_sd import VanillaSD
+
+METHODS = "methods_vicuna_7b_a100"
+ON_HF = ["target.engine=hf_eager", "draft.engine=hf_eager"]
+
+
+def engine(**more: Any) -> Engine:
+    """An engine that takes nothing but what is stated."""
+    nothing = {
+        "host_us_per_layer": 0,
+        "host_us_per_pass": 0,
+        "small_operations_ratio": 1,
+        "kv_traffic_ratio": 1,
+        "sampling_us": 0,
+    }
+    return Engine.model_validate(nothing | more)
+
+
+def verify(own: Engine, tokens: int, requests: int = 1, drafting: str | None = "head") -> float:
+    """Seconds of a pass over so many tokens of each request, beyond those of the same engine without its host."""
+    place = load(METHODS).scenario.target
+    assert place is not None
+    rows = Rows.decode(tokens, 100 * requests, requests)
+    bare = HardwareCost(place.model_copy(update={"engine": engine()})).target(rows).wall_s
+    return HardwareCost(place.model_copy(update={"engine": own}), drafting=drafting).target(rows).wall_s - bare  # type: ignore[arg-type]
+
+
+# ---- the host of a step
+
+
+def test_a_step_that_verifies_costs_its_host_by_kind_of_drafting() -> None:
+    host = {"fixed_us": 1000, "request_us": 10}
+    own = engine(
+        speculation={"head": host, "draft_model": {**host, "asynchronous": False}}, schedule_us=500, schedule_us_per_request=5
+    )
+    assert verify(own, 4, 3) == pytest.approx(1.03e-3)
+    assert verify(own, 4, 3, "draft_model") == pytest.approx(1.03e-3 + 0.515e-3), "its scheduling is waited for"
+    assert verify(own, 1, 3) == verify(own, 4, 3, "tree") == verify(own, 4, 3, None) == 0.0
+    assert verify(own.model_copy(update={"host_ratio": Ranged(value=2.0)}), 4, 3) == pytest.approx(2.06e-3)
+
+
+def test_prompts_in_a_step_verify_nothing() -> None:
+    place = load(METHODS).scenario.target
+    assert place is not None
+    own = engine(speculation={"head": {"fixed_us": 1000}})
+    costs = [HardwareCost(place.model_copy(update={"engine": one}), drafting="head") for one in (own, engine())]
+    plain = Rows.decode(1, 100) + Rows.prefill(64)
+    assert costs[0].target(plain) == costs[1].target(plain)
+    assert costs[0].target(plain + Rows.decode(4, 100)).wall_s == pytest.approx(
+        costs[1].target(plain + Rows.decode(4, 100)).wall_s + 1e-3
+    )
+
+
+def test_a_captured_graph_pads_a_pass_and_more_rows_run_eagerly() -> None:
+    own = engine(graph_rows=(1, 8, 96), eager_host_us_per_layer=1e6)
+    place = load(METHODS).scenario.target
+    assert place is not None
+    assert [own.captured(rows) for rows in (1, 2, 8, 65, 97)] == [1, 8, 8, 96, 97]
+    padded = HardwareCost(place.model_copy(update={"engine": own}))
+    eighty, most = (padded.target(Rows(rows, 1, 1, 500, 500)).wall_s for rows in (80, 96))
+    assert eighty == most
+    assert padded.target(Rows(97, 1, 1, 500, 500)).wall_s == pytest.approx(32.0), "a second for each layer, launched one by one"
+
+
+def test_an_engine_says_whether_more_rows_always_cost_more() -> None:
+    assert engine(graph_rows=(8,), eager_host_us_per_layer=5).monotone
+    assert not engine(graph_rows=(8,), host_us_per_layer=5).monotone
+    for costs, grows in (({"row": 0.1, "most": 8}, True), ({"row": 0.1, "most": 8, "beyond": 0.9}, False)):
+        assert engine(rows={"any": costs}).monotone is grows
+
+
+def test_a_block_between_two_heads_is_no_pass_of_its_own() -> None:
+    place = load(METHODS).scenario.target
+    assert place is not None
+    cost = HardwareCost(place.model_copy(update={"engine": engine(host_us_per_pass=1e6, launch="synchronous")}))
+    rows = Rows.decode(1, 100)
+    assert cost.head(DraftHead(squares=2), rows).wall_s > 1.0
+    assert cost.head(DraftHead(squares=2), rows._replace(logit_rows=0)).wall_s < 0.1
+    assert cost.head(DraftHead(layers=1), rows._replace(logit_rows=0)).wall_s > 1.0
+
+
+def test_rows_of_products_are_the_engines_where_the_device_has_no_curve() -> None:
+    costs = RowCosts(row=Ranged(value=0.2), most=8, beyond=Ranged(value=1.5))
+    assert list(costs.ratios()) == [(1, 1.0), (2, 1.2), (8, pytest.approx(2.4)), (9, pytest.approx(3.6))]
+    few = ["target.device=rtx_3090", "draft.device=rtx_3090", "target.weights=q4_k"]
+    times = {}
+    for name in ("llama_cpp_cuda", "ideal"):
+        cost = load(METHODS, [*few, f"target.engine={name}", "acceptance={rate: 0.5}"]).scenario.cost
+        times[name] = cost.target(Rows.decode(8, 0)).wall_s / cost.target(Rows.decode(1, 0)).wall_s
+    assert times["ideal"] < 1.1
+    assert times["llama_cpp_cuda"] > 2.0
+    metal = ["target.device=m2_ultra_gpu", "target.weights=q4_k", "draft.device=m2_ultra_gpu", "acceptance={rate: 0.5}"]
+    curves = [
+        load(METHODS, [*metal, f"target.engine={one}"]).scenario.cost.target(Rows.decode(4, 0)).wall_s
+        for one in ("ideal", "llama_cpp_cuda")
+    ]
+    assert curves[0] == pytest.approx(curves[1], rel=0.3), "a curve of the device's own stays"
+
+
+@pytest.mark.parametrize("method", ["eagle_2", "pld", "hf_assisted", "vllm_eagle_3", "redrafter", "sam_decoding"])
+@pytest.mark.parametrize("name", ["hf_eager", "vllm", "mlx"])
+def test_law_replay_and_simulation_agree_with_an_engines_host(method: str, name: str) -> None:
+    settings = [
+        f"strategy={method}",
+        f"target.engine={name}",
+        f"draft.engine={name}",
+        "acceptance={always: 2}",
+        "requests.count=2",
+    ]
+    loaded = load(METHODS, [*settings, "requests.output_tokens=40"])
+    acceptance = loaded.acceptance()
+    simulated, _ = simulate(loaded.scenario, acceptance)
+    assert replay(loaded.scenario, acceptance).tpot_s == pytest.approx(simulated.tpot_s, rel=1e-9)
+    assert law_from(loaded.scenario, simulated).tokens_per_step == pytest.approx(simulated.tokens_per_step, rel=1e-9)
+
+
+def test_time_outside_of_the_engine_is_in_the_first_token_and_in_no_other() -> None:
+    settings = ["acceptance={always: 2}", "requests.count=2"]
+    loaded = [load(METHODS, [*settings, f"target.engine.outside_ms={ms}"]) for ms in (0, 50)]
+    (plain, _), (outside, _) = (simulate(one.scenario, one.acceptance()) for one in loaded)
+    assert outside.ttft_s == pytest.approx(plain.ttft_s + 0.05)
+    assert outside.tpot_s == plain.tpot_s
+
+
+# ---- windows that follow a request
+
+
+@pytest.mark.parametrize("rule", [MovingWindow(), MovingWindow(start=2, up=1), GatedWindow(passed=Fraction(value=1.0))])
+def test_the_law_of_a_window_that_follows_its_request_holds(rule: Any) -> None:
+    stated = StatedDurations(target_ms=36.0, draft_step_ms=3.0, rv_fv_ms=0.5)
+    verdict = verdict_on(Example(VanillaSD(gamma=6, adaptive=rule), stated))
+    assert verdict.compared > 0
+    assert not verdict.disagreement
+
+
+def test_a_moving_window_turns_round_where_four_tokens_are_kept() -> None:
+    """5 is not kept whole, 4 is, then 6, 5 and 4 again: HF's +2 and -1."""
+    shares = MovingWindow().shares(20, odds_of(Cycle((4,)), None))
+    assert shares == {4: pytest.approx(1 / 3), 6: pytest.approx(1 / 3), 5: pytest.approx(1 / 3)}
+
+
+def test_gated_windows_come_as_often_as_their_law_says() -> None:
+    rule, turns = GatedWindow(passed=Fraction(value=0.7)), 10_000
+    counts = [rule.after(4, None, False, turn) for turn in range(turns)]
+    shares = rule.shares(4, odds_of(Rates((0.5,)), None))
+    assert sum(shares.values()) == pytest.approx(1.0)
+    for window, share in shares.items():
+        assert counts.count(window) / turns == pytest.approx(share, abs=2e-3)
+    assert [rule.passes_beyond(4, window) for window in (0, 3, 4)] == [1, 1, 0]
+
+
+def test_only_vanilla_drafting_takes_a_window_that_follows_a_request() -> None:
+    with pytest.raises(BadInput, match="drafted by vanilla_sd alone"):
+        load("mirror_qwen3_32b_a100", ["strategy.adaptive={name: moving}"])
+
+
+# ---- engines fitted to runs
+
+
+def table(folder: Path, rows: list[dict[str, object]]) -> Path:
+    path = folder / "runs.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+STATED = ["acceptance={rate: 0.5}", *ON_HF]
+SET = [word for assignment in STATED for word in ("--set", assignment)]
+BASE: Any = (METHODS, Catalogue(), STATED)
+
+
+def test_one_row_decides_the_number_that_it_shows_and_no_other(tmp_path: Path) -> None:
+    own = load(METHODS, ON_HF).scenario.target.engine  # type: ignore[union-attr]
+    slower = measured_runs._with(own, {"speculation.tree.fixed_us": 8000.0})
+    row = {"strategy": "eagle_1", "tokens_per_step": 3.5, "step_ms": 1.0}
+    (run,) = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
+    row["step_ms"] = run.predicted(slower)
+    read = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
+    fitted = measured_runs.fit(read, own, ["speculation.tree.fixed_us", "speculation.look_up.fixed_us"])
+    tree, look_up = fitted.numbers["speculation.tree.fixed_us"], fitted.numbers["speculation.look_up.fixed_us"]
+    assert tree.value == pytest.approx(8000.0, rel=0.03)
+    assert tree.left < measured_runs.IDENTIFIED < 0.99 < look_up.left
+    assert look_up.value == pytest.approx(own.speculation["look_up"].fixed_us.value)
+    assert fitted.errors["fitted"] < 0.01 < fitted.errors["before"]
+
+
+def test_a_group_that_is_left_out_is_predicted_by_the_others(tmp_path: Path) -> None:
+    own = load(METHODS, ON_HF).scenario.target.engine  # type: ignore[union-attr]
+    shown = [
+        {"#of": name, "#k": name[-1], "strategy": name, "tokens_per_step": 2.5, "speedup": 1.0}
+        for name in ("eagle_1", "eagle_2")
+    ]
+    read = measured_runs.read_runs(table(tmp_path, [dict(row) for row in shown]), *BASE)
+    rows = [row | {"speedup": run.predicted(own)} for row, run in zip(shown, read, strict=True)]
+    rows[1]["speedup"] = float(str(rows[1]["speedup"])) * 1.5
+    fitted = measured_runs.fit(
+        measured_runs.read_runs(table(tmp_path, rows), *BASE), own, ["speculation.tree.fixed_us"], ["#of", "#k+"]
+    )
+    assert fitted.errors["without #of"] > fitted.errors["fitted"] > 0.05
+    assert [len(group) for group in measured_runs._groups([run for run, _ in fitted.predictions], "#k+")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ({"strategy": "eagle_1"}, "runs.csv:2:1: expected one of step_ms, tokens_per_s, speedup, got none"),
+        ({"step_ms": 1, "speedup": 2}, "got step_ms, speedup"),
+        ({"step_ms": "x"}, "step_ms: expected a number above 0, got 'x'"),
+        ({"step_ms": 1, "target.nothing": 3}, "runs.csv:2:1: target.nothing"),
+        ({"step_ms": 1, "strategy": "eagel_1"}, "did you mean 'eagle_1'"),
+    ],
+)
+def test_a_faulty_table_is_refused_with_its_line(tmp_path: Path, cells: dict[str, object], words: str) -> None:
+    path = table(tmp_path, [cells])
+    options = ["--like", "hf_eager", "--scenario", METHODS, "--free", "host_us_per_pass"]
+    done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options])
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_the_command_writes_an_engine_that_a_scenario_takes(tmp_path: Path) -> None:
+    path = table(tmp_path, [{"strategy": "eagle_1", "tokens_per_step": 3.0, "speedup": 1.5}])
+    out = tmp_path / "mine.yaml"
+    options = ["--like", "hf_eager", "--scenario", METHODS, *SET]
+    free = ["--free", "speculation.tree.fixed_us", "--free", "speculation.look_up.fixed_us", "--out", str(out)]
+    done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options, *free])
+    assert done.exit_code == 0, done.output
+    assert "not identified" in " ".join(done.output.split())
+    own = load(METHODS, [f"target.engine={out}"]).scenario.target.engine  # type: ignore[union-attr]
+    assert own.speculation["tree"].fixed_us.confidence == "calibrated"
+    assert own.speculation["look_up"].fixed_us.confidence == "assumed"
+    assert own.fit is not None
+    assert own.fit.rows == 1
+
+
+def test_every_engine_that_runs_decided_beats_arithmetic_with_one_constant() -> None:
+    fits = engine_fits(Catalogue())
+    assert {"hf_eager", "vllm", "sglang", "mlx", "llama_cpp_cuda"} == set(fits)
+    bounds = {"hf_eager": 0.08, "vllm": 0.03, "sglang": 0.03, "mlx": 0.08, "llama_cpp_cuda": 0.12}
+    for name, fit in fits.items():
+        assert fit.errors["fitted"] <= bounds[name]
+        outside = [error for what, error in fit.errors.items() if what.startswith("without")]
+        assert max(outside) < fit.errors["one constant"]
+        assert min(outside) <= bounds[name], name
+
+
+@pytest.mark.skipif(not engine_runs.SHARED.exists(), reason="the measurements are not in the project")
+@pytest.mark.parametrize("name", ["hf_eager", "llama_cpp_cuda"])
+def test_the_shipped_engine_is_that_of_its_command(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.csv"
+    engine_runs.write(path, engine_runs.TABLES[name]())
+    done = CliRunner().invoke(
+        main, ["calibrate", "engine", str(path), *engine_runs.arguments(name), "--out", str(tmp_path / "new.yaml")]
+    )
+    assert done.exit_code == 0, done.output
+    new, shipped = (
+        Catalogue().content("engine", file).data["fit"]["errors"]
+        for file in (tmp_path / "new.yaml", Catalogue().names("engine")[name])
+    )
+    assert new["one constant"] == shipped["one constant"]
+    assert new["fitted"] == pytest.approx(shipped["fitted"], abs=0.02)
+
+
+# ---- what an answer rests on
+
+
+def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval() -> None:
+    settings = ["strategy=eagle_2", "acceptance={rate: 0.7}"]
+    sure = load(METHODS, [*settings, "target.engine=ideal", "draft.engine=ideal"])
+    unsure = load(METHODS, [*settings, "target.engine=tensorrt_llm", "draft.engine=tensorrt_llm"])
+    assert "target.engine.speculation.tree.fixed_us (assumed, -" in rests_on(unsure)
+    spans = [of_speedup(one, 2.0, []) for one in (sure, unsure)]
+    assert spans[0].high / spans[0].low < spans[1].high / spans[1].low
+    ranked = footings(unsure)
+    assert [abs(one.change) for one in ranked] == sorted((abs(one.change) for one in ranked), reverse=True)
+    assert interval(2.0, measured_doubt(unsure)).low < 2.0
+
+
+def measured_doubt(loaded: Any) -> Any:
+    from simulator.scenario.uncertainty import Doubt
+
+    return Doubt((), {one.parameter: one.change for one in footings(loaded, every=False)})
+
+
+def test_a_format_without_a_curve_is_named() -> None:
+    few = ["target.device=rtx_3090", "draft.device=rtx_3090", "target.weights=q4_k", "acceptance={rate: 0.7}"]
+    assert "target: rows of products in q4_k on rtx_3090 (borrowed, -" in rests_on(load(METHODS, [*few, "strategy=eagle_2"]))
+
+
+def test_a_deviation_is_that_of_the_range_else_of_the_confidence() -> None:
+    assert deviation(Ranged(value=1.0, low=0.0, high=3.29)) == pytest.approx(1.0, rel=1e-3)
+    assert deviation(Ranged(value=2.0, confidence="measured")) == pytest.approx(0.04)
+    assert deviation(Ranged(value=2.0, low=2.0, high=2.0)) == 0.0
+
+
+def test_the_page_of_a_run_and_explain_say_what_it_rests_on() -> None:
+    done = CliRunner().invoke(
+        main, ["explain", METHODS, "--set", "strategy=eagle_1", *(w for one in ON_HF for w in ("--set", one))]
+    )
+    assert "What the answer rests on" in done.output
+    assert "confidence" in done.output
+    done = CliRunner().invoke(main, ["explain", METHODS, "--set", "strategy=eagle_1", *SET, "--json"])
+    ranked = json.loads(done.stdout)["rests_on"]
+    assert "target.engine.speculation.tree.fixed_us" in [one["parameter"] for one in ranked[:6]]
+
+
+def test_hosts_of_speculation_state_what_they_are() -> None:
+    assert SpeculationHost(fixed_us=Ranged(value=1.0)).request_us.value == 0.0
+    for name in ("vllm", "sglang", "mlx", "llama_cpp_cuda", "tensorrt_llm", "hf_eager", "llama_cpp_metal"):
+        own = Catalogue().content("engine", Catalogue().names("engine")[name]).data
+        assert set(own["speculation"]) == {"head", "draft_model", "look_up", "tree"}, name
+        for kind, host in own["speculation"].items():
+            assert host["fixed_us"]["confidence"] == "calibrated" or host["fixed_us"]["high"] > host["fixed_us"]["low"], kind
