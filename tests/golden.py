@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from click.testing import CliRunner
 
 from simulator.cli.main import main
+from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.run import run, summary
 from simulator.studies.window import window_sweep
@@ -176,7 +177,8 @@ def setting(name: str) -> Found:
 
 def scenario(name: str) -> Found:
     """Laws, replay and simulation of a shipped scenario, how busy its lanes were, and what they did first."""
-    result = run(load(name, [f"requests.count={REQUESTS}"]))
+    together = Catalogue().scenario(name).data.get("requests", {}).get("concurrency", 1)
+    result = run(load(name, [f"requests.count={max(REQUESTS, together)}"]))
     found = summary(result)
     return {
         **{law: picked(found[law], LAW) for law in ("law", "law_replayed")},

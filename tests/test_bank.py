@@ -14,8 +14,8 @@ from simulator.cli.main import main
 from simulator.cli.trace import FORMATS
 from simulator.names import Catalogue
 from simulator.scenario import load
+from simulator.scenario.bank import nearest, published, recordings
 from simulator.scenario.run import law
-from simulator.studies.bank import nearest, published, recordings
 
 
 def call(*arguments: str) -> str:

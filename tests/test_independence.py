@@ -88,7 +88,7 @@ def test_windows_beyond_what_was_recorded_are_left_out() -> None:
     assert [error.gamma for error in independence(trace, "draft").errors] == list(WINDOWS)
 
 
-@pytest.mark.parametrize("name", sorted(Catalogue().names("trace")))
+@pytest.mark.parametrize("name", sorted(name for name in Catalogue().names("trace") if name.startswith("six_flavours")))
 def test_the_committed_page_says_what_we_find(name: str) -> None:
     text = REPORT.read_text()
     for one in every_drafter(read(Catalogue().names("trace")[name]), name, (), WINDOWS, 0):

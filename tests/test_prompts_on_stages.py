@@ -132,7 +132,10 @@ def test_requests_share_the_rows_of_a_level() -> None:
     assert shares == {1: 64, 2: 32, 3: 21, 8: 8, 64: 1, 100: 1}
     assert specpipe(THREE, width=64).fitted_to(8, 3).beam.width == 64
     assert strategy.fitted_to(8, 3).needs.cache_tokens == 8 * 3 + 1
-    with pytest.raises(BadInput, match="holds no tree of width 21 and branching 16 over 8 stages; it holds: 1 x 16, 2 x 16"):
+    with pytest.raises(
+        BadInput,
+        match=r"holds no tree of width 21 \(64 shared by 3 requests\) and branching 16 over 8 stages; it holds: 1 x 16, 2 x 16",
+    ):
         load(DB, ("requests.concurrency=3",)).acceptance()
 
 

@@ -25,14 +25,20 @@ from simulator.studies.window import window_sweep
 
 SCENARIOS = sorted(Catalogue().names("scenario"))
 MIRRORS = [name for name in SCENARIOS if name.startswith("mirror")]
-TRACES = sorted(Catalogue().names("trace"))
+TRACES = sorted(name for name in Catalogue().names("trace") if name.startswith("six_flavours"))
 FEW = ["requests.count=12", "requests.output_tokens=96"]
+
+
+def few(name: str) -> list[str]:
+    """Twelve requests, or as many as decode together."""
+    stated = Catalogue().scenario(name).data.get("requests", {})
+    return [f"requests.count={max(12, stated.get('concurrency', 1))}", *FEW[1:]]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_replay_and_simulation_are_the_same_run(name: str) -> None:
     """One walks the recording with the law's step times, the other books lanes: same steps, same times."""
-    result = run(load(name, FEW))
+    result = run(load(name, few(name)))
     replay, simulated = result.replay, result.simulated
     assert (replay.steps, replay.tokens, replay.accepted) == (simulated.steps, simulated.tokens, simulated.accepted)
     for one, other in ((replay.step_s, simulated.step_s), (replay.tpot_s, simulated.tpot_s), (replay.ttft_s, simulated.ttft_s)):

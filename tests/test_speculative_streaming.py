@@ -192,7 +192,7 @@ def test_the_plane_says_what_replaying_both_says() -> None:
 def test_a_step_lies_where_the_paper_has_it() -> None:
     """Tables 1 and 6 imply 1.13 to 1.18 plain steps: between a busy host and captured graphs, which the paper does not name."""
     costs = []
-    for engine in ("hf_eager", "vllm"):
+    for engine in ("hf_eager_a800", "vllm_v0"):
         scenario = load(STREAMED, [f"target.engine={engine}"]).scenario
         strategy, context = scenario.schedule, scenario.mean_context
         step = strategy.step_seconds(

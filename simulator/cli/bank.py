@@ -11,8 +11,8 @@ import yaml
 
 from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option
 from simulator.names import Catalogue
-from simulator.report.pages.bank import advice_page, list_page
-from simulator.studies.bank import lender, nearest, published, recordings
+from simulator.report.bank import advice_page, list_page
+from simulator.scenario.bank import lender, nearest, published, recordings
 
 OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml").read_text("utf-8"))
 """How to measure one's own, by engine."""

@@ -35,7 +35,7 @@ CLASSES = {
     "engine": "cost.engine:Engine",
     "model": "cost.model:ModelSpec",
     "method": "studies.method_features:MethodFile",
-    "acceptance": "studies.bank:LentMeans",
+    "acceptance": "scenario.bank:LentMeans",
 }
 """Module and class that a file is read into, by kinds that have a JSON Schema."""
 

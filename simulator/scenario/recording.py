@@ -19,7 +19,7 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
 
     That is the recording with the nearest temperature that holds the drafter asked for, or the one that the method's file
     calls nearest. The window is written into the document: a sweep changes the strategy's, never what was measured.
-    A strategy whose reading cannot be re-scaled takes the i.i.d. rate.
+    A strategy of which nothing was recorded, or whose reading cannot be re-scaled, takes the i.i.d. rate.
     """
     spec = scenario.acceptance
     window = spec.window or scenario.schedule.window
@@ -36,7 +36,9 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
     if nearest is None:
         raise BadInput([document.fault(("acceptance", "drafter"), f"no recording holds a drafter '{drafter}'")])
     name, trace = nearest
-    if isinstance(scenario.schedule.reads(Replay(trace.drafted_by(drafter, scenario.seed))), Replay | RecordedSequences):
+    drafted = trace.drafted_by(drafter, scenario.seed)
+    unrecorded = any(scenario.schedule.findings(Facts(trace=drafted)))
+    if not unrecorded and isinstance(scenario.schedule.reads(Replay(drafted)), Replay | RecordedSequences):
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
     known = {"source": spec.source, "confidence": spec.confidence}
     return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document

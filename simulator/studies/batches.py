@@ -161,8 +161,13 @@ class BatchStudy:
             "strategy": self.scenario.strategy.name,
             "crossover": dict(zip(("first", "for_good"), crossover(self.points), strict=True)),
             "tile_edges": list(self.tile_edges),
-            "batches": [asdict(point) | {name: getattr(point, name) for name in DERIVED} for point in self.points],
+            "batches": [self._row(point) for point in self.points],
         }
+
+    @staticmethod
+    def _row(point: Any) -> dict[str, Any]:
+        row = asdict(point) | {name: getattr(point, name) for name in DERIVED}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in row.items()}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from simulator.report.blocks import Listing, Page, Paragraph, Section, Table
-from simulator.studies.bank import COMPARED, Loan
+from simulator.scenario.bank import COMPARED, Loan
 
 RECORDED = ("recording", "T", "requests", "widest", f"tokens/step at {COMPARED}", "scenarios")
 PUBLISHED = ("target", "method", "window", "T", "task", "tokens/step", "differs in")
