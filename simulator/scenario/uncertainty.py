@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from simulator.cost.device import Attention, Device
 from simulator.cost.engine import Engine, RowCosts
@@ -248,13 +249,18 @@ def _numbers(scenario: Scenario) -> dict[str, Sourced]:
 
 
 def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
-    """Return the scenario with a number one deviation higher; a share of at most 1 that much lower."""
-    moved = number.value + deviation(number)
-    if isinstance(number, Fraction):
-        moved = number.value / (1.0 + deviation(number) / number.value)
-    higher = number.model_copy(update={"value": moved})
-    scenario = replace_nested(loaded.scenario, Sourced, lambda own: higher if own == number else own)
-    return replace(loaded, scenario=scenario)
+    """Return the scenario with a number one deviation higher; a share of at most 1, or what may be no higher, that much lower."""
+    moved, share = number.value + deviation(number), deviation(number) / number.value if number.value else 0.0
+    lower = number.value / (1.0 + share)
+    try:
+        return _with_value(lower if isinstance(number, Fraction) else moved, number, loaded)
+    except ValidationError:
+        return _with_value(lower, number, loaded)
+
+
+def _with_value(value: float, number: Sourced, loaded: Loaded) -> Loaded:
+    other = number.model_copy(update={"value": value})
+    return replace(loaded, scenario=replace_nested(loaded.scenario, Sourced, lambda own: other if own == number else own))
 
 
 def _uncurved(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
