@@ -249,7 +249,7 @@ def _numbers(scenario: Scenario) -> dict[str, Sourced]:
 
 
 def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
-    """Return the scenario with a number one deviation higher; a share of at most 1, or what may be no higher, that much lower."""
+    """Return the scenario with a number one deviation higher; that much lower where it may be no higher, as a share of 1."""
     moved, share = number.value + deviation(number), deviation(number) / number.value if number.value else 0.0
     lower = number.value / (1.0 + share)
     try:
