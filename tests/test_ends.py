@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from simulator.acceptance.trace import read as read_trace
 from simulator.cli.main import main
 from simulator.files.schema import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
+from simulator.studies.sweep.axes import assigned as axis_from
 
 ARRIVALS = "requests={{arrivals: {{name: poisson, rate_per_s: {rate}}}, count: {count}}}"
 SERVED = "serving.policy={name: prefill_first}"
@@ -163,3 +165,20 @@ def test_a_profile_that_starts_from_another_may_take_its_price_away(tmp_path: Pa
     loaded = load("autoregressive_qwen3_32b_a100", [f"target.device={tmp_path}/mine.yaml"])
     assert loaded.scenario.target is not None
     assert loaded.scenario.target.device.price_usd_per_hour is None
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device that never ends")
+def test_what_never_ends_is_no_trace() -> None:
+    with pytest.raises(BadInput, match="cannot be read: is no regular file"):
+        read_trace(Path("/dev/zero"))
+
+
+def test_an_axis_has_an_end() -> None:
+    with pytest.raises(BadInput, match="expected at most 1,000,000 values on an axis"):
+        axis_from("acceptance.rate=0.5:0.9:1000000000")
+
+
+def test_what_counts_may_arrive_and_leave_together() -> None:
+    loaded = load("durations_only", ["requests={concurrency: 3, count: 3, warm_up: 1, cool_down: 1}"])
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+    assert outcome.tokens_per_s == outcome.tokens / outcome.end_s

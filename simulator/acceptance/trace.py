@@ -70,7 +70,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.header import check_arrays, check_header
-from simulator.files.reading import from_json
+from simulator.files.reading import check_regular, from_json
 from simulator.files.schema import BadInput, Fault
 from simulator.files.writing import replacing
 
@@ -234,6 +234,7 @@ ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
 def read(path: Path) -> Trace:
     """Return the trace of a file, checked; raises :class:`BadInput` that names the file and what is wrong with it."""
     try:
+        check_regular(path)
         with path.open("rb") as content:
             if not zipfile.is_zipfile(content):
                 raise _bad(path, "is not a trace: it is no .npz archive")

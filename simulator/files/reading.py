@@ -26,6 +26,12 @@ def text(path: Path, most_bytes: int = MOST_BYTES) -> str:
     return content.decode("utf-8-sig")
 
 
+def check_regular(path: Path) -> None:
+    """Raise :class:`OSError` for what may never end or never begin: a device, a pipe, a socket."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is no regular file")
+
+
 def lines(file: IO[str]) -> Iterator[str]:
     """Yield the lines of an open file, line ends included; raises :class:`OSError` for a line that does not end."""
     for number in count(1):

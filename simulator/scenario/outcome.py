@@ -198,7 +198,9 @@ class Outcome:
     def tokens_per_s(self) -> float:
         """Return output tokens per second of all requests together, prefill included, in the stretch that counts."""
         counted = self.serving.counted
-        return self.tokens / self.end_s if counted.seconds == self.end_s else counted.tokens / counted.seconds
+        if counted.seconds in (0.0, self.end_s):  # 0 where all that counts arrived and left together
+            return self.tokens / self.end_s
+        return counted.tokens / counted.seconds
 
     @property
     def fallback_per_step(self) -> float:

@@ -26,6 +26,10 @@ MOST_POINTS = 100_000_000
 """Points of a sweep at most."""
 
 
+MOST_VALUES = 1_000_000
+"""Most values of a range: a point takes milliseconds, so that more would take days."""
+
+
 class Range(NamedTuple):
     """Spans numbers from ``low`` to ``high``, both included; evenly spaced, or in equal ratios."""
 
@@ -168,6 +172,8 @@ def _range(key: str, text: str, place: Place) -> Range | None:
     low, high, count, ratios = float(match[2]), float(match[3]), int(match[4]), bool(match[1])
     if low >= high or count < 2:
         raise BadInput([Fault(place, key, f"expected low below high and two values or more, got '{text}'")])
+    if count > MOST_VALUES:
+        raise BadInput([Fault(place, key, f"expected at most {MOST_VALUES:,} values on an axis, got '{text}'")])
     if ratios and low <= 0.0:
         raise BadInput([Fault(place, key, f"equal ratios need a low end above 0, got '{text}'")])
     return Range(low, high, count, ratios, match[2].lstrip("-+").isdigit() and match[3].lstrip("-+").isdigit())
