@@ -63,3 +63,5 @@ times
 
 # %%
 axes = times.iloc[::-1].plot.barh(figsize=(7, 2.4), xlabel="ms per token")
+
+recorded.picture("timeline")
