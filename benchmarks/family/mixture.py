@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from benchmarks.family import corpus
 from benchmarks.family.heads import branch
 from benchmarks.family.members import TrainingSchedule
-from benchmarks.family.observations import PROMPT_TOKENS, Arrays, assemble, judged
+from benchmarks.family.observations import PROMPT_TOKENS, Arrays, assemble, common_arrays
 from benchmarks.family.pair import Family, weights_hash
 from benchmarks.family.recorder import prompts
 from benchmarks.family.rollouts import roll_outs
@@ -157,17 +157,8 @@ def record_flavour(mixture: Mixture, draft: Network, prompt: Tensor, seed: int) 
     """Return what a trace holds of requests that go on from ``prompt`` (requests, PROMPT_TOKENS), written by the mixture."""
     written = generate(mixture, prompt, OUTPUT_TOKENS, SAMPLING, torch.Generator().manual_seed(seed))
     sequence = torch.cat((prompt, written), 1)
-    p, _ = judged(mixture, sequence, written, SAMPLING)
-    q, rank = judged(draft, sequence, written, SAMPLING)
     routed = [routes(mixture, draft, text) for text in sequence]
-    return {
-        "token": written.numpy().astype(np.uint16).ravel(),
-        "p": p,
-        "q": q,
-        "draft_rank": rank,
-        "exit_rank": np.zeros((0, written.numel()), dtype=np.uint16),
-        **{name: np.concatenate([part[name] for part in routed], axis=-1) for name in routed[0]},
-    }
+    return common_arrays(mixture, draft, sequence, written, SAMPLING, routed)
 
 
 def describe(mixture: Mixture, family: Family, text: TokenStreams, loss: float) -> dict[str, Any]:

@@ -23,16 +23,26 @@ Arrays = dict[str, np.ndarray]
 def observe(family: Family, prompt: Tensor, written: Tensor, sampling: Sampling, recorded: Sequence[Beam]) -> Arrays:
     """Return ranks and probabilities of every written token, flat over (requests, tokens); ``recorded``: dynamic trees."""
     sequence = torch.cat((prompt, written), 1)
-    p, _ = judged(family.target, sequence, written, sampling)
-    q, rank = judged(family.draft, sequence, written, sampling)
     trees = [passages(family, text, recorded) for text in sequence]
+    return common_arrays(family.target, family.draft, sequence, written, sampling, trees)
+
+
+def common_arrays(
+    target: Network, draft: Network, sequence: Tensor, written: Tensor, sampling: Sampling, further: Sequence[Arrays]
+) -> Arrays:
+    """Return what both networks say of the tokens ``written`` that end each sequence, and ``further`` arrays by sequence.
+
+    ``sequence`` (requests, tokens), ``written`` (requests, tokens); further arrays grow along their last axis.
+    """
+    p, _ = judged(target, sequence, written, sampling)
+    q, rank = judged(draft, sequence, written, sampling)
     return {
         "token": written.numpy().astype(np.uint16).ravel(),
         "p": p,
         "q": q,
         "draft_rank": rank,
         "exit_rank": np.zeros((0, written.numel()), dtype=np.uint16),
-        **{name: np.concatenate([tree[name] for tree in trees], axis=-1) for name in trees[0]},
+        **{name: np.concatenate([part[name] for part in further], axis=-1) for name in further[0]},
     }
 
 

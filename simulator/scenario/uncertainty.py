@@ -1,6 +1,6 @@
 """How far a simulated number may be off: other requests, devices that are not quite as their profile, fits that left something.
 
-Five sources of error are drawn together ``DRAWS`` times, as factors on the number:
+Six sources of error are drawn together ``DRAWS`` times, as factors on the number:
 
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
@@ -8,14 +8,12 @@ Five sources of error are drawn together ``DRAWS`` times, as factors on the numb
 - *rows of a verification*: what further query rows cost attention in parts, of which a range is known (``extra_row``).
 - *experts read*: how alike the rows of a window route, and how unequally experts are chosen, likewise.
 - *residuals* of the cells that free parameters were fitted to, drawn with replacement; their standard errors widen them.
-
 - *numbers in doubt*: what is assumed, borrowed or has a range outside of the devices (host times of an engine, links, a
   method's host), each by its :func:`deviation`, and what the fit of an engine left of runs that took no part in it; not in
   cells of papers, whose fits decide the host.
 
-Left out: the requests of a second run that the first is divided by, acceptance
-that was recorded from other models or stated as a rate, and that requests of a batch depend on each other. An interval
-holds ``SHARE`` of the draws.
+Left out: the requests of a second run that the first is divided by, acceptance that was recorded from other models or stated
+as a rate, and that requests of a batch depend on each other. An interval holds ``SHARE`` of the draws.
 
 Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one by one. Of more, consecutive
 requests are added up into groups of equal size (2, 4, 8, ...), and whole groups are drawn: a bootstrap of blocks that do not
@@ -343,7 +341,7 @@ def _widened(device: Device) -> Device:
 def _higher(number: Ranged) -> Ranged:
     """Return a number one standard deviation higher; itself without a range."""
     above = 0.0 if number.high is None else number.high - number.value
-    return number.model_copy(update={"value": number.value + above / NormalDist().inv_cdf((1.0 + SHARE) / 2.0)})
+    return number.model_copy(update={"value": number.value + above / SHARE_DEVIATIONS})
 
 
 def _with_other_routing(field: str, loaded: Loaded) -> Loaded:
