@@ -11,7 +11,7 @@ from simulator.cli.main import main
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.report.run_serving import STAGE_HEAD, stage_caption, stage_rows
+from simulator.report.run_serving import stage_caption, stages
 from simulator.scenario import Loaded, load
 
 STAGES = """\
@@ -109,10 +109,12 @@ def test_a_strategy_that_stops_within_a_pass_does_not_run_on_stages(tmp_path: Pa
 def test_a_report_tells_the_memory_of_each_stage_both_ways() -> None:
     """Table 1 with its budget of 81,920 tokens: 23.5, 21.5, 23.5 GiB as printed; grouped heads take 2.2 GiB less."""
     scenario = load("specpipe_llama_3_1_70b_8x3090", ["serving.memory.kv_tokens=81920"]).scenario
-    rows = [dict(zip(STAGE_HEAD, row, strict=True)) for row in stage_rows(scenario)]
+    table = stages(scenario)
+    assert table is not None
+    rows = [dict(zip(table.head, map(str, row), strict=True)) for row in table.rows]
     assert [row["stages"] for row in rows] == ["1 (10 layers)", "2-7 (10 layers)", "8 (10 layers)"]
     assert [float(row["printed"]) for row in rows] == pytest.approx([23.5, 21.5, 23.5], rel=5e-3)
     assert [float(row["GiB"]) for row in rows] == pytest.approx([21.27, 19.31, 21.27], abs=5e-3)
     assert [row["table"] for row in rows] == ["1.96", "0", "1.96"]
     assert "room for 81,920 tokens (stated)" in stage_caption(scenario)
-    assert list(stage_rows(load("mirror_qwen3_32b_a100").scenario)) == []
+    assert stages(load("mirror_qwen3_32b_a100").scenario) is None

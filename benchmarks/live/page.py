@@ -25,7 +25,7 @@ from simulator.report.blocks import (
     sections,
 )
 from simulator.report.figures import BLUE, ORANGE, VERMILLION, canvas, legend_above, svg
-from simulator.report.run_summary import number, share, signed_share
+from simulator.report.numbers import number, share, signed_share
 
 if TYPE_CHECKING:
     from benchmarks.live.budget import MeasuredBudgets

@@ -7,25 +7,20 @@ from simulator.report import figures, run_serving
 from simulator.report.blocks import Block, Bullets, Figure, Hyperlink, Page, Paragraph, Strong, Table, Words, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pipeline_timeline import pipeline_timeline
+from simulator.report.numbers import number, percent, share
 from simulator.report.run_summary import (
-    GAP_HEAD,
-    GAP_TITLE,
     agreement_sentence,
     choices,
     columns,
     conditions,
     doubt,
     fallback,
-    gap_rows,
     gaps,
     headline,
     highlights,
     kind_name,
-    number,
-    percent,
     regime,
-    share,
-    step_kinds,
+    say,
 )
 from simulator.report.timeline import span_data, steady_window, timeline_svg
 from simulator.scenario.outcome import CONFIDENCE
@@ -80,46 +75,33 @@ def _answers(result: RunResult) -> Iterator[Block]:
     """Yield the table of law, replay and simulation, and the gaps between them."""
     answers = columns(result)
     last_ms = answers[-1].tpot_ms
-    rows: list[Sequence[Words]] = [
-        ("mean step (ms)", *(number(column.step_ms) for column in answers)),
-        ("tokens per step and request", *(number(column.tokens_per_step) for column in answers)),
-        (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in answers)),
-        ("time per token against the simulation", *(percent((column.tpot_ms / last_ms - 1) * 100) for column in answers)),
-    ]
-    yield Table(("", *(column.origin for column in answers)), rows, "Law, replay and simulation of a step and a token")
-    yield Paragraph(
-        "Law: step over tokens, at the mean context. Replay and simulation: mean over requests of "
-        "(E2E − TTFT)/(tokens − 1). The law with replayed means uses the simulation's own acceptance and step mix, so it "
-        "explains the gap but predicts nothing."
+    yield say.table(
+        "answers",
+        [
+            ("mean step (ms)", *(number(column.step_ms) for column in answers)),
+            ("tokens per step and request", *(number(column.tokens_per_step) for column in answers)),
+            (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in answers)),
+            ("time per token against the simulation", *(percent((column.tpot_ms / last_ms - 1) * 100) for column in answers)),
+        ],
     )
-    differences = []
-    for gap in gaps(result):
-        parts = ", ".join(f"{name} {percent(size)}" for name, size in gap.parts)
-        differences.append((Strong(f"{gap.title}: {percent(gap.percent)}"), f" ({parts}). May be due to: {gap.why}."))
-    yield Bullets(differences)
-    if rows_of_gap := gap_rows(result):
-        yield Table(GAP_HEAD, rows_of_gap, GAP_TITLE)
+    yield Paragraph(say("answers_caption"))
+    found = gaps(result)
+    yield Bullets([(Strong(f"{gap.title}: {percent(gap.percent)}"), " ", say("gap", gap=gap)) for gap in found])
+    if result.gap_parts:
+        yield say.table("gap_parts", result.gap_parts)
     yield Paragraph(f"Law: {result.law.source}. {agreement_sentence(result)}")
 
 
 def _time(result: RunResult) -> Iterator[Block]:
     """Yield the parts of a step, the kinds of steps and how busy the lanes are."""
     split = any(phase.busy for parts in result.phases.values() for phase in parts.values())
+    suffix = any("suffix" in parts for parts in result.phases.values())
     yield _parts_table(result, USES if split else ())
-    origin = "Origin: the cost model at the mean context" if split else "Origin: stated in the scenario, with no split"
-    if any("suffix" in parts for parts in result.phases.values()):
-        origin += "; draft and suffix run at the same time"
-    sentences = [f"{origin}."]
-    if len(result.phases) > 1:
-        sentences.append("A part that takes the same as in the first step kind is not repeated.")
-    if len(result.phases) > KINDS_SHOWN:
-        sentences.append(f"Rarer step kinds left out here: {len(result.phases) - KINDS_SHOWN}.")
-    yield Paragraph(" ".join(sentences))
-    shares = [(name, share(law), share(run)) for name, law, run in step_kinds(result)][: 2 * KINDS_SHOWN]
-    head = ("step kind", "share by law (marginal rates)", "share in the simulation")
-    yield Table(head, shares, "Kinds of steps", bars=(1, 2))
-    busy = [(lane, share(fraction)) for lane, fraction in result.busy.items()]
-    yield Table(("lane", "busy share of the whole run (simulation)"), busy, "Lanes", bars=(1,))
+    yield Paragraph(say("parts_origin", split=split, suffix=suffix, kinds=len(result.phases), shown=KINDS_SHOWN))
+    law, run, steps = result.law.kinds, result.simulated.kinds, result.simulated.steps
+    kinds = [(kind_name(kind), law.get(kind, 0.0), run.get(kind, 0) / steps) for kind in result.phases]
+    yield say.table("kinds", kinds[: 2 * KINDS_SHOWN])
+    yield say.table("lanes", result.busy.items())
 
 
 def _parts_table(result: RunResult, uses: Sequence[str]) -> Table:
@@ -147,18 +129,16 @@ def _use_ms(busy_s: Mapping[str, float], use: str) -> str:
 def _serving(result: RunResult) -> Iterator[Block]:
     serving = result.simulated.serving
     if serving.counted.slo:
-        yield Table(run_serving.SLO_HEAD, list(run_serving.verdicts(serving)), "Limits of the SLO, and simulated times")
+        yield say.table("slo", serving.counted.slo)
     yield Table(run_serving.HEAD, list(run_serving.times(serving)), "Times of requests and tokens")
     if result.replications:
         yield Table(run_serving.REPLICATION_HEAD, list(run_serving.replications(result)), "Over several seeds")
-        seeds = f"{result.seeds} seeds (Student's t), of which this run's is the first"
-        yield Paragraph(f"± is half of a {CONFIDENCE:.0%} interval over {seeds}.")
+        yield Paragraph(say("seeds", confidence=CONFIDENCE, seeds=result.seeds))
     if result.simulated.replicas:
-        yield Table(run_serving.REPLICA_HEAD, list(run_serving.replicas(result.simulated)), "Replica by replica")
-    yield Bullets([f"{sentence}." for sentence in run_serving.sentences(result)])
-    policy = type(result.scenario.serving.policy)
-    rule = (policy.__doc__ or "").partition("\n")[0]
-    yield Paragraph(f"Origin: simulation; quantiles within 0.5 %. Batching: {rule}")
+        yield run_serving.replicas(result.simulated)
+    yield Bullets(list(run_serving.sentences(result)))
+    rule, _, _ = (type(result.scenario.serving.policy).__doc__ or "").partition("\n")
+    yield Paragraph(say("serving_origin", rule=rule))
 
 
 def _fallback(result: RunResult) -> Iterator[Block]:
@@ -166,26 +146,9 @@ def _fallback(result: RunResult) -> Iterator[Block]:
         yield Paragraph(f"{text}.")
     if text := choices(result):
         yield Paragraph(f"{text[0].upper()}{text[1:]}.")
-    if not result.fallback:
-        return
-    yield Paragraph(
-        f"On all {result.fallback[0].windows:,} windows of the recording (γ = {result.scenario.schedule.window}), "
-        "by exit depth and κ. "
-        "The paper's bound, fallback ≤ 1 − Ω, is about a position and holds there; a step has up to γ + 1 chances. "
-        "Wider is never worse; deeper need not be better, so it comes with an interval (95 %, whole requests resampled)."
-    )
-    rows = [
-        (
-            f"{rate.exit_fraction:.2f}",
-            str(rate.kappa),
-            share(rate.off_exit),
-            share(rate.per_position),
-            f"{share(rate.per_step)} ({rate.per_step_low * 100:.1f} to {rate.per_step_high * 100:.1f})",
-        )
-        for rate in result.fallback
-    ]
-    head = ("exit depth", "κ", "1 − Ω, all positions", "fallback per position", "fallback per step")
-    yield Table(head, rows, "Fallback by exit depth and width", bars=(2, 3), sortable=True)
+    if rates := result.fallback:
+        yield Paragraph(say("recording", windows=rates[0].windows, gamma=result.scenario.schedule.window))
+        yield say.table("depths", rates)
 
 
 def _window(result: RunResult, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
@@ -193,26 +156,19 @@ def _window(result: RunResult, sweep: Sequence[SweepPoint]) -> Iterator[Block]:
     if not sweep:
         return
     yield Figure("Step time and time per token against the window", SWEEP, partial(figures.window_sweep, sweep))
-    best = min(sweep, key=lambda point: point.law_tpot_ms)
-    text = f"Best window by law (marginal rates): γ = {best.gamma} with {number(best.law_tpot_ms)} ms per token"
+    best, gamma = min(sweep, key=lambda point: point.law_tpot_ms), result.scenario.schedule.window
     tried = {point.gamma: point.simulated_tpot_ms for point in sweep if point.simulated_tpot_ms is not None}
-    if tried:
-        gamma = min(tried, key=lambda window: tried[window])
-        count = max(point.simulated_requests for point in sweep)
-        where = ", ".join(map(str, tried))
-        text += f"; by simulation ({count} requests at each of γ = {where}): γ = {gamma} with {number(tried[gamma])} ms"
-    yield Paragraph(f"{text}. This scenario runs γ = {result.scenario.schedule.window}.")
+    count = max(point.simulated_requests for point in sweep)
+    found = min(tried, key=lambda window: tried[window], default=None)
+    yield Paragraph(say("best_window", best=best, tried=tried, count=count, found=found, gamma=gamma))
     given = result.scenario.durations
     if given and given.draft_ms is not None:
-        yield Paragraph(
-            f"The stated draft_ms of {number(given.draft_ms)} ms is for γ = {result.scenario.schedule.window}; other windows "
-            "are taken in proportion to their internal draft steps, and the stated target time as the same for all."
-        )
+        yield Paragraph(say("stated_draft", draft_ms=given.draft_ms, gamma=gamma))
 
 
 def _memory(result: RunResult) -> Iterator[Block]:
-    if stages := list(run_serving.stage_rows(result.scenario)):
-        yield Table(run_serving.STAGE_HEAD, stages, "Memory of the stages")
+    if table := run_serving.stages(result.scenario):
+        yield table
         yield Paragraph(run_serving.stage_caption(result.scenario))
 
 
@@ -220,7 +176,7 @@ def _accepted(result: RunResult) -> Iterator[Block]:
     if result.simulated.accepted:
         drawn = partial(figures.accepted_lengths, result.simulated, result.odds)
         yield Figure("Accepted draft tokens per verified window", ACCEPTED, drawn)
-        yield Paragraph("Bars: simulation. Markers: law with marginal rates, as if positions were independent.")
+        yield Paragraph(say("accepted"))
 
 
 def _timeline(result: RunResult) -> Iterator[Block]:
@@ -231,7 +187,8 @@ def _timeline(result: RunResult) -> Iterator[Block]:
     yield Figure("Timeline of a few steps", TIMELINE, still, span_data(result.spans, window))
     yield Paragraph(
         (
-            "Origin: simulation; chosen to show as many different spans as possible, so not typical shares. ",
+            say("steps_origin"),
+            " ",
             Hyperlink(TRACE, TRACE),
             " (the first 20,000 spans at most) opens in ",
             Hyperlink("Perfetto", PERFETTO),

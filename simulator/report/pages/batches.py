@@ -7,7 +7,8 @@ from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, T
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, canvas, curve, legend_above, log_x, svg
 from simulator.report.pages.load import LINES
 from simulator.report.run_serving import crossed
-from simulator.report.run_summary import number, origin, short_names
+from simulator.report.numbers import number, short_names
+from simulator.report.run_summary import origin
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
 LEGEND = (

@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, svg
-from simulator.report.run_summary import number
+from simulator.report.numbers import number
 from simulator.studies.budget import FLAT, BudgetPoint, BudgetStudies, BudgetStudy
 
 HEAD = ("draft ms", "step ms", "law", "replay", "simul.", "emitted: law", "simul.", "program counts")

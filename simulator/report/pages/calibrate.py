@@ -13,7 +13,7 @@ from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, SING
 from simulator.evidence.calibrate.runs import IDENTIFIED, EngineFit
 from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
 from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, svg
-from simulator.report.run_summary import number, share, signed_share
+from simulator.report.numbers import number, share, signed_share
 
 FEW_SHAPES = 3
 """How many shapes of a product are listed by name: those with the largest errors."""

@@ -6,7 +6,7 @@ from typing import Any
 from simulator.numeric import grouped
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong, Table
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
-from simulator.report.run_summary import number, percent, short_names
+from simulator.report.numbers import number, percent, short_names
 from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 
 HEAD = ("traffic", "scenario", "offered (req/s)", "verdict", "drift", "carries (req/s)", "of the offered")

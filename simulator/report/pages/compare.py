@@ -6,7 +6,7 @@ from typing import Any
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Page, Paragraph, Section, Strong, Table, Words
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.inputs import resolved_blocks
-from simulator.report.run_summary import number, share
+from simulator.report.numbers import number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.compare import ComparedRun, Comparison, Difference, Value, measured, parts_ms
 

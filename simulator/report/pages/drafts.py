@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, svg
-from simulator.report.run_summary import number
+from simulator.report.numbers import number
 from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
 
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9)

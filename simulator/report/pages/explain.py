@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Paragraph, Table, sections
-from simulator.report.run_summary import number, signed_share
+from simulator.report.numbers import number, signed_share
 from simulator.scenario.explain import Explanation
 from simulator.scenario.uncertainty import SPREADS, WORTH_NAMING
 

@@ -6,7 +6,7 @@ from typing import Any
 from simulator.acceptance.iid import Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, legend_above, svg
-from simulator.report.run_summary import share
+from simulator.report.numbers import share
 
 NAME, FIGURE = "iid", "iid.svg"
 LEGEND = (

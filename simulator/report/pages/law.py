@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simulator.report.blocks import Bullets, Page, Table
-from simulator.report.run_summary import number, share
+from simulator.report.numbers import number, share
 
 KINDS_SHOWN = 4
 """Step kinds that a terminal shows, the most frequent ones."""

@@ -6,7 +6,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
-from simulator.report.run_summary import number, short_names
+from simulator.report.numbers import number, short_names
 from simulator.studies.load import Curves, LoadPoint, LoadStudy, crossing
 
 HEAD = ("clients", "tokens per second", "ms per token", "TBT p50", "TBT p99", "preempted")

@@ -7,7 +7,7 @@ import numpy as np
 
 from simulator.report.blocks import Block, Bullets, Figure, Page, Section, Table
 from simulator.report.figures import BLUE, GREY, VERMILLION, canvas, svg
-from simulator.report.run_summary import number
+from simulator.report.numbers import number
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
 from simulator.studies.methods import ExcludedMethod, MethodComparison, MethodPoint

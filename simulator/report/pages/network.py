@@ -11,7 +11,7 @@ from simulator.evidence.published import cells
 from simulator.report.blocks import Block, Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREY, VERMILLION, canvas, log_x, svg
 from simulator.report.pipeline_timeline import COLOURS, draw
-from simulator.report.run_summary import number, share
+from simulator.report.numbers import number, share
 from simulator.studies.network import Breaking, LinkSweep, NetworkPoint, NetworkRow, NetworkStudy
 from simulator.world import Span
 

@@ -8,7 +8,7 @@ import yaml
 from simulator.evidence.fits import SCALES, FittedPaper, Paper, Parameter
 from simulator.evidence.fitting import Calibration
 from simulator.report.blocks import Block, Bullets, Page, Table, sections
-from simulator.report.run_summary import number
+from simulator.report.numbers import number
 
 AT_BOUND = 1e-3
 """How near to a bound a term is called at it, as a share of the width between the bounds."""

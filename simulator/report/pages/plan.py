@@ -9,7 +9,7 @@ from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Lis
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files, write_files
-from simulator.report.run_summary import number, share
+from simulator.report.numbers import number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.plan.file import Candidate
 from simulator.studies.plan.robustness import Sensitivity

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, canvas, legend_above, log_x, svg
-from simulator.report.run_summary import number
+from simulator.report.numbers import number
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
 

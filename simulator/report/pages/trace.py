@@ -13,7 +13,7 @@ from simulator.acceptance.trace import Trace
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Table, sections
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, legend_above, log_x, svg
-from simulator.report.run_summary import number, percent, share
+from simulator.report.numbers import number, percent, share
 
 FLAVOUR_WINDOW = 7
 """Window in draft tokens at which flavours are compared; a trace with shorter windows uses its largest."""

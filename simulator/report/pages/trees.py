@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, log_x, svg
-from simulator.report.run_summary import number, share, short_names
+from simulator.report.numbers import number, share, short_names
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
 PAPER = 64, 16

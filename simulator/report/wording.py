@@ -1,0 +1,87 @@
+"""What pages say: ``wording/NAME.yaml`` states the sentences and the columns of a page, which its results fill in.
+
+A sentence is a Jinja template; a column is a Jinja expression over ``one``, the object of the row. What results hold is filled
+in as it stands and is never read as a template. A number that is None is an empty text.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+from simulator.report.blocks import Code, Strong, Table, Words
+from simulator.report.numbers import number, percent, share, signed_share
+
+FOLDER = Path(__file__).parent / "wording"
+FILTERS: dict[str, Callable[..., str]] = {"number": number, "percent": percent, "share": share, "signed": signed_share}
+FILTERS["form"] = format
+
+
+@cache
+def _environment() -> Environment:
+    """Return the Jinja environment in which sentences and columns are read."""
+
+    def of_none(show: Callable[..., str]) -> Callable[..., str]:
+        return lambda value, *form: "" if value is None else show(value, *form)
+
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 (words are escaped where they are shown)
+    environment.filters |= {name: of_none(show) for name, show in FILTERS.items()}
+    environment.globals |= {"code": Code, "strong": Strong, "zip": zip, "str": str}
+    return environment
+
+
+@cache
+def _filled(template: str) -> Callable[..., str]:
+    """Return the function that fills in a sentence."""
+    return _environment().from_string(template).render
+
+
+@cache
+def _row(cells: tuple[str, ...]) -> Callable[..., tuple[object, ...]]:
+    """Return the function that evaluates the cells of a row."""
+    row: Callable[..., tuple[object, ...]] = _environment().compile_expression(f"({', '.join(cells)},)", False)
+    return row
+
+
+class Wording:
+    """The words of a page, by the keys of its file."""
+
+    def __init__(self, name: str) -> None:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        self.said: dict[str, Any] = yaml.load((FOLDER / f"{name}.yaml").read_text("utf-8"), loader)  # noqa: S506 (safe)
+
+    def __call__(self, key: str, /, **values: object) -> str:
+        """Return the sentence of a key, filled in."""
+        return _filled(self.said[key])(**values).strip()
+
+    def all(self, key: str, /, **values: object) -> Iterator[str]:
+        """Yield the sentences of a key, filled in, without those that are empty."""
+        for sentence in self.said[key]:
+            if text := _filled(sentence)(**values).strip():
+                yield text
+
+    def rows(self, key: str, objects: Iterable[object], /, **values: object) -> list[tuple[Words, ...]]:
+        """Return a row of cells for every object, under :meth:`head`."""
+        cells = _row(tuple(f"({cell})" for _, cell in self._columns(key, values)))
+        marked = (Code, Strong, tuple)
+        return [tuple(cell if isinstance(cell, marked) else str(cell) for cell in cells(one=one, **values)) for one in objects]
+
+    def head(self, key: str, /, **values: object) -> list[str]:
+        """Return the heads of a table's columns, without those whose ``if`` does not hold."""
+        return [head for head, _ in self._columns(key, values)]
+
+    def table(self, key: str, objects: Iterable[object], /, **values: object) -> Table:
+        """Return the table of a key with a row for every object."""
+        stated = {name: value for name, value in self.said[key].items() if name not in ("columns", "title")}
+        looks = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+        title = _filled(self.said[key]["title"])(**values)
+        return Table(self.head(key, **values), self.rows(key, objects, **values), title, **looks)
+
+    def _columns(self, key: str, values: dict[str, object]) -> Iterator[tuple[str, str]]:
+        """Yield head and cell of every column whose condition holds."""
+        for column in self.said[key]["columns"]:
+            if "if" not in column or _row((column["if"],))(**values)[0]:
+                yield next((_filled(head)(**values), cell) for head, cell in column.items() if head != "if")
