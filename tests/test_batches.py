@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.run_serving import crossed
+from simulator.report.pages.batches import crossed
 from simulator.scenario import load
 from simulator.scenario.run import baseline, law
 from simulator.studies.batches import BatchPoint, batch_sweep, crossover, tile_edges

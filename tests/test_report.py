@@ -13,9 +13,9 @@ from rich.console import Console
 from simulator.files.schema import BadInput
 from simulator.report import figures, write
 from simulator.report.markdown import as_markdown
+from simulator.report.numbers import number, percent
 from simulator.report.pages import law as law_page
 from simulator.report.run_page import run_page
-from simulator.report.numbers import number, percent
 from simulator.report.run_summary import columns, gaps
 from simulator.report.terminal import new_table, print_page
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import (
     Block,
@@ -24,7 +25,8 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
-from simulator.report.figures import BLUE, ORANGE, VERMILLION, canvas, legend_above, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, ORANGE, VERMILLION, legend_above
 from simulator.report.numbers import number, share, signed_share
 
 if TYPE_CHECKING:
@@ -158,8 +160,8 @@ def rounds_csv(live: Mapping[str, Any]) -> str:
     return str(pd.DataFrame(rows, columns=COLUMNS).to_csv(index=False, float_format="%.5g", lineterminator="\n"))
 
 
-def predicted_beside_measured(points: Sequence[Mapping[str, Any]]) -> str:
-    """Draw a row for each setting: measured rounds with their median, the prediction with its interval; SVG text."""
+def predicted_beside_measured(points: Sequence[Mapping[str, Any]]) -> Drawing:
+    """Draw a row for each setting: measured rounds with their median, the prediction with its interval."""
     names = [f"{point['strategy']} γ = {point['gamma']}" if point["gamma"] else point["strategy"] for point in points]
     with canvas(0.9 + 0.26 * len(points)) as drawing:
         axes = drawing.subplots()
@@ -178,4 +180,4 @@ def predicted_beside_measured(points: Sequence[Mapping[str, Any]]) -> str:
         axes.grid(axis="x", lw=0.4)
         axes.set_xlabel("time per token (ms)")
         legend_above(axes, 4)
-        return svg(drawing)
+        return drawing

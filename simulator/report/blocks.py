@@ -71,22 +71,29 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture as SVG text, which a Markdown page refers to as ``file``.
+    """A picture, which a Markdown page refers to as ``file``.
 
-    ``picture``: the SVG text, or the function that draws it once a page needs it: a terminal shows no picture.
+    ``picture``: SVG text, or the function that draws it once a page needs it: a terminal shows no picture.
     ``spans``: data of a timeline that an HTML page draws instead and can zoom (:func:`~simulator.report.timeline.span_data`).
     """
 
     title: str
     file: str
-    picture: str | Callable[[], str]
+    picture: str | Callable[[], Any]
     spans: Mapping[str, Any] | None = None
     name: ClassVar[str] = "figure"
 
     @cached_property
-    def svg(self) -> str:
-        """Return the SVG text; it is drawn once."""
+    def drawing(self) -> Any:
+        """Return the matplotlib figure, or SVG text that is one already; it is drawn once."""
         return self.picture if isinstance(self.picture, str) else self.picture()
+
+    @cached_property
+    def svg(self) -> str:
+        """Return the picture as SVG text."""
+        from simulator.report.drawing import drawn  # noqa: PLC0415 (a terminal draws nothing)
+
+        return drawn(self.drawing).decode()
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,40 @@
-"""Figures of a run as SVG text, 16 cm wide; the same data gives the same bytes."""
+"""What figures share: colours, panels that a page's wording states, axes; and the figures of a run."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from io import StringIO
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import style
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from simulator.acceptance.sources import Odds
+from simulator.report.drawing import canvas
+from simulator.report.wording import Wording
 from simulator.scenario.outcome import Outcome
 from simulator.studies.window import SweepPoint
 
-WIDTH_IN = 16 / 2.54
 BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6b6b6b"  # Okabe and Ito
+PURPLE, SKY, YELLOW = "#CC79A7", "#56B4E9", "#F0E442"
 SHADE = "#e9eff5"
-LOOK = Path(__file__).parent / "templates" / "look.mplstyle"
+COLOURS = {
+    "blue": BLUE,
+    "orange": ORANGE,
+    "green": GREEN,
+    "vermillion": VERMILLION,
+    "grey": GREY,
+    "black": "black",
+    "purple": PURPLE,
+    "sky": SKY,
+    "yellow": YELLOW,
+}
+"""Colours by the names that descriptions of figures use."""
+LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), (PURPLE, "v"), (SKY, "P"), ("#000000", "X"))
+"""Colour and marker of each of a few series."""
+SMALL: dict[str, Any] = {"size": 8, "loc": "left", "color": GREY}
+"""Look of the title of a panel."""
 
 
-@contextmanager
-def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Any]:
-    """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
-    with style.context(str(LOOK)):
-        yield Figure(figsize=(width_in, height_in), layout="constrained", **options)
+say = Wording("run")
 
 
 def legend_above(axes: Any, columns: int) -> None:
@@ -39,15 +48,47 @@ def log_x(axes: Any, base: float = 10) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def curve(axes: Any, points: Sequence[Any], x: str, y: str, line: str, **look: Any) -> None:
-    """Draw a field of points over another one, at the points that have it."""
-    places = [(getattr(point, x), getattr(point, y)) for point in points if getattr(point, y) is not None]
-    if places:
-        axes.plot(*zip(*places, strict=True), line, **look)
+def panel(axes: Any, say: Wording, key: str, objects: Sequence[object], **values: object) -> None:
+    """Draw the curves that a page's wording states for a panel, each at the objects that have a value, and dress the axes.
+
+    A curve has ``x`` and ``y``, expressions over ``one``, ``line`` as matplotlib's ``plot`` takes it, ``color`` or the colour
+    of its ``hollow`` marks, and ``label``; what else it states goes to ``plot``.
+    """
+    stated = say.said[key]
+    for curve in stated.get("curves", ()):
+        look = {name: value for name, value in curve.items() if name not in ("x", "y", "line", "hollow", "label", "color")}
+        if "hollow" in curve:
+            look = {"mfc": "none", "mec": COLOURS[curve["hollow"]], "ms": 5, "ls": "none"} | look
+        if "color" in curve:
+            look["color"] = COLOURS[curve["color"]]
+        label = say.filled(curve["label"], **values) if "label" in curve else None
+        if points := say.points(curve.get("x", stated.get("x")), curve["y"], objects, **values):
+            axes.plot(*zip(*points, strict=True), curve["line"], label=label, **look)
+    _dress(axes, {name: say.filled(text, **values) if isinstance(text, str) else text for name, text in stated.items()})
 
 
-def window_sweep(points: Sequence[SweepPoint]) -> str:
-    """Draw step time and time per token against ``gamma``, the zero-slope region shaded; SVG text."""
+def _dress(axes: Any, stated: Mapping[str, Any]) -> None:
+    """Give the axes of a panel their names, their scales and their room."""
+    axes.set_xlabel(stated.get("x_label", ""))
+    axes.set_ylabel(stated.get("y_label", ""))
+    if "title" in stated:
+        axes.set_title(stated["title"], **SMALL)
+    if "log_x" in stated:
+        log_x(axes, stated["log_x"])
+    if stated.get("integers"):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for level in stated.get("levels", ()):
+        axes.axhline(level, color=GREY, lw=0.8)
+    if "bottom" in stated:
+        axes.set_ylim(bottom=stated["bottom"])
+    if "room" in stated:
+        axes.set_ylim(top=axes.get_ylim()[1] * stated["room"])
+    if "columns" in stated:
+        legend_above(axes, stated["columns"])
+
+
+def window_sweep(points: Sequence[SweepPoint]) -> Drawing:
+    """Draw step time and time per token against ``gamma``, the zero-slope region shaded."""
     with canvas(6.0) as figure:
         steps, tokens = figure.subplots(2, 1, sharex=True)
         steps.set_xlim(points[0].gamma - 0.4, points[-1].gamma + 0.4)
@@ -59,7 +100,7 @@ def window_sweep(points: Sequence[SweepPoint]) -> str:
             axes.set_xlabel("window γ (draft tokens)")
             columns = 2 if len(axes.get_legend_handles_labels()[0]) == 4 else 3
             legend_above(axes, columns)
-        return svg(figure)
+        return figure
 
 
 def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
@@ -82,16 +123,8 @@ def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
 
 
 def _steps(axes: Any, points: Sequence[SweepPoint]) -> None:
-    gammas = [point.gamma for point in points]
     main, mean = [point.main_step_ms for point in points], [point.law_step_ms for point in points]
-    differ = not np.allclose(main, mean)
-    curve(axes, points, "gamma", "vanilla_step_ms", ":", color=GREY, label="vanilla, law")
-    if differ:
-        axes.plot(gammas, mean, "--", color=ORANGE, label="mean step, law")
-    axes.plot(gammas, main, "-", color=BLUE, label="step without fallback, law" if differ else "step, law")
-    look = {"mfc": "none", "mec": VERMILLION, "ms": 5}
-    curve(axes, points, "gamma", "simulated_step_ms", "o", label="mean step, simulation", **look)
-    axes.set_ylabel("step time (ms)")
+    panel(axes, say, "steps_panel", points, differ=not np.allclose(main, mean))
     others = (step for point in points for step in (point.simulated_step_ms, point.vanilla_step_ms))
     shown = [*main, *mean, *(step for step in others if step is not None)]
     room = (max(shown) - min(shown)) or max(shown)
@@ -128,12 +161,7 @@ def _slope(points: Sequence[SweepPoint]) -> float | None:
 
 
 def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
-    look = {"mfc": "none", "mec": VERMILLION, "ms": 5}
-    curve(axes, points, "gamma", "vanilla_tpot_ms", ":", color=GREY, label="vanilla, law")
-    curve(axes, points, "gamma", "law_tpot_ms", "-", color=BLUE, label="law, marginal rates")
-    curve(axes, points, "gamma", "replayed_tpot_ms", "x", color=GREEN, ms=5, label="law, replayed means")
-    curve(axes, points, "gamma", "simulated_tpot_ms", "o", label="simulation", **look)
-    axes.set_ylabel("time per token (ms)")
+    panel(axes, say, "tokens_panel", points)
     drawn = ("vanilla_tpot_ms", "law_tpot_ms", "replayed_tpot_ms", "simulated_tpot_ms")
     top = max(getattr(point, name) or 0.0 for point in points for name in drawn)
     baseline = points[0].baseline_tpot_ms
@@ -145,8 +173,8 @@ def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
     axes.set_ylim(0.0, max(top, baseline if baseline <= 1.1 * top else 0.0) * 1.05)
 
 
-def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
-    """Draw the share of verified windows by accepted draft tokens: simulated bars and the law's markers; SVG text."""
+def accepted_lengths(outcome: Outcome, odds: Odds | None) -> Drawing:
+    """Draw the share of verified windows by accepted draft tokens: simulated bars and the law's markers."""
     longest = max([*outcome.accepted, len(odds.accepted) - 1 if odds else 0])
     lengths = np.arange(longest + 1)
     counts = np.array([outcome.accepted.get(int(length), 0) for length in lengths], dtype=float)
@@ -163,11 +191,4 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> str:
         axes.set_ylabel("verified windows (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
-        return svg(figure)
-
-
-def svg(figure: Figure) -> str:
-    """Return a figure as SVG text without a date."""
-    text = StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "specsim"})
-    return text.getvalue()
+        return figure

@@ -30,6 +30,12 @@ def signed_share(value: float) -> str:
     return f"{value * 100:+.1f} %"
 
 
+def spread(values: Sequence[float]) -> str:
+    """Return a number, if there is one, and in brackets the ends of its interval, which come last."""
+    *best, low, high = (number(value, 3) for value in values)
+    return f"{' '.join(best)} ({low} to {high})".lstrip()
+
+
 def short_names(names: Sequence[str]) -> list[str]:
     """Return names of scenarios without the words that all of them begin or end with, for a figure or a table."""
     if len(names) < 2:

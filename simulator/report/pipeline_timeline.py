@@ -11,7 +11,8 @@ from typing import Any
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as MatplotlibPath
 
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, svg
+from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION
 from simulator.report.timeline import OPENING, family
 from simulator.world import Span
 
@@ -43,7 +44,7 @@ def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], capt
         close.set_xlabel("time (ms)")
         handles = [Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in drawn]
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
-        return re.sub(r"(\d\.\d\d)\d+", r"\1", svg(figure))  # a hundredth of a point is finer than anybody sees
+        return re.sub(r"(\d\.\d\d)\d+", r"\1", drawn(figure).decode())  # a hundredth of a point is finer than anybody sees
 
 
 def devices(spans: Iterable[Span]) -> list[str]:

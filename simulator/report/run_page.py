@@ -6,8 +6,8 @@ from functools import partial
 from simulator.report import figures, run_serving
 from simulator.report.blocks import Block, Bullets, Figure, Hyperlink, Page, Paragraph, Strong, Table, Words, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
+from simulator.report.numbers import number, percent
 from simulator.report.pipeline_timeline import pipeline_timeline
-from simulator.report.numbers import number, percent, share
 from simulator.report.run_summary import (
     agreement_sentence,
     choices,

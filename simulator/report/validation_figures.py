@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from simulator.evidence.validation import Validated
 from simulator.numeric import grouped
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, legend_above, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, legend_above
 
 MARKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREEN), ("v", GREY))
 BANDS = ((0.10, "#e4ebf2"), (0.05, "#cfdbe8"))
@@ -16,8 +18,8 @@ MOST_PERCENT = 30.0
 """Errors beyond this, in per cent, are drawn at the edge with their number."""
 
 
-def parity(papers: Sequence[Validated]) -> str:
-    """Draw run against published of every predicted cell, a panel for each paper, bands of 5 % and 10 %; SVG text."""
+def parity(papers: Sequence[Validated]) -> Drawing:
+    """Draw run against published of every predicted cell, a panel for each paper, bands of 5 % and 10 %."""
     shown = [paper for paper in papers if paper.predicted]
     across = min(3, len(shown)) or 1
     rows = -(-len(shown) // across) or 1
@@ -29,7 +31,7 @@ def parity(papers: Sequence[Validated]) -> str:
             axes.set_visible(False)
         drawing.supxlabel("published; shaded: within 5 % and 10 %; bars: 90 % interval of the run", size=9)
         drawing.supylabel("simulation", size=9)
-        return svg(drawing)
+        return drawing
 
 
 def _panel(axes: Any, paper: Validated) -> None:
@@ -63,8 +65,8 @@ def _ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick <= high]
 
 
-def residuals(papers: Sequence[Validated]) -> str:
-    """Draw the signed error of every predicted cell in the papers' order, and that of the baseline; SVG text."""
+def residuals(papers: Sequence[Validated]) -> Drawing:
+    """Draw the signed error of every predicted cell in the papers' order, and that of the baseline."""
     shown = [paper for paper in papers if paper.predicted]
     cells = [cell for paper in shown for cell in paper.predicted]
     with canvas(3.3) as drawing:
@@ -88,7 +90,7 @@ def residuals(papers: Sequence[Validated]) -> str:
         axes.set_xlabel("predicted cells in the papers' order")
         axes.set_ylabel("run over published (%)")
         legend_above(axes, 2)
-        return svg(drawing)
+        return drawing
 
 
 def _clipped(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:

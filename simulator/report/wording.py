@@ -13,11 +13,11 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from simulator.report.blocks import Code, Strong, Table, Words
-from simulator.report.numbers import number, percent, share, signed_share
+from simulator.report.numbers import number, percent, share, signed_share, spread
 
 FOLDER = Path(__file__).parent / "wording"
 FILTERS: dict[str, Callable[..., str]] = {"number": number, "percent": percent, "share": share, "signed": signed_share}
-FILTERS["form"] = format
+FILTERS |= {"spread": spread, "form": format}
 
 
 @cache
@@ -55,12 +55,16 @@ class Wording:
 
     def __call__(self, key: str, /, **values: object) -> str:
         """Return the sentence of a key, filled in."""
-        return _filled(self.said[key])(**values).strip()
+        return self.filled(self.said[key], **values)
+
+    def filled(self, template: str, /, **values: object) -> str:
+        """Return a template with its values filled in."""
+        return _filled(template)(**values).strip()
 
     def all(self, key: str, /, **values: object) -> Iterator[str]:
         """Yield the sentences of a key, filled in, without those that are empty."""
         for sentence in self.said[key]:
-            if text := _filled(sentence)(**values).strip():
+            if text := self.filled(sentence, **values):
                 yield text
 
     def rows(self, key: str, objects: Iterable[object], /, **values: object) -> list[tuple[Words, ...]]:
@@ -77,8 +81,13 @@ class Wording:
         """Return the table of a key with a row for every object."""
         stated = {name: value for name, value in self.said[key].items() if name not in ("columns", "title")}
         looks = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
-        title = _filled(self.said[key]["title"])(**values)
+        title = self.filled(self.said[key]["title"], **values)
         return Table(self.head(key, **values), self.rows(key, objects, **values), title, **looks)
+
+    def points(self, x: str, y: str, objects: Iterable[object], /, **values: object) -> list[tuple[Any, ...]]:
+        """Return two expressions over ``one``, at every object that has both."""
+        places = _row((f"({x})", f"({y})"))
+        return [point for point in (places(one=one, **values) for one in objects) if None not in point]
 
     def _columns(self, key: str, values: dict[str, object]) -> Iterator[tuple[str, str]]:
         """Yield head and cell of every column whose condition holds."""

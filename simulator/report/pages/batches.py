@@ -1,20 +1,20 @@
 """What speculation is worth in a batch: speed-up, passes of the target with their tiles, exposed draft time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, canvas, curve, legend_above, log_x, svg
+from matplotlib.figure import Figure as Drawing
+
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
+from simulator.report.drawing import canvas
+from simulator.report.figures import GREY, ORANGE, SHADE, SMALL, legend_above, log_x, panel
+from simulator.report.numbers import short_names
 from simulator.report.pages.load import LINES
-from simulator.report.run_serving import crossed
-from simulator.report.numbers import number, short_names
 from simulator.report.run_summary import origin
+from simulator.report.wording import Wording
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
-LEGEND = (
-    "Simulated speed-ups are of output tokens per second, with the prefills of all requests on both sides. Break-even is the "
-    "chance of each draft token of a chain at which the law's speed-up is 1; both intervals are of devices and experts read."
-)
+say = Wording("batches")
 
 
 def page(result: BatchStudies) -> Page:
@@ -23,42 +23,22 @@ def page(result: BatchStudies) -> Page:
     strategies = ", ".join(dict.fromkeys(study.scenario.strategy.name for study in studies))
     pictures = "Speed-up, passes and draft time by batch" if len(studies) == 1 else "Tokens per second by batch"
     return Page(
-        title=f"What {strategies} is worth in a batch, against autoregressive decoding",
-        opening=[Figure(pictures, "batches.svg", lambda: batch_figure(studies)), Paragraph(LEGEND)],
+        title=say("title", strategies=strategies),
+        opening=[Figure(pictures, "batches.svg", lambda: batch_figure(studies)), Paragraph(say("legend"))],
         sections=[_section(study) for study in studies],
     )
 
 
 def _section(study: BatchStudy) -> Section:
     """Return the table and the sentences of a scenario."""
-    shown = [point for point in study.points if point.simulated_requests] or study.points
-    columns = _columns(shown)
-    rows = [(str(point.batch), *(_cell(getattr(point, field)) for field in columns.values())) for point in shown]
-    table = Table(("B", *columns), rows, f"Batch sizes of {study.scenario.name}")
+    points = [point for point in study.points if point.simulated_requests] or study.points
+    has = {
+        "intervals": points[0].speedup_interval is not None,
+        "vanilla": any(point.vanilla_speedup is not None for point in points),
+        "overhead": any(point.relative_draft_overhead is not None for point in points),
+    }
+    table = say.table("sizes", points, scenario=study.scenario, **has)
     return Section(study.scenario.name, [table, Bullets(list(sentences(study)))])
-
-
-def _cell(value: float | str | tuple[float, ...] | None) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    if isinstance(value, float | int):
-        return number(value, 3)
-    *best, low, high = (number(each, 3) for each in value)
-    return f"{' '.join(best)} ({low} to {high})".lstrip()
-
-
-def _columns(points: Sequence[BatchPoint]) -> Mapping[str, str]:
-    """Return the field of a point for the columns that have something to show, by head."""
-    columns = {"speed-up law": "speedup", "speed-up simul.": "simulated_speedup"}
-    if points[0].speedup_interval is not None:
-        columns |= {"interval": "speedup_interval", "verdict": "verdict", "break-even": "break_even"}
-    if any(point.vanilla_speedup is not None for point in points):
-        columns |= {"vanilla law": "vanilla_speedup", "vanilla simul.": "simulated_vanilla_speedup"}
-    columns |= {"tokens/s law": "law_tokens_per_s", "tokens/s simul.": "simulated_tokens_per_s"}
-    columns |= {"verify ms": "verify_ms", "T_draft ms": "draft_ms"}
-    if any(point.relative_draft_overhead is not None for point in points):
-        columns["rel. draft overhead"] = "relative_draft_overhead"
-    return columns
 
 
 def sentences(study: BatchStudy) -> Iterator[str]:
@@ -67,27 +47,27 @@ def sentences(study: BatchStudy) -> Iterator[str]:
     begins: dict[str, int] = {}
     for point in points:
         begins.setdefault(point.settings, point.batch)
-    if len(begins) > 1:
-        yield "Set by batch: " + "; ".join(f"{settings} from {size} on" for settings, size in begins.items())
     words = crossed(*crossover(points), study.scenario.strategy.name)
-    yield f"By law, for batches of {points[0].batch} to {points[-1].batch}: {words}"
-    if study.tile_edges:
-        edges = ", ".join(map(str, study.tile_edges))
-        yield f"Verifying needs another tile of rows from these batches on: {edges}"
+    yield from say.all("sentences", points=points, begins=begins, crossed=words, edges=study.tile_edges)
+
+
+def crossed(first: int | None, for_good: int | None, name: str) -> str:
+    """Return in words at which batch autoregressive decoding overtakes a strategy."""
+    return say("crossed", first=first, for_good=for_good, name=name)
 
 
 # ---- the picture
 
 
-def batch_figure(studies: Sequence[BatchStudy]) -> str:
-    """Return the panels of a single scenario, or the tokens per second of several, as SVG text."""
+def batch_figure(studies: Sequence[BatchStudy]) -> Drawing:
+    """Return the panels of a single scenario, or the tokens per second of several."""
     if len(studies) > 1:
         return throughput_figure(studies)
     return scenario_figure(studies[0])
 
 
-def scenario_figure(study: BatchStudy) -> str:
-    """Return panels over the batch size on a logarithmic axis, with the sizes at which a pass needs another tile; SVG text."""
+def scenario_figure(study: BatchStudy) -> Drawing:
+    """Return panels over the batch size on a logarithmic axis, with the sizes at which a pass needs another tile."""
     points, name = study.points, study.scenario.strategy.name
     overhead = any(point.relative_draft_overhead is not None for point in points)
     trees = any(point.fused_trees_ms is not None for point in points)
@@ -99,18 +79,18 @@ def scenario_figure(study: BatchStudy) -> str:
         if overhead:
             _overhead(panel_axes[2], points)
         if trees:
-            _trees(panel_axes[-1], points)
+            panel(panel_axes[-1], say, "trees_panel", points)
         for axes in panel_axes:
             log_x(axes, 2)
             axes.set_xlim(points[0].batch / 1.06, points[-1].batch * 1.06)
             axes.tick_params(labelbottom=True)
             legend_above(axes, 2)
         panel_axes[-1].set_xlabel("batch B (requests that decode together)")
-        return svg(figure)
+        return figure
 
 
-def throughput_figure(studies: Sequence[BatchStudy]) -> str:
-    """Return tokens per second of scenarios over the batch size, and their ratio to the first scenario; SVG text."""
+def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
+    """Return tokens per second of scenarios over the batch size, and their ratio to the first scenario."""
     with canvas(6.4) as figure:
         rates, ratios = figure.subplots(2, 1, sharex=True)
         names = short_names([study.scenario.name for study in studies])
@@ -119,7 +99,7 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> str:
             _rates(rates, ratios, study, studies[0], "law_tokens_per_s", "-", color=colour, label=label)
             _rates(rates, ratios, study, studies[0], "simulated_tokens_per_s", marker, color=colour, mfc="none", ms=5)
         rates.set_ylabel("tokens per second, all requests")
-        rates.set_title("lines: law, prefills left out; marks: simulation", size=8, loc="left", color=GREY)
+        rates.set_title("lines: law, prefills left out; marks: simulation", **SMALL)
         ratios.set_ylabel(f"relative to {names[0]}")
         ratios.set_xlabel("batch B (requests that decode together)")
         for axes in (rates, ratios):
@@ -127,7 +107,7 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> str:
             axes.tick_params(labelbottom=True)
         rates.set_ylim(0.0)
         rates.legend(loc="upper left")
-        return svg(figure)
+        return figure
 
 
 def _rates(rates: Any, ratios: Any, study: BatchStudy, reference: BatchStudy, field: str, style: str, **look: Any) -> None:
@@ -140,15 +120,7 @@ def _rates(rates: Any, ratios: Any, study: BatchStudy, reference: BatchStudy, fi
 
 
 def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
-    if points[0].vanilla_speedup is not None:
-        curve(axes, points, "batch", "vanilla_speedup", "--", color=GREY, label="vanilla_sd, law")
-        look = {"mfc": "none", "mec": GREY, "ms": 5, "label": "vanilla_sd, simulation"}
-        curve(axes, points, "batch", "simulated_vanilla_speedup", "s", **look)
-    curve(axes, points, "batch", "speedup", "-", color=BLUE, label=f"{name}, law")
-    curve(axes, points, "batch", "simulated_speedup", "o", mfc="none", mec=VERMILLION, ms=5, label=f"{name}, simulation")
-    axes.axhline(1.0, color=GREY, lw=0.8)
-    axes.set_ylabel("speed-up over autoregressive")
-    axes.set_ylim(0.0)
+    panel(axes, say, "speedup_panel", points, name=name, vanilla=points[0].vanilla_speedup is not None)
     first, for_good = crossover(points)
     if for_good is not None:
         axes.axvspan(for_good, points[-1].batch * 1.06, color=SHADE, lw=0, zorder=0)
@@ -159,11 +131,7 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
     rows = {point.batch: point.verify_rows for point in points}
     for edge in edges:
         axes.axvline(edge, color=ORANGE, lw=0.7, zorder=0, label="another tile of rows" if edge == edges[0] else None)
-    curve(axes, points, "batch", "verify_ms", "-", color=BLUE, label="target verifies its windows")
-    curve(axes, points, "batch", "decode_ms", "-.", color=GREY, label="target decodes one token per request")
-    curve(axes, points, "batch", "draft_ms", "--", color=GREEN, label="T_draft")
-    axes.set_ylabel("law (ms)")
-    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)
+    panel(axes, say, "passes_panel", points)
     top, last = axes.get_ylim()[1], 0.0
     for edge in edges:
         if edge > last * 1.12:
@@ -172,10 +140,7 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
 
 
 def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
-    label = "exposed draft time / T_draft of vanilla_sd, law"
-    curve(axes, points, "batch", "relative_draft_overhead", "-", color=BLUE, label=label)
-    axes.set_ylabel("relative draft overhead")
-    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.3)
+    panel(axes, say, "overhead_panel", points)
     top, before = axes.get_ylim()[1], None
     for point in points:
         if point.settings != before:
@@ -185,11 +150,3 @@ def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
             where, side = point.batch * (0.98 if at_end else 1.02), "right" if at_end else "left"
             axes.text(where, top * (0.8 if at_end else 0.98), text, va="top", ha=side, size=7, color=GREY)
             before = point.settings
-
-
-def _trees(axes: Any, points: Sequence[BatchPoint]) -> None:
-    curve(axes, points, "batch", "apart_trees_ms", "--", color=VERMILLION, label="all re-sampled trees in a second pass")
-    curve(axes, points, "batch", "fused_trees_ms", "-", color=BLUE, label="all re-sampled trees in the same pass")
-    curve(axes, points, "batch", "drafted_trees_ms", "-.", color=GREY, label="drafted trees alone")
-    axes.set_ylabel("target in a step, law (ms)")
-    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.08)

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, svg
+from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION
 from simulator.report.numbers import number
 from simulator.studies.budget import FLAT, BudgetPoint, BudgetStudies, BudgetStudy
 
@@ -72,8 +74,8 @@ def sentences(study: BudgetStudy) -> Iterator[str]:
 # ---- the picture
 
 
-def budget_figure(studies: Sequence[BudgetStudy]) -> str:
-    """Return two panels over the budget for all studies, a column per study, as SVG text."""
+def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
+    """Return two panels over the budget for all studies, a column per study."""
     width = WIDTH_IN * (1.0 + 0.55 * (len(studies) - 1))
     with canvas(6.6, width) as figure:
         panels = figure.subplots(2, len(studies), squeeze=False, height_ratios=(2, 3), sharey="row")
@@ -91,7 +93,7 @@ def budget_figure(studies: Sequence[BudgetStudy]) -> str:
         panels[1, 0].legend(loc="lower left")
         panels[0, 0].set_ylabel("time (ms)")
         panels[1, 0].set_ylabel("tokens per second")
-        return svg(figure)
+        return figure
 
 
 def _times(axes: Any, study: BudgetStudy) -> None:

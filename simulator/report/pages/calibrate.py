@@ -5,6 +5,7 @@ from math import isnan
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MultipleLocator
 
 from simulator.evidence.calibrate import fit
@@ -12,7 +13,8 @@ from simulator.evidence.calibrate.profile import FittedProfile, text
 from simulator.evidence.calibrate.quality import LEFT_OUT, LEFT_OUT_RANGES, SINGLE_PRODUCTS, FitError, HeldOutErrors, TileStep
 from simulator.evidence.calibrate.runs import IDENTIFIED, EngineFit
 from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
-from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION
 from simulator.report.numbers import number, share, signed_share
 
 FEW_SHAPES = 3
@@ -123,8 +125,8 @@ def score_page(name: str, errors: Sequence[FitError], command: str) -> Page:
     return Page(f"{name} against measured times", about=about, opening=[Table(head, rows, "Errors (%)")], command=command)
 
 
-def figure(layers: pd.DataFrame) -> str:
-    """Draw the products of a layer by token count: measured, fitted, as before and by the datasheet; SVG text."""
+def figure(layers: pd.DataFrame) -> Drawing:
+    """Draw the products of a layer by token count: measured, fitted, as before and by the datasheet."""
     shown = layers[layers.tokens <= MOST_TOKENS]
     groups = [(model, ranks, rows) for (model, ranks), rows in shown.groupby(fit.LAYER[:2]) if ranks in _ends(shown, model)]
     groups = groups[:: -(-len(groups) // MOST_PANELS)]  # of many single products, some all over the sizes
@@ -144,7 +146,7 @@ def figure(layers: pd.DataFrame) -> str:
         drawing.supxlabel("tokens", size=9)
         drawing.supylabel("products of a layer (µs)", size=9)
         drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
-        return svg(drawing)
+        return drawing
 
 
 def _ends(shown: pd.DataFrame, model: object) -> tuple[float, float]:

@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
+
 from simulator.numeric import grouped
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
+from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.report.numbers import number, percent, short_names
 from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 
@@ -81,8 +84,8 @@ def time_rows(capacities: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
 # ---- the picture
 
 
-def capacity_figure(capacities: Sequence[Capacity]) -> str:
-    """Return a column per traffic: requests in the system over time, above carried against offered rate; SVG text."""
+def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
+    """Return a column per traffic: requests in the system over time, above carried against offered rate."""
     short, groups = scenario_names(capacities), grouped(capacities, lambda capacity: capacity.workload)
     colours = dict(zip(short, COLOURS * len(short), strict=False))
     with canvas(5.2, WIDTH_IN * 1.15) as figure:
@@ -97,7 +100,7 @@ def capacity_figure(capacities: Sequence[Capacity]) -> str:
             _carried(carried, group, [] if column else labels, shades)
         handles, names = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(short)))
-        return svg(figure)
+        return figure
 
 
 def _over_time(axes: Any, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from simulator.evidence.claims import VERDICTS, Judged
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Code, Page, Paragraph, Table, Words, sections
-from simulator.report.page import csv_text
 from simulator.report.numbers import number
+from simulator.report.page import csv_text
 
 CLAIMS = "claims.csv"
 COLUMNS = (

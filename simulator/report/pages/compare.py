@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
+
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Page, Paragraph, Section, Strong, Table, Words
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
+from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.report.inputs import resolved_blocks
 from simulator.report.numbers import number, share
 from simulator.scenario.uncertainty import SHARE
@@ -89,7 +92,7 @@ def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
             yield f"its {SHARE:.0%} interval", *map(_interval, result.runs)
 
 
-def _interval(run: ComparedRun) -> str:
+def _interval(run: ComparedRun) -> Drawing:
     if not run.result.scenario.schedule.window:
         return "–"
     return f"{run.interval.low:.2f} to {run.interval.high:.2f}"
@@ -161,7 +164,7 @@ def _resolved(result: Comparison) -> Iterator[Block]:
 
 
 def comparison_figure(result: Comparison) -> str:
-    """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step; SVG text."""
+    """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step."""
     count, parts = len(result.runs), _longest(result)
     height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))
     with canvas(min(height, 9.0), WIDTH_IN * 1.1) as figure:
@@ -169,7 +172,7 @@ def comparison_figure(result: Comparison) -> str:
         _draw_tokens(tokens, result)
         _draw_parts(steps, result, parts)
         figure.legend(loc="outside lower center", ncols=min(4, count + 2))
-        return svg(figure)
+        return figure
 
 
 def _colour(place: int) -> str:

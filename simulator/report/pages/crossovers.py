@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Section, Table
-from simulator.report.figures import BLUE, ORANGE, VERMILLION, canvas, log_x, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, ORANGE, VERMILLION, log_x
 from simulator.report.pages.methods import BAR_IN, PANEL_IN, by_origin, label_rows, left_out
 from simulator.studies.crossovers import Crossover, CrossoverStudy
 
@@ -65,8 +67,8 @@ def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
 # ---- the picture
 
 
-def strip_figure(methods: Sequence[Crossover], title: str) -> str:
-    """Return the law's speed-up of all methods by batch as strips, marked where autoregressive decoding is ahead; SVG text."""
+def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:
+    """Return the law's speed-up of all methods by batch as strips, marked where autoregressive decoding is ahead."""
     parts = list(by_origin(methods))
     sizes = [len(chosen) for _, chosen in parts] or [1]
     height_in = BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9
@@ -81,7 +83,7 @@ def strip_figure(methods: Sequence[Crossover], title: str) -> str:
             bar = figure.colorbar(mesh, ax=panels.tolist(), orientation="horizontal", fraction=0.04, aspect=50, pad=0.02)
             bar.set_label("speed-up over autoregressive decoding of the same batch (law)", size=8)
         panels[-1].set_xlabel(LABEL, size=8)
-        return svg(figure)
+        return figure
 
 
 def _strips(axes: Any, words: str, methods: Sequence[Crossover], norm: TwoSlopeNorm) -> Any:

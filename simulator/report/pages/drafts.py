@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
+from matplotlib.figure import Figure as Drawing
+
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.report.numbers import number
 from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
 
@@ -39,7 +42,7 @@ def rows(study: DraftStudy) -> Iterator[tuple[str, ...]]:
         yield (point.model, *size, *worth, _percentage(point.pays), _percentage(point.needed))
 
 
-def _percentage(rate: float | None) -> str:
+def _percentage(rate: float | None) -> Drawing:
     return "never" if rate is None else f"{rate:.0%}"
 
 
@@ -66,7 +69,7 @@ def _verdict(point: DraftPoint, base_rate: float) -> str:
 
 
 def draft_figure(study: DraftStudy) -> str:
-    """Return a curve per draft, and the level of the scenario's draft that a bigger one has to reach; SVG text."""
+    """Return a curve per draft, and the level of the scenario's draft that a bigger one has to reach."""
     with canvas(3.8) as figure:
         axes = figure.subplots()
         for point, colour in zip(study.points, COLOURS, strict=False):
@@ -80,4 +83,4 @@ def draft_figure(study: DraftStudy) -> str:
         axes.set_ylabel("speed-up over autoregressive decoding")
         axes.set_title("best window at all points; dots: level with the scenario's draft", size=8, loc="left", color=GREY)
         axes.legend(loc="upper left")
-        return svg(figure)
+        return figure

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
+
 from simulator.evidence.drawn import Found, Place
 from simulator.evidence.published import PaperFigure
 from simulator.report.blocks import Page, Paragraph, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, log_x, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, log_x
 
 Points = Mapping[str, Sequence[tuple[Place, float]]]
 """Points by the label of their series."""
@@ -17,8 +20,8 @@ GROUP = 0.8
 """Share of a place that a group of bars fills."""
 
 
-def picture(asked: Found, ours: Points) -> str:
-    """Draw our points of a figure and the published ones; SVG text."""
+def picture(asked: Found, ours: Points) -> Drawing:
+    """Draw our points of a figure and the published ones."""
     described = asked.picture
     with canvas(3.9) as drawing:
         axes = drawing.subplots()
@@ -43,7 +46,7 @@ def picture(asked: Found, ours: Points) -> str:
             axes.plot(xs, [y for _, y in printed.points], mark, **look)
         _dress(axes, asked, names)
         drawing.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        return svg(drawing)
+        return drawing
 
 
 def _look(asked: Found, label: str) -> tuple[str, str]:

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
+
 from simulator.acceptance.iid import Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, canvas, legend_above, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, legend_above
 from simulator.report.numbers import share
 
 NAME, FIGURE = "iid", "iid.svg"
@@ -76,8 +79,8 @@ def row(drafter: Independence, gammas: Sequence[int]) -> list[str]:
     return [drafter.name, *rates, *missing, *(errors.get(gamma, "") for gamma in gammas)]
 
 
-def figure(drafters: Sequence[Independence]) -> str:
-    """Draw a line for each drafter and a mark with its interval for each window; SVG text."""
+def figure(drafters: Sequence[Independence]) -> Drawing:
+    """Draw a line for each drafter and a mark with its interval for each window."""
     with canvas(0.9 + 0.24 * len(drafters)) as drawing:
         axes = drawing.subplots()
         for gamma, (mark, colour) in zip(windows(drafters), LOOKS * 4, strict=False):
@@ -91,7 +94,7 @@ def figure(drafters: Sequence[Independence]) -> str:
             "i.i.d. formula against recording, tokens per step (%); in brackets: share kept by windows of one token"
         )
         legend_above(axes, 4)
-        return svg(drawing)
+        return drawing
 
 
 def _marks(axes: Any, drafters: Sequence[Independence], gamma: int, mark: str, colour: str) -> None:

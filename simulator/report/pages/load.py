@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
+from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.report.numbers import number, short_names
 from simulator.studies.load import Curves, LoadPoint, LoadStudy, crossing
 
@@ -70,8 +72,8 @@ def _ratios(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> str:
 # ---- the picture
 
 
-def load_figure(curves: Curves) -> str:
-    """Return rate against time per token, points marked with their clients, and the tail by clients; SVG text."""
+def load_figure(curves: Curves) -> Drawing:
+    """Return rate against time per token, points marked with their clients, and the tail by clients."""
     with canvas(4.4, WIDTH_IN * 1.15) as figure:
         trade, tail = figure.subplots(1, 2, sharey=True)
         names = short_names(list(curves))
@@ -96,4 +98,4 @@ def load_figure(curves: Curves) -> str:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_locator(NullLocator())
         figure.legend(loc="outside lower center", ncols=2)
-        return svg(figure)
+        return figure

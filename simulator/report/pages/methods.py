@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Block, Bullets, Figure, Page, Section, Table
-from simulator.report.figures import BLUE, GREY, VERMILLION, canvas, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREY, VERMILLION
 from simulator.report.numbers import number
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
@@ -100,7 +102,7 @@ def features_page(features: Mapping[str, Features]) -> Page:
     return Page("Methods and their features", opening=opening, command="specsim list method")
 
 
-def _billions(weights: int) -> str:
+def _billions(weights: int) -> Drawing:
     if not weights:
         return ""
     return "< 0.01" if weights < 10_000_000 else f"{weights / 1e9:.2f}"
@@ -110,7 +112,7 @@ def _billions(weights: int) -> str:
 
 
 def bar_figure(points: Sequence[MethodPoint], title: str) -> str:
-    """Return the speed-up of all methods over autoregressive decoding, a panel per origin of acceptance, as SVG text."""
+    """Return the speed-up of all methods over autoregressive decoding, a panel per origin of acceptance."""
     parts = list(by_origin(points))
     sizes = [len(chosen) for _, chosen in parts] or [1]
     with canvas(BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.4) as figure:
@@ -120,7 +122,7 @@ def bar_figure(points: Sequence[MethodPoint], title: str) -> str:
             _bars(axes, words, chosen)
         rows[-1].set_xlabel("speed-up over autoregressive decoding (simulation)" + _remarks(points), size=8)
         rows[-1].set_xlim(0.0, 1.28 * max(map(_end, points), default=1.0))
-        return svg(figure)
+        return figure
 
 
 def _remarks(points: Sequence[MethodPoint]) -> str:

@@ -4,14 +4,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from simulator.evidence.published import cells
 from simulator.report.blocks import Block, Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREY, VERMILLION, canvas, log_x, svg
-from simulator.report.pipeline_timeline import COLOURS, draw
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREY, VERMILLION, log_x
 from simulator.report.numbers import number, share
+from simulator.report.pipeline_timeline import COLOURS, draw
 from simulator.studies.network import Breaking, LinkSweep, NetworkPoint, NetworkRow, NetworkStudy
 from simulator.world import Span
 
@@ -114,8 +116,8 @@ def broken(breakings: Sequence[Breaking]) -> Iterator[str]:
 # ---- the picture
 
 
-def network_figure(sweep: LinkSweep) -> str:
-    """Return stages on both sides of the link, overlapped and in turn, above the ms that links add to a token; SVG text."""
+def network_figure(sweep: LinkSweep) -> Drawing:
+    """Return stages on both sides of the link, overlapped and in turn, above the ms that links add to a token."""
     link = sweep.link
     with canvas(5.6) as figure:
         (above, below) = figure.subplots(2, 2, height_ratios=(1, 2))
@@ -134,7 +136,7 @@ def network_figure(sweep: LinkSweep) -> str:
         _added(below[0], by_latency, "latency between servers (ms)")
         _added(below[1], [(point.gbit_s, point) for point in sweep.by_rate], "rate between servers (Gbit/s)")
         below[0].legend(loc="upper left")
-        return svg(figure)
+        return figure
 
 
 def _added(axes: Any, points: Sequence[tuple[float, NetworkPoint]], label: str) -> None:

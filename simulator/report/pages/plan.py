@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
+
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Listing, Page, Paragraph, Table, sections
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, WIDTH_IN, canvas, svg
+from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.page import page_files, write_files
 from simulator.report.numbers import number, share
+from simulator.report.page import page_files, write_files
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.plan.file import Candidate
 from simulator.studies.plan.robustness import Sensitivity
@@ -98,7 +101,7 @@ def _words(candidate: Candidate) -> str:
     return f"{strategy} on {hardware}{settings}"
 
 
-def _devices(finding: Finding) -> str:
+def _devices(finding: Finding) -> Drawing:
     return " + ".join(f"{count * finding.replicas} x {name}" for name, count in finding.candidate.devices.items())
 
 
@@ -286,7 +289,7 @@ def _exports(study: PlanStudy) -> Iterator[Block]:
 
 
 def plan_figure(study: PlanStudy) -> str:
-    """Return SVG text: cost against mean time per token, a line for each family; and how much of each limit is used."""
+    """Return a drawing: cost against mean time per token, a line for each family; and how much of each limit is used."""
     with canvas(4.2, WIDTH_IN * 1.1) as drawing:
         pareto, limits = drawing.subplots(1, 2, width_ratios=(5, 2))
         _draw_fleets(pareto, study)
@@ -294,7 +297,7 @@ def plan_figure(study: PlanStudy) -> str:
         handles, labels = pareto.get_legend_handles_labels()
         columns = 3 if max(map(len, labels[1:]), default=0) <= LONGEST_OF_THREE else 2
         drawing.legend(handles, labels, loc="outside lower center", ncols=columns)
-        return svg(drawing)
+        return drawing
 
 
 def front(fleets: Sequence[Finding]) -> list[Finding]:

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple, get_args
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from simulator.files.schema import BadInput, Fault
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.study import Plot
@@ -65,8 +67,8 @@ def _quantity(key: str, value: Any) -> str:
     return f"{_text(value)} {UNITS.get(_unit(key), '')}".strip()
 
 
-def picture(points: SweepTable, plot: Plot) -> str:
-    """Return one plot of a table as SVG text.
+def picture(points: SweepTable, plot: Plot) -> Drawing:
+    """Return one plot of a table.
 
     Axes that the plot does not name are left at their best: the value of the last metric named decides, and the picture
     names these axes. Raises :class:`BadInput` for a column that does not exist, or where nothing is left to draw.
@@ -91,7 +93,7 @@ def picture(points: SweepTable, plot: Plot) -> str:
         _finish(figure, panels[: len(facets)], columns, plot, note, [_text(value) for value in _values(frame, plot.hue)])
         if drawn is not None and plot.value:
             figure.colorbar(drawn, ax=panels[: len(facets)], label=label(plot.value), shrink=0.9)
-        return svg(figure)
+        return figure
 
 
 # ---- which rows

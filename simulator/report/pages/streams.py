@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, canvas, legend_above, log_x, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, legend_above, log_x
 from simulator.report.numbers import number
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
@@ -52,7 +53,7 @@ def sentences(study: StreamStudy) -> Iterator[str]:
         yield _compared(study.two_models)
 
 
-def _falls(points: Sequence[StreamPoint]) -> str:
+def _falls(points: Sequence[StreamPoint]) -> Drawing:
     slower = fall(points)
     return f"from k = {slower.branching} on" if slower else f"nowhere up to k = {points[-1].branching}"
 
@@ -70,12 +71,12 @@ def _compared(models: TwoModels) -> str:
 
 
 def stream_figure(study: StreamStudy) -> str:
-    """Return the speed-up over k, and the plane of Eq. (10) with the scenario's place on it; SVG text."""
+    """Return the speed-up over k, and the plane of Eq. (10) with the scenario's place on it."""
     with canvas(6.4) as figure:
         trees, plane = figure.subplots(2, 1)
         _over_k(trees, study)
         _plane(plane, figure, study.two_models)
-        return svg(figure)
+        return figure
 
 
 def _over_k(axes: Any, study: StreamStudy) -> None:

@@ -12,7 +12,8 @@ from simulator.acceptance.statistics import Hits, Statistics, WindowMean
 from simulator.acceptance.trace import Trace
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Table, sections
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, legend_above, log_x, svg
+from simulator.report.drawing import canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, legend_above, log_x
 from simulator.report.numbers import number, percent, share
 
 FLAVOUR_WINDOW = 7
@@ -227,7 +228,7 @@ def figures(numbers: Statistics) -> dict[str, str]:
 def _drawn(draw: Any, numbers: Statistics) -> str:
     with canvas(3.2) as drawing:
         draw(drawing, numbers)
-        return svg(drawing)
+        return drawing
 
 
 def _draw_windows(drawing: Drawing, numbers: Statistics) -> None:

@@ -5,10 +5,12 @@ from statistics import mode
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import LogLocator, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, WIDTH_IN, canvas, log_x, svg
+from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, log_x
 from simulator.report.numbers import number, share, short_names
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
@@ -125,8 +127,8 @@ def _branching(study: TreeStudy) -> str | None:
 # ---- the picture
 
 
-def tree_figure(studies: Sequence[TreeStudy]) -> str:
-    """Return t(w), P(w, k) and E(T) as rows, a column per scenario, the optimum shaded and the best tree starred; SVG text."""
+def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
+    """Return t(w), P(w, k) and E(T) as rows, a column per scenario, the optimum shaded and the best tree starred."""
     columns, widest = len(studies), max(len(study.levels.body_ms) for study in studies)
     branchings = sorted({point.branching for study in studies for point in study.points})
     looks = {k: LINES[index % len(LINES)] for index, k in enumerate(branchings)}
@@ -148,7 +150,7 @@ def tree_figure(studies: Sequence[TreeStudy]) -> str:
             handles, labels = axes.get_legend_handles_labels()
             legend |= dict(zip(labels, handles, strict=True))
         figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=max(2, min(4, columns + 1)))
-        return svg(figure)
+        return figure
 
 
 def _scales(grid: Any, widest: int) -> None:

@@ -30,9 +30,9 @@ from simulator.report.blocks import (
     Words,
     sections,
 )
+from simulator.report.numbers import number, share, signed_share
 from simulator.report.page import csv_text
 from simulator.report.pages.claims import by_paper, counts
-from simulator.report.numbers import number, share, signed_share
 from simulator.scenario.uncertainty import SHARE
 
 CELLS, PARITY, RESIDUALS = "cells.csv", "parity.svg", "residuals.svg"

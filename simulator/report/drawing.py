@@ -1,0 +1,92 @@
+"""Drawings as files: in the look of all pictures or a user's, in the width of one or two columns, their data as CSV."""
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+from matplotlib import style
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+WIDTH_IN = 16 / 2.54
+COLUMNS_IN = {1: 8.6 / 2.54, 2: 17.8 / 2.54}
+"""Width of a drawing over one and over two columns of a journal."""
+SMALLER = 0.78
+"""Letters and marks over one column, over those of a page."""
+LOOK = Path(__file__).parent / "templates" / "look.mplstyle"
+PICTURES = (".svg", ".pdf", ".png")
+
+
+@dataclass
+class Wanted:
+    """What the user asks of drawings: how many columns wide (0: that of the page), and style files over the shipped one."""
+
+    columns: int = 0
+    styles: tuple[str, ...] = ()
+
+
+WANTED = Wanted()
+
+
+@contextmanager
+def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Any]:
+    """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
+    with style.context([str(LOOK), *WANTED.styles]):
+        yield Figure(figsize=(COLUMNS_IN.get(WANTED.columns, width_in), height_in), layout="constrained", **options)
+
+
+def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
+    """Return a figure as a file without a date; one that is SVG text already has no other form."""
+    if isinstance(figure, str):
+        return figure.encode()
+    file, written_by = BytesIO(), {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}[ending]
+    no_date = {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
+    with style.context([str(LOOK), *WANTED.styles]):
+        figure.savefig(file, format=ending[1:], metadata={**no_date, written_by: "specsim"}, dpi=300)
+    return file.getvalue()
+
+
+def narrow(figure: Figure) -> Figure:
+    """Return the figure with letters and marks for one column, where that was asked for."""
+    if WANTED.columns == 1:
+        for text in figure.findobj(Text):
+            text.set_fontsize(SMALLER * text.get_fontsize())
+    return figure
+
+
+def data_csv(figure: Figure) -> str:
+    """Return what a figure shows as CSV text: panel, series, x and y of every point; of a bar its end, of a map its value."""
+    text = StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(("panel", "series", "x", "y", "value"))
+    for place, axes in enumerate(figure.axes, start=1):
+        panel = axes.get_title() or axes.get_title("left") or axes.get_ylabel() or str(place)
+        table.writerows((" ".join(panel.split()), *row) for row in _series(axes))
+    return text.getvalue()
+
+
+def _series(axes: Any) -> Iterator[tuple[object, ...]]:
+    """Yield series, x, y and value of what stands in a panel."""
+    for line in axes.get_lines():
+        label = "" if line.get_label().startswith("_") else line.get_label()
+        if len(line.get_xdata()) and line.get_transform() == axes.transData:
+            yield from ((label, x, y, "") for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True))
+    for patch in axes.patches:
+        if isinstance(patch, Rectangle) and patch.get_transform().contains_branch(axes.transData):
+            yield patch.get_label().strip("_"), patch.get_x() + patch.get_width(), patch.get_y() + patch.get_height(), ""
+    for mesh in axes.collections:
+        if isinstance(mesh, QuadMesh):
+            corners, values = mesh.get_coordinates(), mesh.get_array().reshape(mesh.get_coordinates().shape[0] - 1, -1)
+            for (row, column), value in ((at, values[at]) for at in _places(values)):
+                yield "", *corners[row, column], value
+
+
+def _places(values: Any) -> Iterator[tuple[int, ...]]:
+    for row in range(values.shape[0]):
+        yield from ((row, column) for column in range(values.shape[1]))
