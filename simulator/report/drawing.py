@@ -48,7 +48,9 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     file, written_by = BytesIO(), {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}[ending]
     no_date = {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
     with style.context([str(LOOK), *WANTED.styles]):
-        figure.savefig(file, format=ending[1:], metadata={**no_date, written_by: "specsim"}, dpi=300)
+        figure.savefig(
+            file, format=ending[1:], metadata={**no_date, written_by: "specsim"}, dpi=300 if ending == ".png" else "figure"
+        )
     return file.getvalue()
 
 

@@ -8,66 +8,45 @@ from matplotlib.ticker import MaxNLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION
-from simulator.report.numbers import number
+from simulator.report.figures import GREY, SHADE, panel
+from simulator.report.wording import Wording
 from simulator.studies.budget import FLAT, BudgetPoint, BudgetStudies, BudgetStudy
 
-HEAD = ("draft ms", "step ms", "law", "replay", "simul.", "emitted: law", "simul.", "program counts")
-LEGEND = (
-    "Tokens per second while decoding: verified by law, replay and simulation, then emitted, where a request ends when its "
-    "last token is shown, checked or not. Program counts: tokens that the released program reports over those of them that are "
-    "verified (law). Budgets are compared with one sequence."
-)
+say = Wording("budget")
 BOX = {"fc": "white", "alpha": 0.8, "lw": 0}
 
 
 def page(result: BudgetStudies) -> Page:
     """Return the page of the budget study: its picture, and the optima and tables of all scenarios."""
+    picture = Figure(say("picture"), "budget.svg", lambda: budget_figure(result.studies))
     return Page(
-        title="Budget of a draft that runs beside its target",
-        opening=[
-            Figure("Times and tokens per second over the budget", "budget.svg", lambda: budget_figure(result.studies)),
-            Paragraph(LEGEND),
-        ],
+        title=say("title"),
+        opening=[picture, Paragraph(say("legend"))],
         sections=[_section(study) for study in result.studies],
     )
 
 
 def _section(study: BudgetStudy) -> Section:
     """Return the sentences and the two tables of a scenario."""
-    budgets = Table(("gamma", *HEAD), list(rows(study.points, "gamma")), f"Budgets of {study.scenario}")
-    sequences = Table(("sequences", *HEAD), list(rows(study.sequences, "sequences")), f"Sequences of {study.scenario}")
-    return Section(study.scenario, [Bullets(list(sentences(study))), budgets, sequences])
 
+    def table(head: str, what: str, points: Sequence[BudgetPoint]) -> Table:
+        run = [point for point in points if None not in (point.verified.simulation, point.emitted.simulation)]
+        return say.table("budgets", run, head=head, what=what, scenario=study.scenario)
 
-def rows(points: Sequence[BudgetPoint], field: str) -> Iterator[tuple[str, ...]]:
-    """Yield a row for the points that were simulated, under their ``field`` and ``HEAD``."""
-    for point in points:
-        if point.verified.simulation is None or point.emitted.simulation is None:
-            continue
-        verified = point.verified.law, point.verified.replay or 0.0, point.verified.simulation
-        rates = map(number, (*verified, point.emitted.law, point.emitted.simulation))
-        times = number(point.draft_ms, 3), number(point.step_ms, 3)
-        yield (str(getattr(point, field)), *times, *rates, f"x {point.reported_ratio:.2f}")
+    tables = table("gamma", "Budgets", study.points), table("sequences", "Sequences", study.sequences)
+    return Section(study.scenario, [Bullets(list(sentences(study))), *tables])
 
 
 def sentences(study: BudgetStudy) -> Iterator[str]:
     """Yield c, the optimum in both accountings, what budgets around c lose, and where acceptance comes from."""
-    yield f"c = T_target / T_draft = {number(study.cost_coefficient, 4)}, so gamma = {study.budget}"
+    yield say("first", study=study)
     for count in ("verified", "emitted"):
-        optima = []
-        for way in ("law", "simulation"):
-            if study.read(count, way):
-                first, last = study.flat(count, way)
-                optima.append(f"gamma = {study.best(count, way)} by {way} (within {FLAT:.0%} from {first} to {last})")
-        yield f"most {count} tokens per second at {', '.join(optima)}"
+        ways = [way for way in ("law", "simulation") if study.read(count, way)]
+        optima = [(way, study.best(count, way), *study.flat(count, way)) for way in ways]
+        yield say("most", count=count, optima=optima, flat=FLAT)
     for way in ("law", "simulation"):
-        verified, emitted = (
-            ", ".join(f"{gamma}: {change:+.2%}" for gamma, change in study.around(count, way).items())
-            for count in ("verified", "emitted")
-        )
-        if verified and emitted:
-            yield f"against gamma = c by {way}: verified {verified}; emitted {emitted}"
+        if text := say("around", way=way, **{count: study.around(count, way) for count in ("verified", "emitted")}):
+            yield text
     yield f"law: {study.source}"
 
 
@@ -97,21 +76,15 @@ def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
 
 
 def _times(axes: Any, study: BudgetStudy) -> None:
+    panel(axes, say, "times_panel", study.points)
     gammas = [point.gamma for point in study.points]
-    axes.plot(gammas, [point.step_ms for point in study.points], "-", color=BLUE, label="mean iteration, law")
-    axes.plot(gammas, [point.target_ms for point in study.points], "-.", color=GREY, label="target verifies a sequence")
-    axes.plot(gammas, [point.draft_ms for point in study.points], "--", color=GREEN, label="draft writes γ tokens")
     c = study.cost_coefficient
     side = "right" if c > (gammas[0] + gammas[-1]) / 2 else "left"
     axes.text(c, 1.0, f" c = T_target / T_draft = {c:.1f} ", ha=side, va="bottom", size=8, color=GREY)
 
 
 def _rates(axes: Any, study: BudgetStudy) -> None:
-    for count, line, marker, colour, edge in (("verified", "-", "o", BLUE, VERMILLION), ("emitted", "--", "s", ORANGE, ORANGE)):
-        law, simulated = study.read(count, "law"), study.read(count, "simulation")
-        axes.plot(list(law), list(law.values()), line, color=colour, label=f"{count}, law")
-        look = {"mfc": "none", "mec": edge, "ms": 5}
-        axes.plot(list(simulated), list(simulated.values()), marker, label=f"{count}, simulation", **look)
+    panel(axes, say, "rates_panel", study.points)
     if study.read("verified", "simulation"):
         first, last = study.flat("verified", "simulation")
         axes.axvspan(first - 0.4, last + 0.4, color=SHADE, lw=0, zorder=0)

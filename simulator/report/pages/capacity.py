@@ -6,40 +6,29 @@ from typing import Any
 from matplotlib.figure import Figure as Drawing
 
 from simulator.numeric import grouped
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong, Table
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
-from simulator.report.numbers import number, percent, short_names
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, SMALL, VERMILLION
+from simulator.report.numbers import number, short_names
+from simulator.report.wording import Wording
 from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 
-HEAD = ("traffic", "scenario", "offered (req/s)", "verdict", "drift", "carries (req/s)", "of the offered")
-TIMES_HEAD = (
-    *("traffic", "scenario", "TTFT p50 (s)", "TTFT p99 (s)", "TPOT p50 (ms)", "tokens per s"),
-    *("mean in system", "Little's law off by", "CPU s, run + search"),
-)
-LEGEND = (
-    f"Stable: at most {DRIFT:.0%} of the arrivals between the middles of the second and the last third stay in the system. "
-    "Carries: what is delivered when work never lacks, as an unstable run shows and a stable one with all requests at once; "
-    f"with an SLO the highest rate that meets it, bisected to {TOLERANCE:.0%} on the first requests. Times and tokens are "
-    "those of the whole traffic at its own rate: of an unstable system they grow with its length."
-)
-COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, "#CC79A7", "#56B4E9")
+say = Wording("capacity")
+COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, PURPLE, SKY)
 
 
 def page(result: CapacityStudy) -> Page:
     """Return the page of capacities: the picture, the scenario that carries most, and tables of verdicts and of times."""
-    capacities = result.capacities
-    times = Table(TIMES_HEAD, list(time_rows(capacities)), "Times, tokens and requests at the offered rate")
+    capacities, short = result.capacities, scenario_names(result.capacities)
+    verdicts, times = (say.table(key, capacities, short=short) for key in ("verdicts", "times"))
+    legend = Paragraph(say("legend", drift=DRIFT, tolerance=TOLERANCE))
     return Page(
-        title="Which load is carried",
+        title=say("title"),
         opening=[
-            Figure("Requests in the system, and rates carried", "capacity.svg", lambda: capacity_figure(capacities)),
+            Figure(say("picture"), "capacity.svg", lambda: capacity_figure(capacities)),
             Bullets([Strong(sentence) for sentence in answers(capacities)]),
         ],
-        sections=[
-            Section("Verdicts", [Table(HEAD, list(rows(capacities)), "Verdicts and rates"), Paragraph(LEGEND)]),
-            Section("Times at the offered rate", [times]),
-        ],
+        sections=[Section("Verdicts", [verdicts, legend]), Section("Times at the offered rate", [times])],
     )
 
 
@@ -55,30 +44,7 @@ def answers(capacities: Sequence[Capacity]) -> Iterator[str]:
     for traffic, group in grouped(capacities, lambda capacity: capacity.workload).items():
         best = max(group, key=lambda capacity: capacity.carried_per_s)
         carriers = [short[capacity.scenario] for capacity in group if capacity.offered.carried]
-        verdict = f"carried by {', '.join(carriers)}" if carriers else "carried by none"
-        most = f"{short[best.scenario]} would carry most, {number(best.carried_per_s, 3)} requests per second"
-        yield f"{traffic}, {number(best.offered.requests_per_s, 3)} requests per second: {verdict}; {most}"
-
-
-def rows(capacities: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per capacity, under ``HEAD``."""
-    short = scenario_names(capacities)
-    for capacity in capacities:
-        offered, carried = number(capacity.offered.requests_per_s, 3), number(capacity.carried_per_s, 3)
-        drift = percent(capacity.offered.drift * 100)
-        names = capacity.workload, short[capacity.scenario]
-        yield *names, offered, capacity.verdict, drift, carried, f"{capacity.headroom:.2f} x"
-
-
-def time_rows(capacities: Sequence[Capacity]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per capacity, under ``TIMES_HEAD``."""
-    short = scenario_names(capacities)
-    for capacity in capacities:
-        run = capacity.offered
-        first = number(run.ttft_p50_ms / 1e3, 3), number(run.ttft_p99_ms / 1e3, 3)
-        rates = number(run.tpot_p50_ms, 3), number(run.tokens_per_s, 3), number(run.mean_in_system, 3)
-        cpu = f"{run.cpu_s:.0f} + {capacity.search_cpu_s:.0f}"
-        yield capacity.workload, short[capacity.scenario], *first, *rates, f"{abs(run.littles_gap):.0e}", cpu
+        yield say("answer", traffic=traffic, best=best, carriers=carriers, name=short[best.scenario])
 
 
 # ---- the picture
@@ -96,7 +62,7 @@ def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
             shades = [colours[capacity.scenario] for capacity in group]
             _over_time(over_time, group, labels, shades)
             over_time.set_ylabel("" if column else "requests in the system")
-            over_time.set_title(traffic, size=8, loc="left", color=GREY)
+            over_time.set_title(traffic, **SMALL)
             _carried(carried, group, [] if column else labels, shades)
         handles, names = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(short)))

@@ -1,67 +1,38 @@
 """The batch at which methods stop paying: a table and a strip per method."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Bullets, Figure, Page, Section, Table
+from simulator.report.blocks import Bullets, Figure, Page, Section
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, ORANGE, VERMILLION, log_x
 from simulator.report.pages.methods import BAR_IN, PANEL_IN, by_origin, label_rows, left_out
+from simulator.report.wording import Wording
 from simulator.studies.crossovers import Crossover, CrossoverStudy
 
-HEAD = ("method", "rows of one", "speed-up at B = 1", "slower from B =", "for good from B =", "where a tile ends")
-LEGEND = "By law of the step, with the tokens a step that a replay of one request at a time commits"
+say = Wording("crossovers")
 SLOWER_FASTER = LinearSegmentedColormap.from_list("slower_faster", [VERMILLION, "#ffffff", BLUE])
-LABEL = (
-    "batch B (requests that decode together)\nblack, and at the right: from here on autoregressive decoding is faster\n"
-    "orange: up to there, where another tile of rows begins"
-)
 
 
 def page(result: CrossoverStudy) -> Page:
     """Return the page of crossovers: their picture, which method pays longest, and a table per origin of acceptance."""
     methods, title = result.crossovers, f"{result.scenario}: {result.conditions}"
-    sections = [
-        Section(words, [Table(HEAD, list(rows(chosen)), "Methods, the one that pays longest first")])
-        for words, chosen in by_origin(methods)
-    ]
-    notes = Section("How to read it", [Bullets([LEGEND, *left_out(result.excluded)])])
-    return Page(
-        title=f"Up to which batch a method pays on {title}",
-        opening=[
-            Figure("Speed-up of all methods by batch", "crossovers.svg", lambda: strip_figure(methods, title)),
-            Bullets(list(sentences(methods))),
-        ],
-        sections=[*sections, notes],
-    )
-
-
-def rows(methods: Iterable[Crossover]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per method, under ``HEAD``."""
-    for method in methods:
-        alone, last = method.points[0], method.points[-1].batch
-        crossings = (f"over {last}" if size is None else str(size) for size in (method.first, method.for_good))
-        edge = ""
-        if method.for_good is not None:
-            edge = "yes" if method.for_good in method.tile_edges else "no"
-        yield (method.method, str(alone.verify_rows // alone.batch), f"{alone.speedup:.2f}", *crossings, edge)
+    sections = [Section(words, [say.table("methods", chosen)]) for words, chosen in by_origin(methods)]
+    notes = Section("How to read it", [Bullets([say("legend"), *left_out(result.excluded)])])
+    picture = Figure(say("picture"), "crossovers.svg", lambda: strip_figure(methods, title))
+    return Page(title=say("title", on=title), opening=[picture, Bullets(list(sentences(methods)))], sections=[*sections, notes])
 
 
 def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
     """Yield which methods pay longest and shortest, a sentence per origin of acceptance."""
     for words, chosen in by_origin(methods):
-        last = chosen[0].points[-1].batch
         behind = sorted((method.first, method.method) for method in chosen if method.first is not None)
         never = sorted(method.method for method in chosen if method.first is None)
-        parts = [f"{name} falls behind first, from {size} requests on" for size, name in behind[:1]]
-        parts += [f"{name} last, from {size} on" for size, name in behind[1:][-1:]]
-        if never:
-            parts.append(f"never up to {last}: {', '.join(never)}")
-        yield f"{words}: {'; '.join(parts)}."
+        yield say("sentence", words=words, behind=behind, never=never, last=chosen[0].points[-1].batch)
 
 
 # ---- the picture
@@ -81,8 +52,8 @@ def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:
             mesh = _strips(axes, words, chosen, norm)
         if mesh is not None:
             bar = figure.colorbar(mesh, ax=panels.tolist(), orientation="horizontal", fraction=0.04, aspect=50, pad=0.02)
-            bar.set_label("speed-up over autoregressive decoding of the same batch (law)", size=8)
-        panels[-1].set_xlabel(LABEL, size=8)
+            bar.set_label(say("map"), size=8)
+        panels[-1].set_xlabel(say("axis"), size=8)
         return figure
 
 

@@ -4,34 +4,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Block, Bullets, Figure, Page, Section, Table
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, GREY, VERMILLION
-from simulator.report.numbers import number
+from simulator.report.wording import Wording
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
 from simulator.studies.methods import ExcludedMethod, MethodComparison, MethodPoint
 
 AnyPoint = TypeVar("AnyPoint", MethodPoint, Crossover)
-ORIGINS = {
-    "recorded": "acceptance recorded from the scenario's own models",
-    "stand_in": "acceptance recorded from other, small models",
-    "published": "acceptance published or measured for large models",
-    "stated": "acceptance stated by the scenario",
-}
-"""What a panel or a section of a page says about where acceptance comes from."""
-SHORT = {"recorded": "rec.", "published": "publ."}
+say = Wording("methods")
+ORIGINS = ("recorded", "stand_in", "published", "stated")
+"""Origins of acceptance, in the order of their panels."""
 BAR_IN, PANEL_IN = 0.24, 0.75
 """Height of a bar, and of what surrounds those of a panel, in inches."""
 HATCH = {"recorded": "", "stand_in": "", "published": "////", "stated": "...."}
-FEATURES = ("method", "free draft", "not trained", "large batch", "dyn. draft", "rows", "1e9", "from")
-FEATURES_LEGEND = (
-    "Free draft: drafting adds no latency. As in SpecPipe's Table 2, but worked out from the method's law and file",
-    "Rows: of the target's pass in one step of a request; 1e9: weights in addition to a target of 7B",
-    "From: acceptance is recorded from small models, published as a mean, both, or only yours to state",
-)
 
 
 def page(result: MethodComparison) -> Page:
@@ -39,44 +27,29 @@ def page(result: MethodComparison) -> Page:
     title = f"{result.scenario}: {result.conditions}"
     sections = [Section(words, [_table(points)]) for words, points in by_origin(result.points)]
     notes = Section("How to read it", [Bullets([*_notes(result.points), *left_out(result.excluded)])])
-    return Page(
-        title=title,
-        opening=[Figure("Speed-up of all methods", "methods.svg", lambda: bar_figure(result.points, title))],
-        sections=[*sections, notes],
-    )
+    picture = Figure(say("picture"), "methods.svg", lambda: bar_figure(result.points, title))
+    return Page(title=title, opening=[picture], sections=[*sections, notes])
 
 
 def by_origin(points: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]]:
     """Yield the sentence about an origin of acceptance, and the points that have this origin."""
-    for origin, words in ORIGINS.items():
+    for origin in ORIGINS:
         chosen = [point for point in points if point.origin == origin]
         if chosen:
-            yield f"{words[0].upper()}{words[1:]}", chosen
+            yield say(origin), chosen
 
 
 def _table(points: Sequence[MethodPoint]) -> Table:
     """Return the table of methods with one origin of acceptance, fastest first."""
-    stated = any(point.published_speedup for point in points)
-    head = ("method", "speed-up", *(("publ.",) if stated else ()), "ms per token", "law", "tokens / step", "draft ms", "rows")
-    rows = []
-    for point in points:
-        ratios = [f"{point.speedup:.2f}"]
-        if stated:
-            ratios.append("" if point.published_speedup is None else f"{point.published_speedup:.2f}")
-        times = (point.tpot_ms, point.law_tpot_ms, point.tokens_per_step, point.draft_ms)
-        rows.append((point.method, *ratios, *(number(value, 3) for value in times), str(point.verified_rows)))
-    return Table(head, rows, "Methods, fastest first", sortable=True)
+    return say.table("methods", points, stated=any(point.published_speedup for point in points))
 
 
 def _notes(points: Sequence[MethodPoint]) -> Iterator[str]:
     """Yield what the numbers of the tables are, and which of them may be compared."""
-    if len({point.origin for point in points}) > 1:
-        yield "The two parts are not comparable: their acceptance is of models of very different size"
-    if any(point.published_speedup for point in points):
-        yield "publ.: the speed-up that the source of the mean reports, on its own hardware and software"
-    for name, words in {point.method: point.rests_on for point in points if point.rests_on}.items():
-        yield f"{name}: {words}"
-    yield "Times are simulated; law: with marginal acceptance. Draft and rows: of a step in which all propose"
+    stated = any(point.published_speedup for point in points)
+    yield from say.all("notes", origins=len({point.origin for point in points}), stated=stated)
+    yield from (f"{name}: {words}" for name, words in {point.method: point.rests_on for point in points}.items() if words)
+    yield say("simulated")
     for name, relation in sorted({point.method: point.relation for point in points if point.relation}.items()):
         yield f"{name}: the law is no equality here ({relation})"
 
@@ -87,25 +60,10 @@ def left_out(excluded: Iterable[ExcludedMethod]) -> Iterator[str]:
         yield f"{method.method} is left out: {method.reason}"
 
 
-# ---- features
-
-
 def features_page(features: Mapping[str, Features]) -> Page:
     """Return the page of features: SpecPipe's Table 2, weights, rows, and where acceptance can come from."""
-    rows = []
-    for name, method in features.items():
-        answers = (method.adds_no_latency, method.no_training, method.large_batch, method.dynamic_draft)
-        source = SHORT.get(method.acceptance, method.acceptance)
-        cells = ("yes" if answer else "no" for answer in answers)
-        rows.append((name, *cells, str(method.verified_rows), _billions(method.extra_weights), source))
-    opening: list[Block] = [Table(FEATURES, rows, "Features of methods"), Bullets(list(FEATURES_LEGEND))]
+    opening: list[Block] = [say.table("features", features.items()), Bullets(list(say.all("features_legend")))]
     return Page("Methods and their features", opening=opening, command="specsim list method")
-
-
-def _billions(weights: int) -> Drawing:
-    if not weights:
-        return ""
-    return "< 0.01" if weights < 10_000_000 else f"{weights / 1e9:.2f}"
 
 
 # ---- the picture
@@ -120,19 +78,13 @@ def bar_figure(points: Sequence[MethodPoint], title: str) -> str:
         rows = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
         for axes, (words, chosen) in zip(rows, parts, strict=False):
             _bars(axes, words, chosen)
-        rows[-1].set_xlabel("speed-up over autoregressive decoding (simulation)" + _remarks(points), size=8)
+        stated, beside = (
+            any(point.published_speedup for point in points),
+            any("one lane" in point.relation for point in points),
+        )
+        rows[-1].set_xlabel(say("axis", stated=stated, beside=beside), size=8)
         rows[-1].set_xlim(0.0, 1.28 * max(map(_end, points), default=1.0))
         return figure
-
-
-def _remarks(points: Sequence[MethodPoint]) -> str:
-    """Return what the marks in the picture stand for."""
-    text = ""
-    if any(point.published_speedup for point in points):
-        text += "\ndiamond: published speed-up, on its source's own hardware and software"
-    if any("one lane" in point.relation for point in points):
-        text += "\n* drafts beside the target on a device of its own, which it does not have here"
-    return text
 
 
 def _end(point: MethodPoint) -> float:
