@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from test_tree_replay import trace_of
 
 from simulator.cli.main import main
-from simulator.report.pages.trees import _hiding, sentences
+from simulator.report.pages.trees import hiding, sentences
 from simulator.scenario import load
 from simulator.studies.trees import LevelTimes, TreeStudy, tree_study, tree_sweep
 
@@ -109,7 +109,7 @@ def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None
 def test_rows_hide_up_to_the_first_longer_level_though_others_may_hide_again(body: list[float], rows: int, said: str) -> None:
     levels = LevelTimes(np.array(body), 3.0, np.array(body), (2, 4, 6, 8))
     assert levels.hidden_rows == rows
-    assert said in _hiding(TreeStudy("any", [], levels))
+    assert said in hiding(TreeStudy("any", [], levels))
 
 
 def test_the_interval_of_the_optimum_ends_where_trees_are_told_apart() -> None:

@@ -7,20 +7,17 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Page, Paragraph, Section, Strong, Table, Words
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, panel
 from simulator.report.inputs import resolved_blocks
 from simulator.report.numbers import number, share
+from simulator.report.wording import Wording
 from simulator.scenario.uncertainty import SHARE
-from simulator.studies.compare import ComparedRun, Comparison, Difference, Value, measured, parts_ms
+from simulator.studies.compare import ComparedRun, Comparison, Value, measured, parts_ms
 
 FIELDS_SHOWN = 16
 """Fields that differ, of those that a terminal shows."""
-LEGEND = (
-    "In brackets: against A. Law: step over tokens at the mean context, with marginal acceptance; simulation: mean over "
-    "requests. Autoregressive decoding is simulated for each on its own target. USD and J count every device for the whole run."
-)
-PARTS = "Mean over the steps of the simulation, by the cost model at the mean context; parts that run side by side overlap."
-COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, "#CC79A7", "#56B4E9", "#F0E442")
+say = Wording("compare")
+COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, YELLOW)
 MOST_PARTS = 8
 """Parts of a step that are drawn, the longest; the table of parts has all."""
 
@@ -31,19 +28,20 @@ def page(result: Comparison) -> Page:
     opening: list[Block] = [Bullets([_named(run) for run in runs])]
     if result.cautions:
         opening.append(Bullets([(Strong("Caution: "), f"{caution}.") for caution in result.cautions]))
-    opening += map(Paragraph, borrowed(result))
-    picture = "Time per token of each scenario, and the parts of a step"
-    opening.append(Figure(picture, "compare.svg", lambda: comparison_figure(result)))
+    if borrowed := say("borrowed", letters=[run.letter for run in runs if run.result.scenario.acceptance.stand_in]):
+        opening.append(Paragraph(borrowed))
+    opening.append(Figure(say("picture"), "compare.svg", lambda: comparison_figure(result)))
     numbers = Table(_head(result, ""), list(measure_rows(result)), "Numbers of the scenarios")
     parts = Table(_head(result, ""), list(part_rows(result)), "Parts of a step, and lanes")
     commands = Bullets([(Strong(run.letter), " ", Code(run.command)) for run in runs])
+    resolved = [block for scenario in result.scenarios for block in resolved_blocks(scenario)]
     sections = [
-        Section("What they come to", [numbers, Paragraph(LEGEND)]),
+        Section("What they come to", [numbers, Paragraph(say("legend"))]),
         Section("What differs in what went in", list(_differences(result))),
         Section("Where differing numbers come from", list(_sources(result)), terminal=False),
-        Section("Where the time goes", [parts, Paragraph(PARTS)]),
+        Section("Where the time goes", [parts, Paragraph(say("parts_legend"))]),
         Section("Each of them alone", [commands], terminal=False),
-        Section("The scenarios, resolved", list(_resolved(result)), terminal=False),
+        Section("The scenarios, resolved", resolved, terminal=False),
     ]
     return Page(
         title=" against ".join(dict.fromkeys(run.result.scenario.name for run in runs)),
@@ -57,18 +55,8 @@ def page(result: Comparison) -> Page:
 def headline(result: Comparison) -> str:
     """Return in one sentence how fast the scenarios are against the first."""
     first, *challengers = result.runs
-    base = _tpot_ms(first)
-    times = [(run.letter, _tpot_ms(run)) for run in challengers]
-    ratios = "; ".join(f"{letter} {number(time, 3)} ms, {base / time:.2f} times as fast" for letter, time in times)
-    return f"{first.letter} takes {number(base, 3)} ms per token (simulation); {ratios}."
-
-
-def borrowed(result: Comparison) -> Iterator[str]:
-    """Yield a sentence about the scenarios whose acceptance was recorded from other models; none without such a scenario."""
-    letters = [run.letter for run in result.runs if run.result.scenario.acceptance.stand_in]
-    if letters:
-        names = f"{', '.join(letters[:-1])} and {letters[-1]}" if letters[1:] else letters[0]
-        yield f"Acceptance of {names} is a stand-in, recorded from other models."
+    others = [(run.letter, _tpot_ms(run)) for run in challengers]
+    return say("headline", first=first, base=_tpot_ms(first), others=others)
 
 
 def _tpot_ms(run: ComparedRun) -> float:
@@ -109,16 +97,10 @@ def ratios(values: Sequence[float | None]) -> Iterator[str]:
 
 def _differences(result: Comparison) -> Iterator[Block]:
     if not result.differences:
-        yield Paragraph("Nothing: the scenarios are the same.")
+        yield Paragraph(say("same"))
         return
-    rows: list[Sequence[Words]] = [(Code(field), *values) for field, *values in difference_rows(result.differences)]
+    rows: list[Sequence[Words]] = [(Code(one.field), *map(_said, one.values)) for one in result.differences]
     yield Table(_head(result, "field"), rows, "Fields that differ", sortable=True, terminal_rows=FIELDS_SHOWN)
-
-
-def difference_rows(differing: Sequence[Difference]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per field: what the scenarios say, with the confidence of a number that has one."""
-    for difference in differing:
-        yield difference.field, *map(_said, difference.values)
 
 
 def _said(value: Value | None) -> str:
@@ -128,50 +110,9 @@ def _said(value: Value | None) -> str:
 
 
 def _sources(result: Comparison) -> Iterator[Block]:
-    rows: list[tuple[Words, ...]] = []
-    for difference in result.differences:
-        for run, value in zip(result.runs, difference.values, strict=True):
-            if value and value.confidence:
-                rows.append((Code(difference.field), f"{run.letter}: {value.text}", value.confidence, value.source))
-    if rows:
-        yield Table(("field", "", "confidence", "source"), rows, "Where differing numbers come from", badges=(2,))
-
-
-def part_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
-    """Yield the parts of a step in ms, then the busy shares of lanes."""
-    parts = [parts_ms(run.result) for run in result.runs]
-    for name in _names(parts):
-        yield f"{name} (ms)", *ratios([durations.get(name) for durations in parts])
-    busy = [run.result.busy for run in result.runs]
-    for lane in _names(busy):
-        yield f"{lane} busy", *(share(lanes[lane]) if lane in lanes else "–" for lanes in busy)
-
-
-def _names(mappings: Iterable[Any]) -> list[str]:
-    """Return the keys of all mappings in the order in which they come up."""
-    names: dict[str, None] = {}
-    for mapping in mappings:
-        names |= dict.fromkeys(mapping)
-    return list(names)
-
-
-def _resolved(result: Comparison) -> Iterator[Block]:
-    for scenario in result.scenarios:
-        yield from resolved_blocks(scenario)
-
-
-# ---- the picture
-
-
-def comparison_figure(result: Comparison) -> str:
-    """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step."""
-    count, parts = len(result.runs), _longest(result)
-    height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))
-    with canvas(min(height, 9.0), WIDTH_IN * 1.1) as figure:
-        tokens, steps = figure.subplots(1, 2)
-        _draw_tokens(tokens, result)
-        _draw_parts(steps, result, parts)
-        figure.legend(loc="outside lower center", ncols=min(4, count + 2))
+    each = ((one.field, zip(result.runs, one.values, strict=True)) for one in result.differences)
+    differing = ((field, run.letter, value) for field, pairs in each for run, value in pairs)
+        figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(4, count + 2))
         return figure
 
 
@@ -180,25 +121,15 @@ def _colour(place: int) -> str:
 
 
 def _draw_tokens(axes: Any, result: Comparison) -> None:
-    labelled: set[str] = set()
-
-    def label(words: str) -> dict[str, str]:
-        """Return the label for the first mark of its kind, and none for those that follow."""
-        if words in labelled:
-            return {}
-        labelled.add(words)
-        return {"label": words}
-
     for place, run in enumerate(result.runs):
         law_ms, plain_ms = run.result.law.tpot_s * 1e3, run.result.baseline.tpot_s * 1e3
         axes.barh(place, _tpot_ms(run), 0.6, color=_colour(place), label=run.letter)
-        axes.plot(law_ms, place, "D", ms=5, mfc="white", mec="black", **label("law"))
+        axes.plot(law_ms, place, "D", ms=5, mfc="white", mec="black", label="law")
         if run.result.scenario.schedule.window:
-            axes.plot(plain_ms, place, "|", ms=16, mew=2, color=GREY, **label("autoregressive"))
+            axes.plot(plain_ms, place, "|", ms=16, mew=2, color=GREY, label="autoregressive")
     labels = [f"{run.letter}\n{number(_tpot_ms(run))}" for run in result.runs]
     axes.set_yticks(range(len(result.runs)), labels)
-    axes.set_xlabel("time per token (ms)")
-    axes.set_title("a token, simulation", size=8, loc="left", color=GREY)
+    panel(axes, say, "tokens_panel", ())
     axes.set_xlim(left=0)
     axes.invert_yaxis()
 
@@ -210,8 +141,7 @@ def _draw_parts(axes: Any, result: Comparison, names: list[str]) -> None:
         heights = [row - 0.4 + thick * (place + 0.5) for row in range(len(names))]
         axes.barh(heights, [parts.get(name, 0.0) for name in names], thick, color=_colour(place))
     axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel("ms in a mean step")
-    axes.set_title("its parts; some run side by side", size=8, loc="left", color=GREY)
+    panel(axes, say, "parts_panel", ())
     axes.invert_yaxis()
 
 

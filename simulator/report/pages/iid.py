@@ -8,18 +8,12 @@ from matplotlib.figure import Figure as Drawing
 from simulator.acceptance.iid import Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, legend_above
+from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, legend_above, panel
 from simulator.report.numbers import share
+from simulator.report.wording import Wording
 
 NAME, FIGURE = "iid", "iid.svg"
-LEGEND = (
-    "Error of (1 - a^(γ+1)) / (1 - a) tokens per step, correction or bonus included; a: share kept by windows of one token, to "
-    "which the formula is fitted"
-)
-DETAILS = (
-    "at 1, 2, 3: share kept at that position of the widest window, of the windows that got there; in brackets 90 % of "
-    "bootstrap samples over requests"
-)
+say = Wording("iid")
 POSITIONS = 3
 """How many positions of a window have a column of their own."""
 LOOKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREY))
@@ -35,11 +29,8 @@ def headline(drafters: Sequence[Independence]) -> str:
     """Return a sentence with the largest error in either direction, in per cent."""
     errors = [(error.percent, drafter.name, error.gamma) for drafter in drafters for error in drafter.errors]
     if not errors:
-        return "No window to compare."
-    (low, low_name, low_gamma), (high, high_name, high_gamma) = min(errors), max(errors)
-    clauses = [f"too much by up to {high:.1f} % ({high_name}, γ = {high_gamma})"] if high > 0 else []
-    clauses += [f"too little by up to {-low:.1f} % ({low_name}, γ = {low_gamma})"] if low < 0 else []
-    return f"The i.i.d. formula predicts {' and '.join(clauses) or 'exactly what was recorded'}."
+        return say("none")
+    return say("headline", low=min(errors), high=max(errors))
 
 
 def page(drafters: Sequence[Independence], command: str) -> Page:
@@ -49,16 +40,16 @@ def page(drafters: Sequence[Independence], command: str) -> Page:
     by_window = [f"γ = {gamma}" for gamma in gammas]
     detailed = [row(drafter, gammas) for drafter in drafters]
     details: list[Block] = [
-        Paragraph(f"{DETAILS[0].upper()}{DETAILS[1:]}."),
+        Paragraph(say("details")),
         Table(("", "a", *positions, *by_window), detailed, "Error of the formula by drafter", sortable=True),
     ]
     return Page(
-        title="How wrong is i.i.d.?",
+        title=say("title"),
         answer=headline(drafters),
         opening=(
             Table(("", "a", *by_window), [_brief_row(drafter, gammas) for drafter in drafters], "Error by drafter and window"),
-            Paragraph(f"{LEGEND}."),
-            Figure("Error of the formula by drafter and window", FIGURE, lambda: figure(drafters)),
+            Paragraph(say("legend")),
+            Figure(say("picture"), FIGURE, lambda: figure(drafters)),
         ),
         sections=(Section("By position, with intervals", details, terminal=False),),
         command=command,
@@ -90,9 +81,7 @@ def figure(drafters: Sequence[Independence]) -> Drawing:
         axes.set_yticks(range(len(drafters)), names, size=7.5)
         axes.set_ylim(len(drafters) - 0.4, -0.6)
         axes.grid(axis="y", color="#e4e4e4", lw=0.5)
-        axes.set_xlabel(
-            "i.i.d. formula against recording, tokens per step (%); in brackets: share kept by windows of one token"
-        )
+        panel(axes, say, "panel", ())
         legend_above(axes, 4)
         return drawing
 

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, legend_above, log_x
-from simulator.report.numbers import number
+from simulator.report.wording import Wording
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
 
-HEAD = ("k", "nodes", "kept", "tokens", "step (ms)", "plain steps", "ms/token", "speed-up", "")
-LEGEND = "Replay of recorded streams. tokens: per step; plain steps: a step in units of one of autoregressive decoding."
+say = Wording("streams")
 PAPER_GAMMA = 4
 """App. N's example, drawn where a scenario has no draft to compare with."""
 LEVELS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
@@ -24,47 +23,21 @@ LABELLED_AT = 30.0
 
 def page(result: StreamStudy) -> Page:
     """Return the page of the stream study: its picture, what it shows in words, and a table of trees."""
+    trees = sorted({*result.whole, *result.pruned}, key=lambda point: (point.branching, point.kept is not None))
+    table = say.table("trees", trees, fastest=(best(result.whole), best(result.pruned)))
+    picture = Figure(say("picture"), "streams.svg", lambda: stream_figure(result))
     return Page(
-        title=f"{result.scenario}: streams over the tree factor k",
-        opening=[
-            Figure("Speed-up over k, and streaming against two models", "streams.svg", lambda: stream_figure(result)),
-            Bullets(list(sentences(result))),
-        ],
-        sections=[Section("Trees", [Table(HEAD, list(rows(result)), "Trees, whole and pruned"), Paragraph(LEGEND)])],
+        title=say("title", scenario=result.scenario),
+        opening=[picture, Bullets(list(sentences(result)))],
+        sections=[Section("Trees", [table, Paragraph(say("legend"))])],
     )
-
-
-def rows(study: StreamStudy) -> Iterator[tuple[str, ...]]:
-    """Yield a row per tree, under ``HEAD``."""
-    fastest = best(study.whole), best(study.pruned)
-    for point in sorted({*study.whole, *study.pruned}, key=lambda point: (point.branching, point.kept is not None)):
-        size = str(point.branching), f"{point.nodes:,}", "all" if point.kept is None else str(point.kept)
-        times = number(point.step_ms), f"{point.step_cost:.3f}", number(point.tpot_ms), f"{point.speedup:.2f}"
-        yield *size, number(point.tokens_per_step, 3), *times, "best" if point in fastest else ""
 
 
 def sentences(study: StreamStudy) -> Iterator[str]:
     """Yield from where trees are slower than the chain, what the streams bring Mirror-SD, and how two models compare."""
-    yield f"Slower than the chain (k = 1): whole trees {_falls(study.whole)}, pruned ones {_falls(study.pruned)}."
-    emitted = ", ".join(f"{tokens:.2f}" for tokens in study.emitted)
-    streams = f"1 to {len(study.emitted)} streams" if len(study.emitted) > 1 else "a stream"
-    yield f"As the drafter of mirror_sd, with {streams}: {emitted} tokens per internal step (strategy.drafter.emitted)."
-    if study.two_models:
-        yield _compared(study.two_models)
-
-
-def _falls(points: Sequence[StreamPoint]) -> Drawing:
-    slower = fall(points)
-    return f"from k = {slower.branching} on" if slower else f"nowhere up to k = {points[-1].branching}"
-
-
-def _compared(models: TwoModels) -> str:
-    even = float(parity(models.gamma, models.latency_ratio, models.target_over_single))
-    return (
-        f"With {models.draft} as the draft of {models.gamma} tokens: R = {number(models.latency_ratio, 3)}, "
-        f"C_target / C_ss = {number(models.target_over_single, 3)}, zeta / beta = {number(models.token_ratio, 3)} "
-        f"(even at {number(even, 3)}): streaming is {number(models.speedup, 3)} times as fast (Eq. 10, law)."
-    )
+    two = study.two_models
+    even = float(parity(two.gamma, two.latency_ratio, two.target_over_single)) if two else None
+    yield from say.all("sentences", study=study, whole=fall(study.whole), pruned=fall(study.pruned), two=two, even=even)
 
 
 # ---- the picture

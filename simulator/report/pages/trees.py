@@ -8,120 +8,60 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import LogLocator, NullLocator
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
+from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, log_x
-from simulator.report.numbers import number, share, short_names
+from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SHADE, VERMILLION, log_x, panel
+from simulator.report.numbers import short_names
+from simulator.report.wording import Wording
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
+say = Wording("trees")
 PAPER = 64, 16
 """Width and branching that SpecPipe chose (sec. 4.1)."""
-HEAD = ("w", "k", "in tree", "steps", "step ms", "ms per token", "behind", "Eq. (1)", "")
-LEGEND = (
-    "ms per token: replay of the recorded passages at the mean context, ± standard error over requests; it is the steps of a "
-    "token times the mean step. Behind: the difference to the best tree, request by request; a tree ties if that is below two "
-    "of its standard errors. Edge: the width fills whole token tiles. Eq. (1): law as printed, with the share of tokens in "
-    "the tree."
-)
-LINES = ((VERMILLION, "v"), (ORANGE, "s"), (GREEN, "D"), (BLUE, "o"), ("#CC79A7", "^"))
+LINES = ((VERMILLION, "v"), (ORANGE, "s"), (GREEN, "D"), (BLUE, "o"), (PURPLE, "^"))
 
 
 def page(result: TreeStudies) -> Page:
     """Return the page of the tree study: its picture, and where the optimum lies and a table of trees per scenario."""
+    picture = Figure(say("picture"), "trees.svg", lambda: tree_figure(result.studies))
     return Page(
-        title="Width and branching of the draft tree",
-        opening=[
-            Figure("Time of a level, tokens in the tree, time per token", "trees.svg", lambda: tree_figure(result.studies)),
-            Paragraph(LEGEND),
-        ],
+        title=say("title"),
+        opening=[picture, Paragraph(say("legend"))],
         sections=[_section(study) for study in result.studies],
     )
 
 
 def _section(study: TreeStudy) -> Section:
     """Return the sentences and the table of a scenario."""
-    table = Table(HEAD, list(rows(study)), f"Trees of {study.scenario}")
-    return Section(study.scenario, [Bullets(list(sentences(study))), table])
 
-
-def rows(study: TreeStudy) -> Iterator[tuple[str, ...]]:
-    """Yield a row per tree, under ``HEAD``."""
-    for point in study.points:
-        marks, behind = [], number(point.behind_ms)
+    def marks(point: TreePoint) -> str:
         if point is study.best:
-            marks, behind = ["best"], ""
-        elif point.ties:
-            marks = ["ties"]
-        if point.tile_edge:
-            marks.append("edge")
-        counts = str(point.width), str(point.branching), share(point.hit), number(point.steps, 3)
-        time = f"{number(point.tpot_ms)} ± {number(point.error_ms, 2)}"
-        yield *counts, number(point.mean_step_ms), time, behind, number(point.printed_ms), " ".join(marks)
+            return "best"
+        return "ties" if point.ties else ""
+
+    table = say.table("trees", study.points, study=study, marks=marks)
+    return Section(study.scenario, [Bullets(list(sentences(study))), table])
 
 
 def sentences(study: TreeStudy) -> Iterator[str]:
     """Yield the optimum with its interval, its tile, what a level hides behind, and how it stands to the paper's tree."""
-    best, levels = study.best, study.levels
-    ties = [f"{point.width} x {point.branching}" for point in study.points if point.ties and point is not best]
-    tied = f"ties with {', '.join(ties)}" if ties else "no other recorded tree ties with it"
-    yield f"Best: w = {best.width}, k = {best.branching} with {number(best.tpot_ms)} ms per token; {tied}. {_interval(study)}"
-    if levels.tiles:
-        ends = "ends" if best.tile_edge else "does not end"
-        yield f"w = {best.width} {ends} a token tile (tiles of these devices: {', '.join(map(str, levels.tiles))} rows)."
-    yield _hiding(study)
-    if text := _against_paper(study):
-        yield text
-    if text := _branching(study):
-        yield text
+    best, (below, above), (width, branching) = study.best, study.interval, PAPER
+    same_width = [point for point in study.points if point.width == width]
+    facts = {"levels": study.levels, "hiding": hiding(study), "paper": study.find(*PAPER), "w": width, "k": branching}
+    enough = [point.tpot_ms for point in same_width if point.branching >= 4]
+    ties = [point for point in study.points if point.ties and point is not best]
+    yield from say.all(
+        "sentences", best=best, below=below, above=above, ties=ties, same_width=same_width, enough=enough, **facts
+    )
 
 
-def _interval(study: TreeStudy) -> str:
-    below, above = study.interval
-    narrow = f"above {below.width} ({number(below.behind_ms)} ms slower)" if below else "from the narrowest recorded"
-    wide = f"below {above.width} ({number(above.behind_ms)} ms slower)" if above else "up to the widest recorded"
-    return f"Interval of the optimum: {narrow}, {wide}."
-
-
-def _hiding(study: TreeStudy) -> str:
+def hiding(study: TreeStudy) -> str:
     """Return up to how many rows a level hides behind the last stage."""
     levels, widest = study.levels, len(study.levels.body_ms)
-    last = f"the last stage, one row and the LM head ({number(levels.last_ms)} ms)"
-    if levels.hidden_rows >= widest:
-        return f"A full level of up to {widest} rows hides behind {last}: width costs no time."
-    if not levels.hidden_rows:
-        return f"Any level takes longer than {last}."
     hides = {tile: levels.body_ms[tile - 1] <= levels.last_ms for tile in levels.tiles if tile > levels.hidden_rows}
     beyond = next((tile for tile, hidden in hides.items() if not hidden), widest)
-    again = "".join(f" and again at {tile}" for tile, hidden in hides.items() if hidden)
-    longer = f"{beyond} rows take {number(levels.body_ms[beyond - 1])} ms"
-    return f"A full level hides behind {last} up to {levels.hidden_rows} rows{again}, where width costs no time; {longer}."
-
-
-def _against_paper(study: TreeStudy) -> str | None:
-    best, paper = study.best, study.find(*PAPER)
-    if paper is None or best is paper:
-        return None
-    tree = f"The paper's tree, w = {PAPER[0]} and k = {PAPER[1]}"
-    behind = f"{number(paper.behind_ms)} ± {number(paper.behind_error_ms, 2)} ms"
-    stands = f"ties with it ({behind} behind)" if paper.ties else f"is slower by {behind}"
-    return (
-        f"{tree}, {stands}: {number(paper.steps)} steps a token of {number(paper.mean_step_ms)} ms on average, against "
-        f"{number(best.steps)} of {number(best.mean_step_ms)} ms. "
-        f"It holds {share(paper.hit)} of the tokens, the best tree {share(best.hit)}."
-    )
-
-
-def _branching(study: TreeStudy) -> str | None:
-    """Return how the time depends on the branching at the paper's width; None where fewer than two were recorded."""
-    points = [point for point in study.points if point.width == PAPER[0]]
-    if len(points) < 2:
-        return None
-    enough = [point.tpot_ms for point in points if point.branching >= 4]
-    times = ", ".join(f"{number(point.tpot_ms)} (k = {point.branching})" for point in points)
-    return (
-        f"Branching at w = {PAPER[0]}, ms per token: {times}. From k = 4 on they are within "
-        f"{share(max(enough) / min(enough) - 1)}; k = 2 is {share(points[0].tpot_ms / min(enough) - 1)} behind."
-    )
+    again = [tile for tile, hidden in hides.items() if hidden]
+    return say("hiding", levels=levels, widest=widest, beyond=beyond, again=again)
 
 
 # ---- the picture
@@ -143,7 +83,7 @@ def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
             _curves(time, study, looks, lambda point: point.tpot_ms)
             _mark(time, study)
             time.set_xlabel("width w")
-        for row, label in zip(grid, ("t(w), law (ms)", "tokens in the tree (%)", "E(T), replay (ms)"), strict=True):
+        for row, label in zip(grid, say.said["y_labels"], strict=True):
             row[0].set_ylabel(label)
         legend: dict[str, Any] = {}
         for axes in grid.flat:
@@ -167,9 +107,7 @@ def _level(axes: Any, study: TreeStudy) -> None:
     widths = np.arange(1, len(levels.body_ms) + 1)
     for tile in levels.tiles:
         axes.axvline(tile, color=ORANGE, lw=0.7, zorder=0, label="end of a token tile" if tile == levels.tiles[0] else None)
-    axes.plot(widths, levels.step_ms, color=BLUE, label="step, full levels")
-    axes.plot(widths, levels.body_ms, color=GREEN, label="slowest stage before the last")
-    axes.plot(widths, np.full(len(widths), levels.last_ms), "--", color=GREY, lw=1.0, label="last stage: one row, LM head")
+    panel(axes, say, "level_panel", list(zip(widths, levels.step_ms, levels.body_ms, strict=True)), last_ms=levels.last_ms)
 
 
 def _curves(axes: Any, study: TreeStudy, looks: Mapping[int, tuple[str, str]], value: Callable[[TreePoint], float]) -> None:
