@@ -90,12 +90,13 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
 def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...], out: Path) -> None:
     """Draw what `info` prints as SVG files."""
     from simulator.acceptance.statistics import statistics
+    from simulator.report.drawing import drawn
     from simulator.report.pages.trace import figures
 
     with faults_as_lines():
         _, opened = _open(name, own)
         drawings = figures(statistics(opened, flavours, seed))
-        written = [_write(out / f"{file}.svg", text) for file, text in drawings.items()]
+        written = [_write(out / f"{file}.svg", drawn(drawing).decode()) for file, drawing in drawings.items()]
     click.echo(json.dumps({"written": written}, indent=2) if as_json else "\n".join(written))
 
 

@@ -112,6 +112,37 @@ def _said(value: Value | None) -> str:
 def _sources(result: Comparison) -> Iterator[Block]:
     each = ((one.field, zip(result.runs, one.values, strict=True)) for one in result.differences)
     differing = ((field, run.letter, value) for field, pairs in each for run, value in pairs)
+    if rows := [row for row in differing if row[2] and row[2].confidence]:
+        yield say.table("sources", rows)
+
+
+def part_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
+    """Yield the parts of a step in ms, then the busy shares of lanes."""
+    parts = [parts_ms(run.result) for run in result.runs]
+    for name in _names(parts):
+        yield f"{name} (ms)", *ratios([durations.get(name) for durations in parts])
+    busy = [run.result.busy for run in result.runs]
+    for lane in _names(busy):
+        yield f"{lane} busy", *(share(lanes[lane]) if lane in lanes else "–" for lanes in busy)
+
+
+def _names(mappings: Iterable[Any]) -> list[str]:
+    """Return the keys of all mappings in the order in which they come up."""
+    return list(dict.fromkeys(name for mapping in mappings for name in mapping))
+
+
+# ---- the picture
+
+
+def comparison_figure(result: Comparison) -> str:
+    """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step."""
+    count, parts = len(result.runs), _longest(result)
+    height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))
+    with canvas(min(height, 9.0), WIDTH_IN * 1.1) as figure:
+        tokens, steps = figure.subplots(1, 2)
+        _draw_tokens(tokens, result)
+        _draw_parts(steps, result, parts)
+        handles = dict(zip(*reversed(tokens.get_legend_handles_labels()), strict=True))
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(4, count + 2))
         return figure
 
