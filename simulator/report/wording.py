@@ -12,12 +12,12 @@ from typing import Any
 import yaml
 from jinja2 import Environment, StrictUndefined
 
-from simulator.report.blocks import Code, Strong, Table, Words
+from simulator.report.blocks import Code, Hyperlink, Strong, Table, Words
 from simulator.report.numbers import number, percent, share, signed_share, spread
 
 FOLDER = Path(__file__).parent / "wording"
 FILTERS: dict[str, Callable[..., str]] = {"number": number, "percent": percent, "share": share, "signed": signed_share}
-FILTERS |= {"spread": spread, "form": format}
+FILTERS |= {"spread": spread, "form": format, "whole": lambda part: f"{100 * part:.0f} %"}
 
 
 @cache
@@ -29,8 +29,13 @@ def _environment() -> Environment:
 
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 (words are escaped where they are shown)
     environment.filters |= {name: of_none(show) for name, show in FILTERS.items()}
-    environment.globals |= {"code": Code, "strong": Strong, "zip": zip, "str": str}
+    environment.globals |= {"code": Code, "strong": Strong, "link": Hyperlink, "of": _of}
     return environment
+
+
+def _of(one: object, name: str) -> object:
+    """Return an attribute, or None of nothing."""
+    return getattr(one, name) if one else None
 
 
 @cache
@@ -44,6 +49,13 @@ def _row(cells: tuple[str, ...]) -> Callable[..., tuple[object, ...]]:
     """Return the function that evaluates the cells of a row."""
     row: Callable[..., tuple[object, ...]] = _environment().compile_expression(f"({', '.join(cells)},)", False)
     return row
+
+
+def _words(cell: object) -> Words:
+    """Return what a cell shows: words with their marks as they are, nothing for None, all else as text."""
+    if isinstance(cell, Code | Hyperlink | Strong | tuple):
+        return cell
+    return "" if cell is None else str(cell)
 
 
 class Wording:
@@ -70,8 +82,7 @@ class Wording:
     def rows(self, key: str, objects: Iterable[object], /, **values: object) -> list[tuple[Words, ...]]:
         """Return a row of cells for every object, under :meth:`head`."""
         cells = _row(tuple(f"({cell})" for _, cell in self._columns(key, values)))
-        marked = (Code, Strong, tuple)
-        return [tuple(cell if isinstance(cell, marked) else str(cell) for cell in cells(one=one, **values)) for one in objects]
+        return [tuple(map(_words, cells(one=one, **values))) for one in objects]
 
     def head(self, key: str, /, **values: object) -> list[str]:
         """Return the heads of a table's columns, without those whose ``if`` does not hold."""
