@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from simulator.cli.bank import OWN
 from simulator.cli.main import main
-from simulator.cli.trace import FORMATS
+from simulator.cli.options import OPTIONS
 from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.bank import nearest, published, recordings
@@ -67,7 +67,9 @@ def test_advice_on_a_terminal_says_how_far_and_how_to_measure() -> None:
 def test_measuring_ends_in_a_converter_or_the_recorder(engine: str) -> None:
     last = OWN[engine].strip().splitlines()[-1]
     assert last.startswith("specsim trace ")
-    assert "trace record" in last or last.partition("--from ")[2].partition(" ")[0] in FORMATS
+    assert (
+        "trace record" in last or last.partition("--from ")[2].partition(" ")[0] in OPTIONS["trace convert"]["--from"]["choice"]
+    )
 
 
 def test_list_counts_scenarios_that_replay_a_recording() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import yaml
 
-from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option
+from simulator.cli.options import answer, faults_as_lines, stated
 from simulator.names import Catalogue
 from simulator.report.bank import advice_page, list_page
 from simulator.scenario.bank import lender, nearest, published, recordings
@@ -18,9 +18,7 @@ OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml"
 """How to measure one's own, by engine."""
 
 
-@click.command("list")
-@json_option
-@catalogue_option
+@click.command("list", params=stated("trace list"))
 def list_(as_json: bool, own: tuple[Path, ...]) -> None:
     """List what is recorded, for which text and models, and how many scenarios replay it."""
     with faults_as_lines():
@@ -30,15 +28,7 @@ def list_(as_json: bool, own: tuple[Path, ...]) -> None:
     answer(as_json, lambda: data, lambda: list_page(recorded, len(means), targets))
 
 
-@click.command()
-@click.option("--target", required=True, help="Target, as Hugging Face calls it or in part, e.g. Qwen3-8B.")
-@click.option("--draft", help="Draft model or head.")
-@click.option("--method", help="Method, e.g. eagle_3, mtp or draft_model.")
-@click.option("--temperature", type=float, help="Temperature of your requests.")
-@click.option("--window", type=click.IntRange(1), help="Draft tokens in a row.")
-@click.option("--engine", type=click.Choice(list(OWN)), default="vllm", help="Program to measure with [default: vllm].")
-@json_option
-@catalogue_option
+@click.command("advise", params=stated("trace advise"))
 def advise(as_json: bool, own: tuple[Path, ...], target: str, engine: str, **wanted: Any) -> None:
     """Name the published mean and the recording nearest to a pair, how far they are, and how to measure your own."""
     with faults_as_lines():

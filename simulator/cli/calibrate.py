@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import Sizes, answer, catalogue_option, faults_as_lines, json_option, overrides_option, working
+from simulator.cli.options import answer, faults_as_lines, stated, working
 from simulator.files.document import Document
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
-
-FORMATS = ("vidur", "llmservingsim", "aiconfigurator")
-"""Keys of ``calibrate.importers.IMPORTERS``, copied because that module loads pandas; a test compares them."""
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-OUT = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group()
@@ -34,16 +27,7 @@ def calibrate() -> None:
     """
 
 
-@calibrate.command("import")
-@click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="Whose files.")
-@click.option("--model", help="Model whose shapes were measured, where the file does not hold them.")
-@click.option("--source", required=True, help="Where the rows come from: repository@commit, licence; the file's path is added.")
-@click.option("--out", type=OUT, required=True, help="CSV file to write (.csv, .csv.gz).")
-@click.option("--device", "card", metavar="NAME", help="Set aside rows that beat its peak or its memory.")
-@click.option("--cache-mb", type=float, help="Mark rows that a cache holds [default: that of --device; 80 for aiconfigurator].")
-@json_option
-@catalogue_option
+@calibrate.command("import", params=stated("calibrate import"))
 def import_(
     files: tuple[Path, ...],
     form: str,
@@ -90,28 +74,7 @@ def import_(
     click.echo(json.dumps(data, indent=2) if as_json else "\n".join(lines))
 
 
-def fit_options(report: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of a fit; ``report``: also ``--report``, the folder of a page."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        command = catalogue_option(json_option(command))
-        if report:
-            command = click.option("--report", type=FOLDER, help="Folder for a page and its figure.")(command)
-        command = click.option("--out", type=OUT, help="Profile (.yaml) to write.")(command)
-        text = "Profile whose other numbers hold, with the datasheet's rates."
-        command = click.option("--like", required=True, metavar="NAME", help=text)(command)
-        return click.argument("tables", nargs=-1, required=True, type=FILE)(command)
-
-    return decorate
-
-
-@calibrate.command()
-@fit_options(report=True)
-@click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
-@click.option("--at", type=Sizes(), help="Token counts of that table [default: 11, on both sides of each step].")
-@click.option("--tiles", type=Sizes(), help="Kernel tiles [default: the best of six sets; 64 with a table].")
-@click.option("--ratios", type=click.IntRange(min=2), metavar="TOKENS", help="Fit the table's ratios to TOKENS, no more.")
-@click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
+@calibrate.command("device", params=stated("calibrate device"))
 def device(
     tables: tuple[Path, ...],
     like: str,
@@ -146,8 +109,7 @@ def device(
     _print_fit(name, fitted, command, written, as_json)
 
 
-@calibrate.command()
-@fit_options(report=True)
+@calibrate.command("link", params=stated("calibrate link"))
 def link(
     tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
@@ -162,8 +124,7 @@ def link(
     _print_fit(Path(like).stem, fitted, command, written, as_json)
 
 
-@calibrate.command()
-@fit_options(report=False)
+@calibrate.command("passes", params=stated("calibrate passes"))
 def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
     from simulator.evidence.calibrate import profile
@@ -188,12 +149,7 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
     click.echo(f"written: {out}\n" if out else "", nl=False)
 
 
-@calibrate.command()
-@click.argument("name", metavar="PROFILE")
-@click.argument("tables", nargs=-1, required=True, type=FILE)
-@click.option("--out", type=FOLDER, help="Folder for a page.")
-@json_option
-@catalogue_option
+@calibrate.command("score", params=stated("calibrate score"))
 def score(name: str, tables: tuple[Path, ...], out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Hold a device or a link against tables without a fit: errors by operation, part, format, implementation and rows.
 
@@ -217,19 +173,7 @@ def score(name: str, tables: tuple[Path, ...], out: Path | None, as_json: bool, 
     answer(as_json, lambda: {"profile": name, "errors": [error._asdict() for error in errors]}, lambda: page)
 
 
-@calibrate.command()
-@click.argument("runs", type=FILE)
-@click.option("--like", required=True, metavar="NAME", help="Engine whose other numbers hold.")
-@click.option("--scenario", required=True, metavar="NAME", help="Scenario that the rows vary; it names the engine.")
-@click.option("--free", multiple=True, required=True, metavar="NUMBER", help="Dotted number of the engine, or `device`.")
-@click.option(
-    "--group", "groups", multiple=True, metavar="COLUMN", help="Leave out its groups in turn; COLUMN+: and all above."
-)
-@click.option("--source", help="Where the rows come from [default: the file's name].")
-@click.option("--out", type=OUT, help="Engine (.yaml) to write.")
-@overrides_option
-@json_option
-@catalogue_option
+@calibrate.command("engine", params=stated("calibrate engine"))
 def engine(
     runs: Path,
     like: str,
@@ -263,12 +207,7 @@ def engine(
     answer(as_json, lambda: data, lambda: engine_page(fitted, Path(like).stem), *[f"written: {out}"] * bool(out))
 
 
-@calibrate.command()
-@click.argument("name")
-@click.option("--out", type=OUT, help="File for the fit [default: fitted.yaml beside the paper's parameters.yaml].")
-@click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
-@json_option
-@catalogue_option
+@calibrate.command("paper", params=stated("calibrate paper"))
 def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else.
 
@@ -318,7 +257,7 @@ def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: P
     from simulator.report.page import page_files
     from simulator.report.pages.calibrate import page
 
-    texts = {out: profile.text(fitted.data)} if out else {}
+    texts: dict[Path, str | bytes] = {out: profile.text(fitted.data)} if out else {}
     if report:
         texts |= {report / file: text for file, text in page_files(page(name, fitted, command), name).items()}
     for path, text in texts.items():

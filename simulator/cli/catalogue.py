@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from simulator.cli.options import answer, catalogue_option, faults_as_lines
+from simulator.cli.options import answer, faults_as_lines, stated
 from simulator.files.document import CONTROLS, BadInput, Fault, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
@@ -25,6 +25,7 @@ KINDS = (
     "acceptance",
 )
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")}}
+LISTED = click.Choice((*KINDS, *PLURALS))
 CLASSES = {
     "scenario": "scenario:Scenario",
     "sweep": "studies.sweep.study:SweepFile",
@@ -45,11 +46,7 @@ def _width() -> int:
     return min(120, get_terminal_size().columns)
 
 
-@click.command("list")
-@click.argument("kind", type=click.Choice((*KINDS, *PLURALS)), required=False, metavar="[KIND]")
-@click.argument("word", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@catalogue_option
+@click.command("list", params=[click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]"), *stated("list")])
 def list_(kind: str | None, word: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the names of everything in the catalogue, from scenarios to traces; of methods, their features.
 
@@ -99,10 +96,7 @@ def _shorten(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
 
-@click.command()
-@click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@catalogue_option
+@click.command("show", params=stated("show"))
 def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
     with faults_as_lines():
@@ -110,8 +104,7 @@ def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
     click.echo(json.dumps(entry.data, indent=2) if as_json else entry.text.translate(CONTROLS))
 
 
-@click.command()
-@click.argument("kind", type=click.Choice(tuple(CLASSES)), default="scenario")
+@click.command("schema", params=[click.Argument(["kind"], type=click.Choice(tuple(CLASSES)), default="scenario")])
 def schema(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     click.echo(json.dumps(json_schema(kind), indent=2))

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import Ending, answer, catalogue_option, faults_as_lines, json_option, working
-from simulator.files import writing
+from simulator.cli.options import answer, faults_as_lines, stated, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -59,18 +58,13 @@ def judged_claims(papers: Sequence[str], own: tuple[Path, ...], everywhere: Spre
     return judged(rows, answers((command for row in rows for command in row.claim.commands), own, everywhere))
 
 
-@click.command()
-@click.argument("paper", required=False)
-@click.argument("number", required=False)
-@click.option("--out", type=Ending(".svg"), help="File for the picture [default: PAPER_figure_NUMBER.svg].")
-@click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
-@json_option
-@catalogue_option
+@click.command("figure", params=stated("figure"))
 def figure(
     paper: str | None, number: str | None, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:
     """Draw figure NUMBER of PAPER anew, ours beside the published points; without a name, list all figures."""
     from simulator.evidence.drawn import figure as described
+    from simulator.report.page import write_picture
     from simulator.report.pages.figure import as_data, picture
 
     if paper is None or number is None:
@@ -84,7 +78,7 @@ def figure(
             points = asked.points(answers(commands, own, everywhere))
         path = out or (None if as_json else Path(f"{paper}_figure_{number}.svg"))
         if path:
-            writing.write(path, picture(asked, points))
+            write_picture(path, picture(asked, points))
     click.echo(json.dumps(as_data(asked, points), indent=2) if as_json else f"{asked.picture.figure}: {path}")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import beside_the_package, json_option, working
+from simulator.cli.options import beside_the_package, stated, working
 from simulator.cli.record import EXTRA, INSTALL
 from simulator.files.document import BadInput, Fault
 
@@ -51,13 +51,7 @@ for name in BESIDE:
     )
 
 
-@measure.command()
-@click.argument("name")
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Catalogue folder [default: here]."
-)
-@click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
-@json_option
+@measure.command("machine", params=stated("measure machine"))
 def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
     """Write the machine that it runs on as a device, an engine and a link, all called NAME.
 

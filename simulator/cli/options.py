@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,16 +15,24 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import yaml
 
+from simulator.report.blocks import PICTURES
+
 if TYPE_CHECKING:
     from rich.status import Status
 
     from simulator.report.blocks import Page
 
-COMMANDS: dict[str, Any] = yaml.load(
-    Path(__file__).with_name("commands.yaml").read_text("utf-8"),
-    getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # noqa: S506
-)
+
+def _described(name: str) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    content: dict[str, Any] = yaml.load(Path(__file__).with_name(name).read_text("utf-8"), loader)  # noqa: S506 (safe)
+    return content
+
+
+COMMANDS = _described("commands.yaml")
 """What ``--help`` says about every command, by section, and what each study is called and asked."""
+OPTIONS = _described("options.yaml")
+"""Arguments and options of all other commands."""
 
 
 @contextmanager
@@ -80,30 +88,6 @@ def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page], 
     print_page(page(), Console())
     for line in lines:
         click.echo(line)
-
-
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--json``."""
-    text = "One JSON object on stdout and nothing else there."
-    return click.option("--json", "as_json", is_flag=True, help=text)(command)
-
-
-def overrides_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--set KEY=VALUE``, repeatable."""
-    text = "Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000."
-    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)(command)
-
-
-def seed_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--seed N``."""
-    return click.option("--seed", type=click.IntRange(min=0), help="Replaces the scenario's seed.")(command)
-
-
-def catalogue_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--catalogue DIR``, repeatable."""
-    folder = click.Path(exists=True, file_okay=False, path_type=Path)
-    text = "Folder of your own, laid out like the shipped one, searched first."
-    return click.option("--catalogue", "own", multiple=True, type=folder, help=text)(command)
 
 
 def typed(
@@ -182,3 +166,40 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cann
         if not sizes or min(sizes) < 1 or max(sizes) > 4_096:
             self.fail(f"expected sizes from 1 to 4,096, got '{value}'", param, ctx)
         return sorted(sizes)
+
+
+KINDS: dict[str, Any] = {
+    "file": click.Path(exists=True, dir_okay=False, path_type=Path),
+    "new_file": click.Path(dir_okay=False, path_type=Path),
+    "folder": click.Path(file_okay=False, path_type=Path),
+    "own_folder": click.Path(exists=True, file_okay=False, path_type=Path),
+    "path": click.Path(path_type=Path),
+    "picture": Ending(*PICTURES),
+    "study": Ending(*PICTURES, ".md", ".html"),
+    "sizes": Sizes(),
+    "integer": click.INT,
+    "number": click.FLOAT,
+    "positive": click.FloatRange(min=0),
+    "part": click.FloatRange(0.0, 1.0, min_open=True),
+}
+"""Types of arguments and options by the names that ``options.yaml`` and ``commands.yaml`` use."""
+
+
+def parameter(
+    flag: str, type: str = "", choice: Sequence[str] = (), least: int | None = None, most: int | None = None, **stated: Any
+) -> click.Parameter:
+    """Return an option, or without dashes an argument; ``least`` and ``most``: of a whole number; ``name``: in Python."""
+    kind: Any = KINDS.get(type)
+    if choice:
+        kind = click.Choice(choice)
+    elif least is not None:
+        kind = click.IntRange(least, most)
+    if flag.startswith("-"):
+        name = [stated.pop("name")] if "name" in stated else []
+        return click.Option([flag, *name], type=kind, **stated)
+    return click.Argument([flag], type=kind, **{"required": True, **stated})
+
+
+def stated(command: str) -> list[click.Parameter]:
+    """Return the arguments and options that ``options.yaml`` states for a command, in their order."""
+    return [parameter(flag, **facts) for flag, facts in OPTIONS[command].items()]

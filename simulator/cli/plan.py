@@ -4,18 +4,11 @@ from pathlib import Path
 
 import click
 
-from simulator.cli.options import answer, catalogue_option, json_option, overrides_option, seed_option, typed, working
+from simulator.cli.options import answer, stated, typed, working
 from simulator.names import Catalogue
 
 
-@click.command()
-@click.argument("name", metavar="PLAN")
-@overrides_option
-@seed_option
-@click.option("--draws", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Resampled runs.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for a page (.md, .html) and the exports.")
-@json_option
-@catalogue_option
+@click.command("plan", params=stated("plan"))
 def plan(
     name: str, overrides: tuple[str, ...], seed: int | None, draws: int, out: Path | None, as_json: bool, own: tuple[Path, ...]
 ) -> None:

@@ -2,12 +2,11 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from simulator.cli.options import faults_as_lines, json_option
+from simulator.cli.options import faults_as_lines, stated
 from simulator.files.document import BadInput, Fault
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
@@ -26,35 +25,7 @@ def shares(text: str) -> tuple[float, ...]:
     return numbers
 
 
-FOLDER, FILE = click.Path(path_type=Path), click.Path(path_type=Path, dir_okay=False)
-COUNT, SHARE = click.IntRange(min=1), click.FloatRange(0.0, 1.0, min_open=True)
-
-
-@click.command()
-@click.option("--target", type=FOLDER, required=True, help="Folder of the target: config.json, tokenizer, safetensors.")
-@click.option("--draft", type=FOLDER, required=True, help="Folder of the draft; the same vocabulary.")
-@click.option(
-    "--prompts", type=FILE, required=True, help="JSON lines (prompt, flavour), Spec-Bench's question.jsonl, or plain lines."
-)
-@click.option("--out", type=FILE, required=True, help="The trace, a .npz file.")
-@click.option("--temperature", type=click.FloatRange(min=0.0), default=0.0, show_default=True, help="0 is greedy.")
-@click.option("--top-k", type=click.IntRange(min=0), default=0, help="Sample from the likeliest K tokens only [default: all].")
-@click.option("--top-p", type=SHARE, default=1.0, help="Sample from the fewest that reach P [default: 1].")
-@click.option("--output-tokens", type=COUNT, default=256, show_default=True, help="Most tokens that a request writes.")
-@click.option("--limit", type=COUNT, help="Take this many prompts, spread evenly over the file.")
-@click.option("--exits", metavar="SHARES", default="", help="Early exits by logit lens, as shares of the depth: 0.25,0.5,0.75.")
-@click.option("--chat", is_flag=True, help="Put each prompt into the tokenizer's chat template.")
-@click.option("--batch", type=COUNT, default=8, show_default=True, help="Requests at a time; bounds the memory.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of sampling; each request has a seed derived from it.",
-)
-@click.option("--device", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
-@click.option("--dtype", type=click.Choice(("auto", "float32", "bfloat16", "float16")), default="auto", show_default=True)
-@json_option
+@click.command("record", params=stated("trace record"))
 def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: str, **options: Any) -> None:
     """Record a trace from two Hugging Face models on this machine.
 

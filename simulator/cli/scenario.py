@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import (
-    answer,
-    catalogue_option,
-    faults_as_lines,
-    json_option,
-    overrides_option,
-    seed_option,
-    typed,
-    working,
-)
+from simulator.cli.options import answer, faults_as_lines, stated, typed, working
 from simulator.files.document import BadInput, Fault
 from simulator.names import Catalogue
 
@@ -30,20 +20,8 @@ if TYPE_CHECKING:
     from simulator.scenario.run import RunResult
     from simulator.scenario.uncertainty import Interval
 
-EXAMPLE = "durations_only"
-"""The scenario that ``new`` copies if no other is named."""
 
-
-def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument and the options that every command about a scenario takes."""
-    command = overrides_option(seed_option(json_option(catalogue_option(command))))
-    return click.argument("scenario")(command)
-
-
-@click.command()
-@click.argument("name", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--from", "example", default=EXAMPLE, show_default=True, metavar="SCENARIO", help="Scenario to copy.")
-@catalogue_option
+@click.command("new", params=stated("new"))
 def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
     with faults_as_lines():
@@ -61,8 +39,7 @@ def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
     click.echo(f"{path}, copied from {example}. Next: specsim explain {typed_path}, specsim run {typed_path}")
 
 
-@click.command()
-@scenario_options
+@click.command("explain", params=stated("explain"))
 def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Say in words what SCENARIO will simulate, every default that applies, and which numbers the answer rests on most."""
     from simulator.report.pages.explain import page
@@ -78,8 +55,7 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
     answer(as_json, lambda: data, lambda: page(name, explanation))
 
 
-@click.command()
-@scenario_options
+@click.command("law", params=stated("law"))
 def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from simulator.report.pages.law import page
@@ -91,13 +67,7 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
     answer(as_json, lambda: details, lambda: page(details))
 
 
-@click.command()
-@scenario_options
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: reports/SCENARIO].")
-@click.option("--iteration-log", type=click.Path(path_type=Path), help="CSV file: every iteration of the simulated batch.")
-@click.option("--request-log", type=click.Path(path_type=Path), help="CSV file: every request and its times.")
-@click.option("--replications", type=click.IntRange(2, 1_000), help="Seeds to simulate for confidence intervals.")
-@click.option("--explain-gap", is_flag=True, help="Measure what each reason explains of the gap between law and simulation.")
+@click.command("run", params=stated("run"))
 def run(
     scenario: str,
     overrides: tuple[str, ...],

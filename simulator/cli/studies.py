@@ -17,18 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from simulator.cli.options import (
-    COMMANDS,
-    Ending,
-    Sizes,
-    answer,
-    catalogue_option,
-    json_option,
-    overrides_option,
-    seed_option,
-    typed,
-    working,
-)
+from simulator.cli.options import COMMANDS, OPTIONS, answer, parameter, typed, working
 from simulator.files.document import BadInput, Fault
 from simulator.names import Catalogue
 
@@ -37,8 +26,6 @@ if TYPE_CHECKING:
 
 LETTERED = re.compile(r"([A-Z]):(.*)", re.DOTALL)
 """A ``--set`` for one of the scenarios of a comparison."""
-OUT = "File for the study: a picture (.svg), a page with its picture beside it (.md), or one page with everything (.html)."
-FOLDER_OUT = "Folder for the page (.md, .html) and its picture, or a file: .svg, .md or .html."
 UNTYPED = ("workers",)
 """Options that change no result, so that the command on a page leaves them out."""
 
@@ -153,7 +140,7 @@ class StudyCommand:
     name: str
     help: str
     status: str
-    options: Sequence[click.Option]
+    options: Sequence[click.Parameter]
     prepare: Prepare
     metavar: str = "SCENARIO..."
     progress: bool = False
@@ -167,14 +154,8 @@ class StudyCommand:
         return dict(command.make_context(self.name, [], resilient_parsing=True).params)
 
 
-def _option(flag: str, sizes: bool = False, least: int | None = None, name: str = "", **stated: Any) -> click.Option:
-    """Return an option; ``sizes``: of sizes like ``1,2,4-8``; ``least``: of a whole number that is no smaller."""
-    kind = Sizes() if sizes else least and click.IntRange(min=least)
-    return click.Option([flag, *([name] if name else [])], type=kind, show_default="default" in stated, **stated)
-
-
 def _study(name: str, prepare: str = "scenarios", options: Mapping[str, Any] | None = None, **stated: Any) -> StudyCommand:
-    own = [_option(flag, **facts) for flag, facts in (options or {}).items()]
+    own = [parameter(flag, show_default="default" in facts, **facts) for flag, facts in (options or {}).items()]
     return StudyCommand(name, options=own, prepare=PREPARED[prepare], **stated)
 
 
@@ -187,19 +168,13 @@ def commands() -> Iterator[click.Command]:
     for study in STUDIES:
         several = study.metavar != "SCENARIO"
         argument = click.Argument(["scenarios"], nargs=-1 if several else 1, required=True, metavar=study.metavar)
-        command = click.Command(study.name, params=[argument], help=study.help, callback=partial(run, study))
-        if study.lettered:
-            text = "Override a field of all scenarios, or of one by its letter: B:strategy.gamma=5."
-            click.option("--set", "overrides", multiple=True, metavar="[A:]KEY=VALUE", help=text)(command)
-        else:
-            overrides_option(command)
-        seed_option(command)
-        command.params += study.options
-        kind = click.Path(path_type=Path) if study.lettered else Ending(".svg", ".md", ".html")
-        click.option("--out", type=kind, help=FOLDER_OUT if study.lettered else OUT)(command)
-        json_option(command)
-        catalogue_option(command)
-        yield command
+        common = OPTIONS["lettered study" if study.lettered else "study"]
+        before, after = (
+            [parameter(flag, **facts) for flag, facts in common.items() if (flag in ("--set", "--seed")) is first]
+            for first in (True, False)
+        )
+        params = [argument, *before, *study.options, *after]
+        yield click.Command(study.name, params=params, help=study.help, callback=partial(run, study))
 
 
 def run(study: StudyCommand, **options: Any) -> None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import answer, catalogue_option, faults_as_lines, json_option, overrides_option, seed_option, typed
+from simulator.cli.options import answer, faults_as_lines, stated, typed
 from simulator.files.document import BadInput, Document, Fault
-from simulator.files.writing import whole_file, write
 from simulator.names import Catalogue
 from simulator.parallel import CORES
 
@@ -24,36 +23,13 @@ if TYPE_CHECKING:
     from simulator.studies.sweep.sweeping import Watcher
     from simulator.studies.sweep.table import SweepTable
 
-EVALUATIONS = ("law", "replay", "simulation", "law then simulation")
 NAMED_FAULTS = 20
 """Faulty points that are printed with their fault."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command()
-@click.argument("name", metavar="SWEEP_OR_SCENARIO")
-@click.option("--axis", "axes", multiple=True, metavar="KEY=VALUES", help="a,b,c or low:high:count or log:low:high:count.")
-@click.option("--zip", "combine", flag_value="zip", help="All axes change in step, instead of every combination.")
-@click.option("--latin-hypercube", "samples", type=click.IntRange(min=1), metavar="N", help="N points spread over all axes.")
-@click.option("--evaluate", type=click.Choice(EVALUATIONS), help="How points are evaluated.")
-@click.option(
-    "--keep", metavar="RULE", help="Points of a law that a simulation confirms: 'best 10% of tpot_ms', 'speedup >= 1.2'."
-)
-@click.option("--workers", type=click.IntRange(min=1), help="Processes  [default: one for each core].")
-@click.option("--scheduler", metavar="tcp://HOST:PORT", help="A Dask scheduler whose workers evaluate the points.")
-@click.option("--store", type=FILE, help="SQLite file  [default: reports/sweeps/NAME.sqlite].")
-@click.option("--resume", is_flag=True, help="Go on with a store; points that it holds are not evaluated again.")
-@click.option("--status", is_flag=True, help="Only print how many points the store holds.")
-@click.option("--export", "exported", type=FILE, help="Table of all points, .csv or .parquet, once all are evaluated.")
-@click.option("--plots", type=FOLDER, help="Folder for the pictures that the sweep names.")
-@click.option("--report", type=FOLDER, help="Folder for a page, .md and .html, and its files.")
-@json_option
-@overrides_option
-@seed_option
-@catalogue_option
+@click.command("sweep", params=stated("sweep"))
 def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: Any) -> None:
     """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario.
 
@@ -228,33 +204,24 @@ def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, 
         click.echo(f"  and {len(faulty) - NAMED_FAULTS:,} more; the exported table names all of them", err=True)
 
 
-def _draw_all(points: SweepTable, folder: Path) -> list[Path]:
+def _draw_all(points: SweepTable, folder: Path) -> list[str]:
     """Draw every picture that the sweep names; return their files."""
+    from simulator.report.page import write_picture
     from simulator.report.pages.plot import picture
 
     paths = []
     for number, plot in enumerate(points.file.plots, start=1):
         ending = f"_{plot.name or number}" if len(points.file.plots) > 1 or plot.name else ""
-        path = folder / f"{points.name}{ending}.svg"
-        write(path, picture(points, plot))
-        paths.append(path)
+        paths.append(write_picture(folder / f"{points.name}{ending}.svg", picture(points, plot)))
     return paths
 
 
-@click.command()
-@click.argument("store", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--kind", type=click.Choice(("line", "heatmap", "contour", "pareto")), help="[default: the sweep's own plots]")
-@click.option("--x", help="Axis or metric.")
-@click.option("--y", help="Axis or metric.")
-@click.option("--value", help="What colours a heat map, or is cut by a contour.")
-@click.option("--hue", help="Axis that tells lines or points of one panel apart.")
-@click.option("--facet", help="Axis with a panel for each of its values (small multiples).")
-@click.option("--level", type=float, help="Where the contour is drawn  [default: 1, where speculation stops paying].")
-@click.option("--title", help="Above the picture.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="SVG file; without --kind a folder.")
+@click.command("plot", params=stated("plot"))
 def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
     from simulator.files.schema import validate
+    from simulator.report.blocks import PICTURES
+    from simulator.report.page import write_picture
     from simulator.report.pages.plot import picture
     from simulator.studies.sweep.store import reading
     from simulator.studies.sweep.study import Plot
@@ -268,11 +235,9 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
             for path in _draw_all(points, out):
                 click.echo(f"figure: {path}")
             return
-        if out.suffix != ".svg":
-            raise BadInput([Fault((f"--out {out}", 0, 0), "", "expected a name that ends in .svg")])
+        if out.suffix not in PICTURES:
+            raise BadInput([Fault((f"--out {out}", 0, 0), "", f"expected a name that ends in {', '.join(PICTURES)}")])
         stated = {"kind": kind, **{name: value for name, value in asked.items() if value is not None}}
         wanted = validate(Plot, Document(stated, {(): ("specsim plot", 0, 0)}))
-        with whole_file(out) as file:
-            if file:
-                file.write(picture(points, wanted))
+        write_picture(out, picture(points, wanted))
     click.echo(f"figure: {out}")

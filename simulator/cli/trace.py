@@ -10,29 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import LazyGroup, answer, catalogue_option, faults_as_lines, json_option
+from simulator.cli.options import LazyGroup, answer, faults_as_lines, stated
 from simulator.files import reading, writing
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
     from simulator.acceptance.trace import Trace
-
-FORMATS = (
-    *("specdecode_bench_eagle", "specdecode_bench_ngram", "rest", "steps"),
-    *("vllm_log", "vllm_metrics", "sglang", "llama_cpp", "golden_lengths", "mean_length"),
-)
-"""Keys of ``converters.TO_TRACE`` and ``summaries.TO_RATES``, copied because these load numpy; a test compares them."""
-
-
-def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that looks at traces."""
-    text = "Only this kind of text; repeatable [default: all]."
-    command = click.option("--flavour", "flavours", multiple=True, metavar="NAME", help=text)(command)
-    text = "Seed of the draws of sampled traces [default: 0]."
-    command = click.option("--seed", type=int, default=0, help=text)(command)
-    return catalogue_option(json_option(command))
-
 
 BANK = {"list": "simulator.cli.bank:list_", "advise": "simulator.cli.bank:advise"}
 
@@ -42,9 +26,7 @@ def trace() -> None:
     """Inspect, convert, re-scale, record and borrow traces of acceptance."""
 
 
-@trace.command()
-@click.argument("name")
-@reading_options
+@trace.command("info", params=stated("trace info"))
 def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
     """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another drafter of the same text.
 
@@ -64,9 +46,7 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
     answer(as_json, lambda: data, lambda: page(label, opened, numbers, size))
 
 
-@trace.command()
-@click.argument("names", nargs=-1, required=True)
-@reading_options
+@trace.command("compare", params=stated("trace compare"))
 def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
     """Compare several traces."""
     from dataclasses import asdict
@@ -83,30 +63,21 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
     answer(as_json, lambda: data, lambda: comparison_page(traces))
 
 
-@trace.command()
-@click.argument("name")
-@reading_options
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the SVG files.")
-def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...], out: Path) -> None:
-    """Draw what `info` prints as SVG files."""
+@trace.command("plot", params=stated("trace plot"))
+def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...], out: Path, form: str) -> None:
+    """Draw what `info` prints, each picture with its data beside it."""
     from simulator.acceptance.statistics import statistics
-    from simulator.report.drawing import drawn
+    from simulator.report.page import write_picture
     from simulator.report.pages.trace import figures
 
     with faults_as_lines():
         _, opened = _open(name, own)
         drawings = figures(statistics(opened, flavours, seed))
-        written = [_write(out / f"{file}.svg", drawn(drawing).decode()) for file, drawing in drawings.items()]
+        written = [write_picture(out / f"{file}.{form}", drawing) for file, drawing in drawings.items()]
     click.echo(json.dumps({"written": written}, indent=2) if as_json else "\n".join(written))
 
 
-@trace.command()
-@click.argument("names", nargs=-1, required=True)
-@reading_options
-@click.option(
-    "--window", "windows", type=click.IntRange(2, 64), multiple=True, help="Draft tokens; repeatable [default: 3, 5, 8]."
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for a page and its figure.")
+@trace.command("iid", params=stated("trace iid"))
 def iid(
     names: tuple[str, ...],
     flavours: tuple[str, ...],
@@ -147,13 +118,7 @@ def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tup
     return shlex.join([*words, *(["--seed", str(seed)] if seed else [])])
 
 
-@trace.command()
-@click.argument("source", metavar="IN")
-@click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="What IN is.")
-@click.option("--window", type=click.IntRange(1), help="Draft tokens per window, where IN does not say, or to continue to.")
-@click.option("--series", help="Which of several curves of a golden file, e.g. thinking_on.")
-@click.option("--out", type=click.Path(path_type=Path), help="Trace (.npz) or acceptance block (.yaml) to write.")
-@json_option
+@trace.command("convert", params=stated("trace convert"))
 def convert(source: str, form: str, window: int | None, series: str | None, out: Path | None, as_json: bool) -> None:
     """Convert records of other programs to a trace or to rates.
 
@@ -194,14 +159,7 @@ def convert(source: str, form: str, window: int | None, series: str | None, out:
         click.echo(text + "".join(f"written: {path}\n" for path in written), nl=False)
 
 
-@trace.command()
-@click.argument("source", metavar="IN")
-@click.option("--mean", type=float, required=True, help="Tokens per step wanted, correction or bonus included.")
-@click.option("--window", type=click.IntRange(1), required=True, help="Draft tokens per window at which that holds.")
-@click.option("--seed", type=int, default=0, help="Seed of the draws of a sampled trace [default: 0].")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Trace (.npz) to write.")
-@json_option
-@catalogue_option
+@trace.command("rescale", params=stated("trace rescale"))
 def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: tuple[Path, ...]) -> None:
     """Make a trace easier or harder, to a published mean.
 
@@ -266,9 +224,9 @@ def _save(made: Trace, out: Path | None, as_json: bool) -> None:
         click.echo(f"  {key}: {value}")
 
 
-def _write(path: Path, content: Trace | str) -> str:
+def _write(path: Path, content: Trace | str | bytes) -> str:
     """Write a file and return its name."""
-    if isinstance(content, str):
+    if isinstance(content, str | bytes):
         writing.write(path, content)
     else:
         content.write(path)

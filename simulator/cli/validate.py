@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import answer, beside_the_package, catalogue_option, faults_as_lines, json_option, working
+from simulator.cli.options import answer, beside_the_package, faults_as_lines, stated, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from simulator.evidence.claims import Judged
     from simulator.evidence.law_check import ExampleVerdict, LawGap
 
-SHARE = click.FloatRange(min=0)
 ALL = "all"
 
 
@@ -31,22 +30,8 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
         beside_the_package("validate --live", "validation, with the same --out and --json")
 
 
-@click.command()
-@click.argument("papers", nargs=-1, metavar="[PAPER]...")
-@click.option("--law", "laws", multiple=True, metavar="STRATEGY", help="Its law alone, on its own example; `all`: every one.")
-@click.option("--claims", "only_claims", is_flag=True, help="The papers' claims alone: ours, verdict, bound.")
-@click.option("--cell", "patterns", multiple=True, metavar="CELL", help="Single cells: their runs and commands.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the page, its cells and its pictures."
-)
-@click.option("--most-mape", type=SHARE, metavar="PERCENT", help="Largest MAPE over all predicted cells.")
-@click.option("--most-median", type=SHARE, metavar="PERCENT", help="Largest median error over all predicted cells.")
-@click.option("--least-within-10", type=SHARE, metavar="PERCENT", help="Smallest share of cells within 10 %.")
-@click.option("--most-mape-of-a-paper", type=SHARE, metavar="PERCENT", help="Largest MAPE of a paper with ten cells or more.")
+@click.command("validate", params=stated("validate"))
 @click.option("--live", is_flag=True, hidden=True, expose_value=False, callback=_live)
-@click.option("--processes", type=click.IntRange(min=1), help="Runs at a time [default: one for each core].")
-@json_option
-@catalogue_option
 def validate(
     papers: tuple[str, ...],
     laws: tuple[str, ...],

@@ -45,21 +45,29 @@ def replacing(path: Path, *, parents: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a path of the same name to write a file to, as :func:`replacing`; an empty file stands there already."""
+    if path.is_dir():
+        raise _fault(path, "is a folder; expected the name of a file")
+    with replacing(path) as new:
+        new.touch()
+        yield new
+
+
+@contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[str] | None]:
     """Yield a text file to write to, as :func:`replacing`; None without a path."""
     if path is None:
         yield None
         return
-    if path.is_dir():
-        raise _fault(path, "is a folder; expected the name of a file")
-    with replacing(path) as new, new.open("w", encoding="utf-8", newline="") as file:
+    with new_file(path) as new, new.open("w", encoding="utf-8", newline="") as file:
         yield file
 
 
-def write(path: Path, text: str) -> None:
-    """Write a text file and make the folders above it, as :func:`replacing`."""
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file of text or bytes and make the folders above it, as :func:`replacing`."""
     with replacing(path, parents=True) as new:
-        new.write_text(text, "utf-8")
+        new.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -31,6 +31,9 @@ class Hyperlink:
     to: str
 
 
+PICTURES = (".svg", ".pdf", ".png")
+"""Endings of the files that a picture may be written to."""
+
 Words: TypeAlias = str | Strong | Code | Hyperlink | tuple["Words", ...]
 
 

@@ -8,6 +8,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib import style
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
@@ -20,7 +21,6 @@ COLUMNS_IN = {1: 8.6 / 2.54, 2: 17.8 / 2.54}
 SMALLER = 0.78
 """Letters and marks over one column, over those of a page."""
 LOOK = Path(__file__).parent / "templates" / "look.mplstyle"
-PICTURES = (".svg", ".pdf", ".png")
 
 
 @dataclass
@@ -35,7 +35,7 @@ WANTED = Wanted()
 
 
 @contextmanager
-def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Any]:
+def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Figure]:
     """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
     with style.context([str(LOOK), *WANTED.styles]):
         yield Figure(figsize=(COLUMNS_IN.get(WANTED.columns, width_in), height_in), layout="constrained", **options)
@@ -45,6 +45,9 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     """Return a figure as a file without a date; one that is SVG text already has no other form."""
     if isinstance(figure, str):
         return figure.encode()
+    if WANTED.columns == 1:
+        for text in figure.findobj(Text):
+            text.set_fontsize(SMALLER * float(text.get_fontsize()))
     file, written_by = BytesIO(), {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}[ending]
     no_date = {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
     with style.context([str(LOOK), *WANTED.styles]):
@@ -52,14 +55,6 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
             file, format=ending[1:], metadata={**no_date, written_by: "specsim"}, dpi=300 if ending == ".png" else "figure"
         )
     return file.getvalue()
-
-
-def narrow(figure: Figure) -> Figure:
-    """Return the figure with letters and marks for one column, where that was asked for."""
-    if WANTED.columns == 1:
-        for text in figure.findobj(Text):
-            text.set_fontsize(SMALLER * text.get_fontsize())
-    return figure
 
 
 def data_csv(figure: Figure) -> str:
@@ -81,14 +76,9 @@ def _series(axes: Any) -> Iterator[tuple[object, ...]]:
             yield from ((label, x, y, "") for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True))
     for patch in axes.patches:
         if isinstance(patch, Rectangle) and patch.get_transform().contains_branch(axes.transData):
-            yield patch.get_label().strip("_"), patch.get_x() + patch.get_width(), patch.get_y() + patch.get_height(), ""
+            yield str(patch.get_label()).strip("_"), patch.get_x() + patch.get_width(), patch.get_y() + patch.get_height(), ""
     for mesh in axes.collections:
         if isinstance(mesh, QuadMesh):
-            corners, values = mesh.get_coordinates(), mesh.get_array().reshape(mesh.get_coordinates().shape[0] - 1, -1)
-            for (row, column), value in ((at, values[at]) for at in _places(values)):
-                yield "", *corners[row, column], value
-
-
-def _places(values: Any) -> Iterator[tuple[int, ...]]:
-    for row in range(values.shape[0]):
-        yield from ((row, column) for column in range(values.shape[1]))
+            corners: Any = mesh.get_coordinates()
+            values: Any = np.reshape(mesh.get_array(), np.subtract(corners.shape[:2], 1))
+            yield from (("", *corners[at], values[at]) for at in np.ndindex(values.shape))

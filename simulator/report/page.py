@@ -1,4 +1,7 @@
-"""Pages as files: a picture (.svg), a page and its picture (.md), one page with everything (.html), or a folder of all."""
+"""Pages as files: a picture (.svg, .pdf, .png), a page and its picture (.md), one page with all (.html), or a folder of them.
+
+Beside every picture stand its data, as ``NAME.data.csv``.
+"""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,23 +9,40 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from simulator.files import writing
 from simulator.files.document import BadInput, Fault
-from simulator.report.blocks import Block, Figure, Page
+from simulator.report.blocks import PICTURES, Block, Figure, Page
 from simulator.report.html import as_html
 from simulator.report.markdown import as_markdown
 
-ENDINGS = (".svg", ".md", ".html")
+DATA = ".data.csv"
+ENDINGS = (*PICTURES, ".md", ".html")
+Files = dict[str, str | bytes]
+"""Contents of files by their names."""
 
 
-def page_files(page: Page, name: str) -> dict[str, str]:
-    """Return texts by file name: ``name.md`` and its pictures, and ``name.html``, which contains them."""
-    return {
-        f"{name}.md": as_markdown(page),
-        f"{name}.html": as_html(page),
-        **{figure.file: figure.svg for figure in page.figures},
-    }
+def page_files(page: Page, name: str) -> Files:
+    """Return files by name: ``name.md``, its pictures and their data, and ``name.html``, which contains them."""
+    files: Files = {f"{name}.md": as_markdown(page), f"{name}.html": as_html(page)}
+    for figure in page.figures:
+        files |= picture_files(figure.drawing, Path(figure.file))
+    return files
+
+
+def picture_files(drawing: Any, path: Path) -> Files:
+    """Return a drawing in the form of the ending of ``path``, and its data beside it; SVG text has none."""
+    from simulator.report.drawing import data_csv, drawn  # noqa: PLC0415 (a terminal draws nothing)
+
+    data: Files = {} if isinstance(drawing, str) else {str(path.with_suffix(DATA)): data_csv(drawing)}
+    return data | {str(path): drawn(drawing, path.suffix)}
+
+
+def write_picture(path: Path, drawing: object) -> str:
+    """Write a drawing in the form of the path's ending, and its data beside it; return the path as text."""
+    write_files(Path(), picture_files(drawing, path))
+    return str(path)
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -34,13 +54,13 @@ def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-def write_files(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write every text into its file in ``folder``, which is made; each file complete or not at all.
+def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> None:
+    """Write every content into its file in ``folder``, which is made; each file complete or not at all.
 
     Raises :class:`BadInput` where that cannot be done.
     """
-    for name, text in texts.items():
-        writing.write(folder / name, text)
+    for name, content in contents.items():
+        writing.write(folder / name, content)
 
 
 @contextmanager
@@ -52,38 +72,32 @@ def page_file(path: Path, name: str) -> Iterator[Callable[[Page], None]]:
     """
     if path.suffix not in ENDINGS or path.is_dir():
         if path.is_file():
-            raise BadInput(
-                [Fault((str(path), 0, 0), "", "is a file; expected a folder, or a name that ends in .svg, .md or .html")]
-            )
+            expected = f"is a file; expected a folder, or a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+            raise BadInput([Fault((str(path), 0, 0), "", expected)])
         yield lambda page: write_files(path, page_files(page, name))
         return
-    picture_path = path.with_suffix(".svg")
+    endings = {".md": (".md", ".svg", DATA), ".html": (".html",)}.get(path.suffix, (path.suffix, DATA))
     with ExitStack() as stack:
-        file = stack.enter_context(writing.whole_file(path))
-        picture = stack.enter_context(writing.whole_file(picture_path if path.suffix == ".md" else None))
+        made = {
+            str(path.with_suffix(ending)): stack.enter_context(writing.new_file(path.with_suffix(ending))) for ending in endings
+        }
 
         def write(page: Page) -> None:
-            if file is not None:
-                file.write(_in_file(page, path))
-            if picture is not None:
-                picture.write(_picture(page))
+            for file, content in _contents(page, path).items():
+                made[file].write_bytes(content.encode() if isinstance(content, str) else content)
 
         yield write
 
 
-def _in_file(page: Page, path: Path) -> str:
-    """Return what stands in the file itself, by its ending."""
-    if path.suffix == ".svg":
-        return _picture(page)
+def _contents(page: Page, path: Path) -> Files:
+    """Return the page at ``path`` in the form of its ending, with the files beside it."""
     if path.suffix == ".html":
-        return as_html(page)
-    return as_markdown(_with_picture(page, path.with_suffix(".svg").name))
-
-
-def _picture(page: Page) -> str:
-    """Return the one picture of a study as SVG text."""
+        return {str(path): as_html(page)}
     (figure,) = page.figures
-    return figure.svg
+    if path.suffix in PICTURES:
+        return picture_files(figure.drawing, path)
+    picture = path.with_suffix(".svg")
+    return {str(path): as_markdown(_with_picture(page, picture.name))} | picture_files(figure.drawing, picture)
 
 
 def _with_picture(page: Page, file: str) -> Page:

@@ -36,13 +36,13 @@ def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], capt
         figure.suptitle(fill(caption, 110), size=8, x=0.01, ha="left")
         out, close = figure.subplots(2, 1)
         out.axvspan(begin * 1e3, end * 1e3, color=SHADE, lw=0, zorder=0)
-        drawn = draw(out, spans, (far, far + FAR * (end - begin)))
-        drawn |= draw(close, spans, window_s)
+        labels = draw(out, spans, (far, far + FAR * (end - begin)))
+        labels |= draw(close, spans, window_s)
         out.set_title(
             "zoomed out, shaded what is zoomed in below; nothing is drawn thinner than a hair", size=8, loc="left", color=GREY
         )
         close.set_xlabel("time (ms)")
-        handles = [Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in drawn]
+        handles = [Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in labels]
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
         return re.sub(r"(\d\.\d\d)\d+", r"\1", drawn(figure).decode())  # a hundredth of a point is finer than anybody sees
 

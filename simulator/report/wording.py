@@ -41,7 +41,8 @@ def _of(one: object, name: str) -> object:
 @cache
 def _filled(template: str) -> Callable[..., str]:
     """Return the function that fills in a sentence."""
-    return _environment().from_string(template).render
+    fill: Callable[..., str] = _environment().from_string(template).render
+    return fill
 
 
 @cache
@@ -91,7 +92,7 @@ class Wording:
     def table(self, key: str, objects: Iterable[object], /, **values: object) -> Table:
         """Return the table of a key with a row for every object."""
         stated = {name: value for name, value in self.said[key].items() if name not in ("columns", "title")}
-        looks = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+        looks: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
         title = self.filled(self.said[key]["title"], **values)
         return Table(self.head(key, **values), self.rows(key, objects, **values), title, **looks)
 

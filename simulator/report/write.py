@@ -8,14 +8,22 @@ from pathlib import Path
 from simulator.files.schema import BadInput, Fault
 from simulator.files.writing import replacing
 from simulator.report.blocks import Page
-from simulator.report.page import page_files
+from simulator.report.page import DATA, page_files, write_files
 from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE
 from simulator.report.timeline import chrome_trace
 from simulator.world import Span
 
 NAME = "report"
 REPORT = f"{NAME}.md"
-OURS = {REPORT, f"{NAME}.html", SWEEP, ACCEPTED, TIMELINE, TRACE}
+OURS = {
+    REPORT,
+    f"{NAME}.html",
+    SWEEP,
+    ACCEPTED,
+    TIMELINE,
+    TRACE,
+    *(Path(one).with_suffix(DATA).name for one in (SWEEP, ACCEPTED)),
+}
 
 
 def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
@@ -27,8 +35,7 @@ def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
     with replacing(folder, parents=True) as new:
         new.mkdir()
         trace = json.dumps(chrome_trace(spans), separators=(",", ":")) + "\n"
-        for file, text in (page_files(page, NAME) | {TRACE: trace}).items():
-            (new / file).write_text(text, "utf-8")
+        write_files(new, page_files(page, NAME) | {TRACE: trace})
     return sorted(folder.iterdir())
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from simulator.evidence.claims import VERDICTS, Judged
 from simulator.numeric import grouped
-from simulator.report.blocks import Block, Code, Page, Paragraph, Table, Words, sections
+from simulator.report.blocks import Block, Page, Paragraph, sections
 from simulator.report.numbers import number
 from simulator.report.page import csv_text
+from simulator.report.wording import Wording
 
 CLAIMS = "claims.csv"
 COLUMNS = (
@@ -16,16 +17,7 @@ COLUMNS = (
     *("shape", "bound", "bound_why", "missing", "command", "metric", "against", "combine", "cells", "remark"),
 )
 """Columns of the CSV of every claim."""
-HEAD = ("claim", "where", "paper", "ours", "verdict", "bound, or what is missing", "command")
-NARROW = (0, 2, 3, 4)
-"""Columns of ``HEAD`` that a terminal shows."""
-NONE = "none: to be mended"
-RULE = (
-    "Reproduced: within 10 % of the number, or inside the range widened by 5 %, and in the shape that is claimed. In shape: "
-    "the order or the trend comes out, the number is off or not printed. Refuted: a bound, computed from what the paper "
-    "states, excludes the number, or no plausible input reproduces it. Inputs not printed: what would "
-    "have to be known is named, and what the ends of its plausible range give."
-)
+say = Wording("claims")
 
 
 def counts(claims: Iterable[Judged]) -> str:
@@ -38,9 +30,9 @@ def counts(claims: Iterable[Judged]) -> str:
 def page(claims: Sequence[Judged], command: str) -> Page:
     """Return the page of claims: how many have which verdict, then a table for each paper."""
     return Page(
-        title="The papers, claim by claim",
+        title=say("title"),
         answer=f"{len(claims)} claims: {counts(claims)}." if claims else "No claims are written down.",
-        opening=[Paragraph(RULE)],
+        opening=[Paragraph(say("rule"))],
         sections=sections(*((paper, blocks) for paper, blocks in by_paper(claims).items())),
         command=command,
     )
@@ -54,19 +46,18 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
 
 def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
     yield Paragraph(f"{len(own)} claims: {counts(own)}.")
-    yield Table(HEAD, [_row(one) for one in own], f"Claims of {paper}", badges=(4,), sortable=True, terminal_columns=NARROW)
+    yield say.table("claims", own, paper=paper, ours=ours, bound=_bound, typed=_typed)
 
 
-def _row(one: Judged) -> tuple[Words, ...]:
-    claim = one.claim
-    published = f"{claim.published.replace('..', ' to ')} {claim.unit}".strip() or claim.shape
-    bound = f"{claim.bound.replace('_', ' ')} {claim.unit}: {claim.bound_why}" if claim.bound else claim.missing
-    if one.ends:
-        bound = f"{bound}; at the ends of what is plausible: {ends(one)}"
-    taken = claim.readings[0]
-    typed = f"{taken.command} ({taken.combine.replace('_', ' ')} {taken.against})" if taken.combine else taken.command
-    words = f"{claim.says} [{claim.claim}]"
-    return words, claim.where, published, ours(one), one.verdict or NONE, bound, Code(typed) if typed else ""
+def _bound(one: Judged) -> str:
+    """Return the bound and its reason, or what is missing, and what the ends of plausible inputs give."""
+    return say("bound", claim=one.claim, ends=ends(one))
+
+
+def _typed(one: Judged) -> str:
+    """Return the command that gives our value, and what its value is held against."""
+    taken = one.claim.readings[0]
+    return f"{taken.command} ({taken.combine.replace('_', ' ')} {taken.against})" if taken.combine else taken.command
 
 
 def ours(one: Judged) -> str:

@@ -80,7 +80,7 @@ def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
             yield f"its {SHARE:.0%} interval", *map(_interval, result.runs)
 
 
-def _interval(run: ComparedRun) -> Drawing:
+def _interval(run: ComparedRun) -> str:
     if not run.result.scenario.schedule.window:
         return "–"
     return f"{run.interval.low:.2f} to {run.interval.high:.2f}"
@@ -134,7 +134,7 @@ def _names(mappings: Iterable[Any]) -> list[str]:
 # ---- the picture
 
 
-def comparison_figure(result: Comparison) -> str:
+def comparison_figure(result: Comparison) -> Drawing:
     """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step."""
     count, parts = len(result.runs), _longest(result)
     height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))

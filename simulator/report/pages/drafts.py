@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from matplotlib.figure import Figure as Drawing
+
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
 from simulator.report.figures import GREY, LOOKS, panel
@@ -36,7 +38,7 @@ def sentences(study: DraftStudy) -> Iterator[str]:
 # ---- the picture
 
 
-def draft_figure(study: DraftStudy) -> str:
+def draft_figure(study: DraftStudy) -> Drawing:
     """Return a curve per draft, and the level of the scenario's draft that a bigger one has to reach."""
     with canvas(3.8) as figure:
         axes = figure.subplots()

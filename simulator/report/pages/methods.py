@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Block, Bullets, Figure, Page, Section, Table
 from simulator.report.drawing import canvas
@@ -69,7 +70,7 @@ def features_page(features: Mapping[str, Features]) -> Page:
 # ---- the picture
 
 
-def bar_figure(points: Sequence[MethodPoint], title: str) -> str:
+def bar_figure(points: Sequence[MethodPoint], title: str) -> Drawing:
     """Return the speed-up of all methods over autoregressive decoding, a panel per origin of acceptance."""
     parts = list(by_origin(points))
     sizes = [len(chosen) for _, chosen in parts] or [1]

@@ -1,63 +1,62 @@
 """The fit of a paper's free parameters (``specsim calibrate paper``): what decides them, and what it leaves of each cell."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp, sqrt
+from typing import Any
 
 import yaml
 
 from simulator.evidence.fits import SCALES, FittedPaper, Paper, Parameter
 from simulator.evidence.fitting import Calibration
-from simulator.report.blocks import Block, Bullets, Page, Table, sections
-from simulator.report.numbers import number
+from simulator.report.blocks import Block, Bullets, Page, sections
+from simulator.report.wording import Wording
 
+say = Wording("paper")
 AT_BOUND = 1e-3
 """How near to a bound a term is called at it, as a share of the width between the bounds."""
 
 
 def page(paper: Paper, calibration: Calibration) -> Page:
     """Return the page of a fit: its residual, every free term with its bounds, and the residual of every calibrated cell."""
-    deciding, predicted = len(paper.with_role("calibrate")), len(paper.with_role("predict"))
-    squares = [residual**2 for residual in calibration.residuals.values()]
-    spread = f"residual {100 * sqrt(sum(squares) / len(squares)):.2f} % (root mean square)"
+    deciding, predicted = paper.with_role("calibrate"), len(paper.with_role("predict"))
+    residuals = calibration.residuals
+    spread = sqrt(sum(residual**2 for residual in residuals.values()) / len(residuals))
+    terms = [
+        {"name": name, "group": group, "parameter": parameter, "term": calibration.terms[name][group]}
+        for (name, group), parameter in paper.terms().items()
+    ]
+    published = {cell.cell: float(cell.published) for cell in deciding}
     return Page(
-        title=f"{paper.name}: {paper.free} free parameters, {deciding} calibrated cells, {predicted} predicted cells",
-        answer=f"{len(squares)} cells, {spread}, {calibration.runs} runs.",
-        opening=[Table(("parameter", "for", "value", "term", ""), list(_terms(paper, calibration)), "Fitted terms")],
+        title=say("title", paper=paper, deciding=len(deciding), predicted=predicted),
+        answer=say("answer", cells=len(residuals), spread=spread, runs=calibration.runs),
+        opening=[say.table("terms", terms, scaled=_scaled, at_bound=at_bound)],
         sections=sections(
-            ("What decides them", _parameters(paper)),
-            ("Residuals", [Table(("cell", "published", "run", "residual"), list(_residuals(paper, calibration)), "Cells")]),
+            ("What decides them", _parameters(paper, terms)),
+            ("Residuals", [say.table("residuals", residuals.items(), published=published, exp=exp)]),
         ),
         command=f"specsim calibrate paper {paper.name}",
     )
 
 
-def _terms(paper: Paper, calibration: Calibration) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each fitted term: its value in the unit of the scenario's key, and whether it is at its bound."""
-    for (name, group), parameter in paper.terms().items():
-        term = calibration.terms[name][group]
-        yield name, group, number(SCALES[parameter.scale](term)), number(term), at_bound(parameter, term)
+def _scaled(parameter: Parameter, term: float) -> float:
+    """Return a term in the unit of the scenario's key."""
+    return SCALES[parameter.scale](term)
 
 
-def _parameters(paper: Paper) -> Iterator[Block]:
+def _parameters(paper: Paper, terms: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     """Yield every free term with its bounds, in the unit of the scenario's key, and how many cells decide it."""
-    deciding, rows = paper.with_role("calibrate"), []
-    for (name, group), parameter in paper.terms().items():
-        least, most = sorted(SCALES[parameter.scale](bound) for bound in (parameter.least, parameter.most))
-        cells = sum(parameter.decides(cell) and parameter.group(cell) == group for cell in deciding)
-        rows.append((name, group, ", ".join(parameter.keys), number(least), number(most), f"{cells} cells"))
-    yield Table(("parameter", "for", "key", "from", "to", "decided by"), rows, "Free parameters")
+
+    def bounds(parameter: Parameter) -> list[float]:
+        return sorted(_scaled(parameter, bound) for bound in (parameter.least, parameter.most))
+
+    def decided(term: Mapping[str, Any]) -> int:
+        parameter, deciding = term["parameter"], paper.with_role("calibrate")
+        return sum(parameter.decides(cell) and parameter.group(cell) == term["group"] for cell in deciding)
+
+    yield say.table("parameters", terms, bounds=bounds, decided=decided)
     yield Bullets([f"{name}: {parameter.why}" for name, parameter in paper.parameters.items()])
     if paper.choices:
-        chosen = [(c.what, str(c.value), "yes" if c.after_seeing else "no", c.rests_on) for c in paper.choices]
-        yield Table(("chosen", "value", "after seeing results", "rests on"), chosen, "Choices")
-
-
-def _residuals(paper: Paper, calibration: Calibration) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each calibrated cell: what was published, what the fit gives, and the residual in per cent."""
-    published: Mapping[str, float] = {cell.cell: float(cell.published) for cell in paper.with_role("calibrate")}
-    for name, residual in calibration.residuals.items():
-        ratio = exp(residual)
-        yield name, number(published[name]), number(published[name] * ratio), f"{100 * (ratio - 1):+.1f} %"
+        yield say.table("choices", paper.choices)
 
 
 def at_bound(parameter: Parameter, term: float) -> str:

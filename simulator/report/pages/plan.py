@@ -101,7 +101,7 @@ def _words(candidate: Candidate) -> str:
     return f"{strategy} on {hardware}{settings}"
 
 
-def _devices(finding: Finding) -> Drawing:
+def _devices(finding: Finding) -> str:
     return " + ".join(f"{count * finding.replicas} x {name}" for name, count in finding.candidate.devices.items())
 
 
@@ -288,7 +288,7 @@ def _exports(study: PlanStudy) -> Iterator[Block]:
 # ---- the figure
 
 
-def plan_figure(study: PlanStudy) -> str:
+def plan_figure(study: PlanStudy) -> Drawing:
     """Return a drawing: cost against mean time per token, a line for each family; and how much of each limit is used."""
     with canvas(4.2, WIDTH_IN * 1.1) as drawing:
         pareto, limits = drawing.subplots(1, 2, width_ratios=(5, 2))

@@ -43,7 +43,7 @@ def sentences(study: StreamStudy) -> Iterator[str]:
 # ---- the picture
 
 
-def stream_figure(study: StreamStudy) -> str:
+def stream_figure(study: StreamStudy) -> Drawing:
     """Return the speed-up over k, and the plane of Eq. (10) with the scenario's place on it."""
     with canvas(6.4) as figure:
         trees, plane = figure.subplots(2, 1)

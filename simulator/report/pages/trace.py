@@ -49,7 +49,7 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
         say.table("pipelines", numbers.pipelines),
         Table(("tokens", "windows"), list(_run_rows(numbers)), "Run lengths", bars=(1,)),
     ]
-    blocks = [[table] if isinstance(table, Table) and table.rows else [] for table in tables]
+    blocks: list[list[Block]] = [[table] if isinstance(table, Table) and table.rows else [] for table in tables]
     titled = zip(say.all("sections", gamma=gamma), [*blocks, [Bullets([say("formulas")])]], strict=True)
     facts = Bullets(_facts(trace, numbers, size_bytes))
     return Page(f"trace {name}", opening=[facts], sections=sections(*titled), command=f"specsim trace info {name}")
