@@ -80,5 +80,5 @@ def _series(axes: Any) -> Iterator[tuple[object, ...]]:
     for mesh in axes.collections:
         if isinstance(mesh, QuadMesh):
             corners: Any = mesh.get_coordinates()
-            values: Any = np.reshape(mesh.get_array(), np.subtract(corners.shape[:2], 1))
+            values: Any = np.reshape(np.asarray(mesh.get_array()), np.subtract(corners.shape[:2], 1))
             yield from (("", *corners[at], values[at]) for at in np.ndindex(values.shape))

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as MatplotlibPath
 
-from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.drawing import WIDTH_IN, canvas, drawn
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION
 from simulator.report.timeline import OPENING, family
 from simulator.world import Span

@@ -42,12 +42,8 @@ def picture(asked: Found, ours: Points) -> Drawing:
             xs: Sequence[Any] = [x for x, _ in printed.points]
             if names:
                 xs, _ = _bars(asked, printed.label, xs, names)
-            look: dict[str, Any] = {
-                "mfc": "white",
-                "mec": "black" if names else colour,
-                "ms": 7,
-                "label": f"{printed.label}, published",
-            }
+            look: dict[str, Any] = {"mfc": "white", "mec": "black" if names else colour, "ms": 7}
+            look["label"] = f"{printed.label}, published"
             axes.plot(xs, [y for _, y in printed.points], mark, **look)
         _dress(axes, asked, names)
         drawing.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)

@@ -50,7 +50,8 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
         Table(("tokens", "windows"), list(_run_rows(numbers)), "Run lengths", bars=(1,)),
     ]
     blocks: list[list[Block]] = [[table] if isinstance(table, Table) and table.rows else [] for table in tables]
-    titled = zip(say.all("sections", gamma=gamma), [*blocks, [Bullets([say("formulas")])]], strict=True)
+    blocks.append([Bullets([say("formulas")])])
+    titled = zip(say.all("sections", gamma=gamma), blocks, strict=True)
     facts = Bullets(_facts(trace, numbers, size_bytes))
     return Page(f"trace {name}", opening=[facts], sections=sections(*titled), command=f"specsim trace info {name}")
 
