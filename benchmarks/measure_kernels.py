@@ -23,10 +23,10 @@ from rich.console import Console
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
+from benchmarks.live.machine import WARM_UP, Chip
 from simulator.cost.formats import FORMATS
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product
 from simulator.evidence.calibrate.measurements import EAGER, TEST, Table, table, write
-from simulator.evidence.machine import WARM_UP, Chip
 
 HEAD_WIDTH, DTYPE, EIGHT = 128, torch.bfloat16, torch.float8_e4m3fn
 MOST_COPIES = 64

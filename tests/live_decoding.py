@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from benchmarks.family.heads import StateAndToken
 from benchmarks.family.lookup import propose
+from benchmarks.family.network import Network, Reader
 from benchmarks.family.ngram import Trie
 from benchmarks.live.decoding import Decoded, Drafter
-from simulator.evidence.network import Network, Reader
 
 
 def head_drafter(target: Network, head: nn.Module) -> Drafter:

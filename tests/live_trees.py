@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.family.heads import ExitHead, HiddenChain
+from benchmarks.family.network import Network
 from benchmarks.live.decoding import Decoded
 from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.sequences import SequenceIteration
 from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.tree_replay import ResampledVerification
-from simulator.evidence.network import Network
 
 Path = tuple[int, ...]
 TreeDrafter = Callable[[list[int]], set[Path]]

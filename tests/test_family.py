@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 pytest.importorskip("tokenizers", reason="needs the extra 'record'")
 
 from benchmarks.family import members, pair, training  # noqa: E402
+from benchmarks.family.network import VOCABULARY  # noqa: E402
 from benchmarks.family.pair import Family, weights_hash  # noqa: E402
-from simulator.evidence.network import VOCABULARY  # noqa: E402
 
 pytestmark = pytest.mark.full
 TOKENS = 17

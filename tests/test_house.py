@@ -334,6 +334,7 @@ def test_law_shows_its_durations() -> None:
         (["validate", "--live", "--out", "x"], "validation, with the same --out and --json"),
         (["measure", "decoding", "--gammas", "1,2", "--help"], "decoding, with the same options"),
         (["measure", "budget", "--json"], "budget, with the same options"),
+        (["measure", "machine", "here"], "machine, with the same options"),
     ],
 )
 def test_what_only_a_checkout_has_says_what_to_type_there(typed: list[str], instead: str) -> None:

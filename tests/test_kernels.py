@@ -10,8 +10,8 @@ from click.testing import CliRunner
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
 from benchmarks import measure_kernels as kernels  # noqa: E402
+from benchmarks.live.machine import Chip  # noqa: E402
 from simulator.evidence.calibrate.measurements import read  # noqa: E402
-from simulator.evidence.machine import Chip  # noqa: E402
 
 CORE, TINY = Chip("cpu", repeats=1), kernels.SIZES["cpu"]
 DENSE = torch.bfloat16

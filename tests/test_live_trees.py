@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
 from benchmarks.family.heads import ExitHead  # noqa: E402
 from benchmarks.family.members import EXIT_LAYERS, Members  # noqa: E402
+from benchmarks.family.network import Network  # noqa: E402
 from benchmarks.family.recorder import BEAMS, PRUNED, TREES  # noqa: E402
 from simulator.acceptance.draft_tree import Beam, PrunedTree  # noqa: E402
 from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
@@ -23,7 +24,6 @@ from simulator.acceptance.tree_replay import (  # noqa: E402
     static_tree_run,
     tree_of,
 )
-from simulator.evidence.network import Network  # noqa: E402
 from simulator.strategies.mirror_sd import MirrorSD  # noqa: E402
 from tests import live_trees as live  # noqa: E402
 from tests.live_recording import recorded  # noqa: E402

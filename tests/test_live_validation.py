@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
 from benchmarks.family.pair import Family  # noqa: E402
 from benchmarks.family.tree_drafter import TreeDrafter  # noqa: E402
+from benchmarks.live import machine  # noqa: E402
 from benchmarks.live import pipeline as live_pipeline  # noqa: E402
 from benchmarks.live import validation as live_validation  # noqa: E402
 from benchmarks.live.__main__ import main as live_main  # noqa: E402
@@ -23,7 +24,6 @@ from benchmarks.live.decoding import alone  # noqa: E402
 from benchmarks.live.validation import BOUNDS, Live, LivePoint, Setting, validate  # noqa: E402
 from simulator.acceptance.draft_tree import Beam, TravellingTree  # noqa: E402
 from simulator.cli.main import main  # noqa: E402
-from simulator.evidence import machine  # noqa: E402
 from simulator.names import Catalogue, shipped  # noqa: E402
 from simulator.scenario import load  # noqa: E402
 from simulator.scenario.run import run  # noqa: E402
@@ -65,7 +65,7 @@ def test_a_machine_becomes_a_profile_that_scenarios_run_on(tmp_path: Path, monke
     monkeypatch.setattr(machine, "TOKENS", (1, 8))
     monkeypatch.setattr(machine, "CONTEXTS", (64,))
     before = os.sched_getaffinity(0)
-    done = CliRunner().invoke(main, ["measure", "machine", "here", "--out", str(tmp_path), "--kind", "cpu", "--json"])
+    done = CliRunner().invoke(live_main, ["machine", "here", "--out", str(tmp_path), "--kind", "cpu", "--json"])
     assert done.exit_code == 0, done.output
     assert os.sched_getaffinity(0) == before
     assert len(json.loads(done.stdout)["written"]) == 3
@@ -94,7 +94,7 @@ def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
     rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(tuple(BOUNDS))]
     assert rows[: len(BOUNDS)] == [[name, "2", "10.0", "9.00", "-10.0", "%"] for name in BOUNDS]
     assert "2 of 4 settings are predicted within their bounds" in done.stdout
-    assert {path.name for path in (tmp_path / "live").iterdir()} == {"live.md", "live.html", "live.csv", "live.svg"}
+    assert {path.name for path in (tmp_path / "live").iterdir()} == {"live.md", "live.html", "live.csv", "live.svg", "live.data.csv"}
     text = (tmp_path / "live/live.md").read_text("utf-8")
     assert text.startswith("# Live decoding beside its prediction\n")
     assert "**2 of 4 settings are predicted within their bounds, half of them within 10.0 %;" in text

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 
 from benchmarks.family import mixture  # noqa: E402
+from benchmarks.family.network import Network, NetworkShape  # noqa: E402
 from benchmarks.family.observations import PROMPT_TOKENS  # noqa: E402
 from benchmarks.family.rollouts import roll_outs  # noqa: E402
 from benchmarks.family.trees import Starts  # noqa: E402
-from simulator.evidence.network import Network, NetworkShape  # noqa: E402
 
 SHAPE = NetworkShape(layers=2, width=32, heads=2, hidden=16, vocabulary=50)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simulator.evidence.network import Block, Keys, Network
+from benchmarks.family.network import Block, Keys, Network
 
 
 class ExitHead(nn.Module):

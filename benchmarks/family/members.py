@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from benchmarks.family.heads import EagleLayer, ExitHead, HiddenChain, MedusaHeads, Streams
+from benchmarks.family.network import DRAFT, TARGET, Network
 from benchmarks.family.pair import Family
-from simulator.evidence.network import DRAFT, TARGET, Network
 
 EXIT_LAYERS = (2, 4, 6)
 HEADS = {"eagle": EagleLayer, "lyanna": HiddenChain, "medusa": MedusaHeads, "streams": Streams}

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from benchmarks.family import corpus
 from benchmarks.family.heads import branch
 from benchmarks.family.members import TrainingSchedule
+from benchmarks.family.network import VOCABULARY, Block, Cache, Keys, Network, NetworkShape
 from benchmarks.family.observations import PROMPT_TOKENS, Arrays, assemble, common_arrays
 from benchmarks.family.pair import Family, weights_hash
 from benchmarks.family.recorder import prompts
@@ -28,7 +29,6 @@ from benchmarks.family.trees import Starts
 from benchmarks.family.writing import generate
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.trace import FORMAT
-from simulator.evidence.network import VOCABULARY, Block, Cache, Keys, Network, NetworkShape
 
 EXPERTS, ACTIVE = 16, 2
 MIXTURE = NetworkShape(layers=6, width=192, heads=6, hidden=192, vocabulary=VOCABULARY)

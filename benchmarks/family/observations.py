@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.family.network import VOCABULARY, Network
 from benchmarks.family.pair import Family, weights_hash
 from benchmarks.family.tree_drafter import TreeDrafter
 from simulator.acceptance.draft_tree import Beam, TravellingTree
 from simulator.acceptance.record.scores import Sampling, rank_of
 from simulator.acceptance.trace import FORMAT, Trace
-from simulator.evidence.network import VOCABULARY, Network
 
 PROMPT_TOKENS = 64
 MOST_STAGES = 16

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from simulator.evidence.network import DRAFT, TARGET, Network
+from benchmarks.family.network import DRAFT, TARGET, Network
 from simulator.files.writing import replacing
 
 

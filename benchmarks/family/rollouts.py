@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.family.heads import EagleLayer, HiddenChain, branch
+from benchmarks.family.network import Cache, Keys, Network
 from benchmarks.family.trees import Starts
-from simulator.evidence.network import Cache, Keys, Network
 
 Speech = Generator[Tensor, Tensor]
 """Logits (starts, V) behind every start, then behind the tokens (starts,) that are sent."""

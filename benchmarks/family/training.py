@@ -20,9 +20,9 @@ from torch.nn import functional as F
 
 from benchmarks.family import corpus, pair
 from benchmarks.family.members import EXIT_LAYERS, SCHEDULES, Members, TrainingSchedule
+from benchmarks.family.network import VOCABULARY, Network
 from benchmarks.family.writing import generate
 from simulator.acceptance.record.scores import Sampling
-from simulator.evidence.network import VOCABULARY, Network
 from simulator.files.writing import replacing
 
 CONTEXT = 256

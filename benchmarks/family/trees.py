@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.family.heads import EagleLayer, ExitHead, HiddenChain, Streams, branch
+from benchmarks.family.network import Keys, Network
 from simulator.acceptance.draft_tree import PrunedTree
-from simulator.evidence.network import Keys, Network
 
 NOWHERE = float("-inf")
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from benchmarks.family.network import Cache, Network
 from simulator.acceptance.record.scores import Sampling
-from simulator.evidence.network import Cache, Network
 
 
 @torch.no_grad()

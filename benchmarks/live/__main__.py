@@ -1,25 +1,48 @@
 """``python -m benchmarks.live decoding``: real decoding with the shipped small pair on this machine, beside its prediction.
 
-Needs the extra ``record`` and two cores. ``validation`` is ``decoding`` by another name; ``budget`` tries DuoDecoding's gamma.
+Needs the extra ``record`` and two cores. ``validation`` is ``decoding`` by another name; ``budget`` tries DuoDecoding's gamma;
+``machine`` writes the machine as profiles.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchmarks.live.page import ROUNDS, budget_page, page, rounds_csv
-from simulator.cli.measure import torch_needed
-from simulator.cli.options import Sizes, answer, json_option
+from simulator.cli.options import Sizes, answer, working
+from simulator.cli.record import EXTRA, INSTALL
+from simulator.files import writing
+from simulator.files.document import BadInput, Fault
 from simulator.report.page import page_files, write_files
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 COUNT = click.IntRange(min=1)
 PROGRAM = "python -m benchmarks.live"
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 REQUESTS = click.IntRange(1, 120)
+
+
+@contextmanager
+def torch_needed(doing: str) -> Iterator[Status]:
+    """Print bad input as lines, also a missing torch; yield the spinner that turns meanwhile."""
+    with working(doing) as status:
+        try:
+            yield status
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRA:
+                raise
+            raise BadInput([Fault((PROGRAM, 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -41,7 +64,7 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
 
     The shipped small target decodes on one core, its draft writes on another.
     """
-    with torch_needed("decoding", PROGRAM):
+    with torch_needed("decoding"):
         from benchmarks.live.budget import measure as measured
 
         study = measured(budgets or (), tokens, rounds, requests, sequences)
@@ -74,9 +97,9 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
     Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of two stages with a tree.
     Exit code 1 if a step was not as simulated, 3 if an error is beyond its bound.
     """
-    with torch_needed("recording", PROGRAM) as status:
+    with torch_needed("recording") as status:
+        from benchmarks.live.machine import described
         from benchmarks.live.validation import validate
-        from simulator.evidence.machine import described
 
         blocks = iter(range(1, rounds * requests + 1))
         tick = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
@@ -90,6 +113,43 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
             write_files(out, page_files(answered, "live") | {ROUNDS: rounds_csv(data)})
     answer(as_json, lambda: data, lambda: answered)
     raise SystemExit(live.exit_code)
+
+
+@main.command()
+@click.argument("name")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=".", help="Catalogue folder [default: here].")
+@click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
+@json_option
+def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
+    """Write the machine that it runs on as a device, an engine and a link, all called NAME.
+
+    They are written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all times as OUT/NAME.csv,
+    which `specsim calibrate device` reads.
+    """
+    with torch_needed("timing") as status:
+        import torch
+
+        from benchmarks.live.machine import measured
+        from simulator.evidence.calibrate.measurements import write
+        from simulator.evidence.calibrate.profile import text
+
+        chip = kind
+        if kind == "auto":
+            chip = "cuda" if torch.cuda.is_available() else "cpu"
+        if chip == "cuda" and not torch.cuda.is_available():
+            raise BadInput([Fault(("--kind cuda", 0, 0), "", "torch finds no CUDA device here; expected cpu or auto")])
+        profile = measured(chip, lambda what: status.update(f"timing {what}"))
+        contents = {"devices": profile.device, "engines": profile.engine, "links": profile.link}
+        paths = {folder: out / "hardware_profiles" / folder / f"{name}.yaml" for folder in contents}
+        for folder, path in paths.items():
+            writing.write(path, text(contents[folder]))
+        write(profile.times, out / f"{name}.csv")
+    if as_json:
+        click.echo(json.dumps({"written": [*map(str, paths.values())], "pass_mape_percent": profile.pass_percent}, indent=2))
+        return
+    for model, percent in profile.pass_percent.items():
+        click.echo(f"passes of the {model} model: mean error of the profiles {percent:.1f} %")
+    click.echo("".join(f"written: {path}\n" for path in (*paths.values(), out / f"{name}.csv")), nl=False)
 
 
 main.add_command(decoding, "validation")

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from benchmarks.family.network import Network, Reader
 from benchmarks.family.observations import PROMPT_TOKENS
 from benchmarks.family.pair import Family
 from benchmarks.live.decoding import alone
@@ -30,7 +31,6 @@ from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequ
 from simulator.acceptance.sequences import SequenceIteration, Split
 from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.trace import read
-from simulator.evidence.network import Network, Reader
 from simulator.files.schema import BadInput, Fault
 from simulator.names import Catalogue, shipped
 

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.family.network import Reader
 from benchmarks.family.pair import Family
 from benchmarks.family.tree_drafter import TreeDrafter
 from benchmarks.live.budget import BudgetVerdict
 from benchmarks.live.pipeline import FirstStage
 from simulator.acceptance.draft_tree import Beam, TravellingTree
 from simulator.acceptance.sequences import Split
-from simulator.evidence.network import Reader
 
 BURST = 32
 """Passes of the draft in a row, beside the target's or alone."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple
 
+from benchmarks.family.network import Network, Reader
 from simulator.acceptance.sources import accepted_prefix
-from simulator.evidence.network import Network, Reader
 
 
 class Decoded(NamedTuple):

@@ -6,7 +6,7 @@ from simulator import __version__
 from simulator.cli.calibrate import calibrate
 from simulator.cli.catalogue import list_, schema, show
 from simulator.cli.claims import figure
-from simulator.cli.options import COMMANDS, SectionedGroup
+from simulator.cli.options import COMMANDS, SectionedGroup, beside_the_package
 from simulator.cli.plan import plan
 from simulator.cli.scenario import explain, law, new, run
 from simulator.cli.studies import commands as study_commands
@@ -20,7 +20,6 @@ SECTIONS = COMMANDS["sections"]
 @click.group(
     cls=SectionedGroup,
     sections=SECTIONS,
-    lazy={"measure": "simulator.cli.measure:measure"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="specsim")
@@ -49,3 +48,11 @@ for command in (
     *study_commands(),
 ):
     main.add_command(command)
+
+
+@main.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def measure(words: tuple[str, ...]) -> None:
+    """Say what measures a machine, its budgets or its decoding, where the repository is at hand."""
+    what = words[0] if words else "machine"
+    beside_the_package(f"measure {what}", f"{what}, with the same options")

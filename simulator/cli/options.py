@@ -118,7 +118,7 @@ class LazyGroup(click.Group):
         return command
 
 
-class SectionedGroup(LazyGroup):
+class SectionedGroup(click.Group):
     """A group of many commands, which ``--help`` lists with a line each, section by section."""
 
     def __init__(self, *args: Any, sections: dict[str, dict[str, str]], **kwargs: Any) -> None:

@@ -20,6 +20,7 @@ import torch
 from scipy.optimize import nnls
 from torch.nn import functional as F
 
+from benchmarks.family.network import DRAFT, TARGET, Network, NetworkShape, Reader, rotate
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import WEIGHT_BYTES, WeightFormat
@@ -30,7 +31,6 @@ from simulator.cost.rows import Rows
 from simulator.evidence.calibrate import profile
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product, small
 from simulator.evidence.calibrate.measurements import Table, table
-from simulator.evidence.network import DRAFT, TARGET, Network, NetworkShape, Reader, rotate
 from simulator.files.schema import Document, validate
 from simulator.names import Catalogue
 
@@ -261,7 +261,7 @@ def _device(chip: Chip, rows: Table, peak_tflops: float) -> dict[str, Any]:
     reached = float((products.size_bytes / products.time_us).max()) * 1e-3
     peak = max(peak_tflops, float((products.flops / products.time_us).max()) * 1e-6)
     like.data |= {
-        "about": f"{chip.name} as `specsim measure machine` found it, {chip.weights} weights; rates are those reached.",
+        "about": f"{chip.name}, found by `python -m benchmarks.live machine`, {chip.weights} weights; rates are those reached.",
         "memory_bandwidth_gb_s": _number(reached, "the most bytes a second in any product, caches included"),
         "peak_tflops": _number(peak, "the most in any product"),
     }
