@@ -9,7 +9,7 @@ from typing import Any
 import click
 import yaml
 
-from simulator.cli.options import answer, faults_as_lines, stated
+from simulator.cli.options import Paths, answer, faults_as_lines, stated
 from simulator.names import Catalogue
 from simulator.report.bank import advice_page, list_page
 from simulator.scenario.bank import lender, nearest, published, recordings
@@ -19,7 +19,7 @@ OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml"
 
 
 @click.command("list", params=stated("trace list"))
-def list_(as_json: bool, own: tuple[Path, ...]) -> None:
+def list_(as_json: bool, own: Paths) -> None:
     """List what is recorded, for which text and models, and how many scenarios replay it."""
     with faults_as_lines():
         recorded, means = list(recordings(Catalogue(own))), list(published(Catalogue(own)))
@@ -29,7 +29,7 @@ def list_(as_json: bool, own: tuple[Path, ...]) -> None:
 
 
 @click.command("advise", params=stated("trace advise"))
-def advise(as_json: bool, own: tuple[Path, ...], target: str, engine: str, **wanted: Any) -> None:
+def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -> None:
     """Name the published mean and the recording nearest to a pair, how far they are, and how to measure your own."""
     with faults_as_lines():
         loans = nearest(Catalogue(own), target, wanted)

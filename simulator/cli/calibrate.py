@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import answer, faults_as_lines, stated, working
+from simulator.cli.options import Names, Paths, answer, faults_as_lines, stated, working
 from simulator.files.document import Document
 from simulator.names import Catalogue
 
@@ -29,7 +29,7 @@ def calibrate() -> None:
 
 @calibrate.command("import", params=stated("calibrate import"))
 def import_(
-    files: tuple[Path, ...],
+    files: Paths,
     form: str,
     model: str | None,
     source: str,
@@ -37,7 +37,7 @@ def import_(
     card: str | None,
     cache_mb: float | None,
     as_json: bool,
-    own: tuple[Path, ...],
+    own: Paths,
 ) -> None:
     """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator; say what is skipped."""
     from collections import Counter
@@ -76,12 +76,12 @@ def import_(
 
 @calibrate.command("device", params=stated("calibrate device"))
 def device(
-    tables: tuple[Path, ...],
+    tables: Paths,
     like: str,
     out: Path | None,
     report: Path | None,
     as_json: bool,
-    own: tuple[Path, ...],
+    own: Paths,
     table: bool,
     at: list[int] | None,
     tiles: list[int] | None,
@@ -110,9 +110,7 @@ def device(
 
 
 @calibrate.command("link", params=stated("calibrate link"))
-def link(
-    tables: tuple[Path, ...], like: str, out: Path | None, report: Path | None, as_json: bool, own: tuple[Path, ...]
-) -> None:
+def link(tables: Paths, like: str, out: Path | None, report: Path | None, as_json: bool, own: Paths) -> None:
     """Fit all-reduce and transfer of a link, in every form that a profile can have."""
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
@@ -125,7 +123,7 @@ def link(
 
 
 @calibrate.command("passes", params=stated("calibrate passes"))
-def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
+def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths) -> None:
     """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
@@ -150,7 +148,7 @@ def passes(tables: tuple[Path, ...], like: str, out: Path | None, as_json: bool,
 
 
 @calibrate.command("score", params=stated("calibrate score"))
-def score(name: str, tables: tuple[Path, ...], out: Path | None, as_json: bool, own: tuple[Path, ...]) -> None:
+def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths) -> None:
     """Hold a device or a link against tables without a fit: errors by operation, part, format, implementation and rows.
 
     PROFILE is a link where the tables hold collectives or transfers alone.
@@ -178,13 +176,13 @@ def engine(
     runs: Path,
     like: str,
     scenario: str,
-    free: tuple[str, ...],
-    groups: tuple[str, ...],
+    free: Names,
+    groups: Names,
     source: str | None,
     out: Path | None,
-    overrides: tuple[str, ...],
+    overrides: Names,
     as_json: bool,
-    own: tuple[Path, ...],
+    own: Paths,
 ) -> None:
     """Fit numbers of an engine to measured steps and speed-ups, from one row up; say what the rows do not identify.
 
@@ -208,7 +206,7 @@ def engine(
 
 
 @calibrate.command("paper", params=stated("calibrate paper"))
-def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: Paths) -> None:
     """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else.
 
     Prints the fit, the parameters and the cells that decide them, and the residual of every calibrated cell.
@@ -234,7 +232,7 @@ def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own
     answer(as_json, lambda: data, lambda: page(chosen, fit), f"written: {path}")
 
 
-def _entry(kind: str, name: str, own: tuple[Path, ...]) -> tuple[Document, Any]:
+def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
     """Read the file of a catalogue entry, as it is written and checked; a model gets its file's name."""
     from simulator.files.schema import validate
 
@@ -246,7 +244,7 @@ def _entry(kind: str, name: str, own: tuple[Path, ...]) -> tuple[Document, Any]:
     return document, validate(class_of(kind), document)
 
 
-def _command(verb: str, tables: tuple[Path, ...], like: str, options: list[str]) -> str:
+def _command(verb: str, tables: Paths, like: str, options: list[str]) -> str:
     return shlex.join(["specsim", "calibrate", verb, *(path.name for path in tables), "--like", like, *options])
 
 

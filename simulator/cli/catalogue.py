@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from simulator.cli.options import answer, faults_as_lines, stated
+from simulator.cli.options import Paths, answer, faults_as_lines, stated
 from simulator.files.document import CONTROLS, BadInput, Fault, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
@@ -47,7 +47,7 @@ def _width() -> int:
 
 
 @click.command("list", params=[click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]"), *stated("list")])
-def list_(kind: str | None, word: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
+def list_(kind: str | None, word: str | None, as_json: bool, own: Paths) -> None:
     """List the names of everything in the catalogue, from scenarios to traces; of methods, their features.
 
     Devices are in the order of their makers and age. With a WORD, only what has it in its name or description.
@@ -77,7 +77,7 @@ def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
     return {name: about for name, about in abouts.items() if word in name.lower() or word in about.lower()}
 
 
-def _list_methods(as_json: bool, own: tuple[Path, ...]) -> None:
+def _list_methods(as_json: bool, own: Paths) -> None:
     """List the methods with the features of SpecPipe's Table 2."""
     from dataclasses import asdict
 
@@ -97,7 +97,7 @@ def _shorten(text: str, width: int) -> str:
 
 
 @click.command("show", params=stated("show"))
-def show(name: str, as_json: bool, own: tuple[Path, ...]) -> None:
+def show(name: str, as_json: bool, own: Paths) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
     with faults_as_lines():
         entry = details(name, Catalogue(own))

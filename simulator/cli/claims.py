@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import answer, faults_as_lines, stated, working
+from simulator.cli.options import Paths, answer, faults_as_lines, stated, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from simulator.evidence.claims import Answers, ClaimRow, Judged
 
 
-def output(command: str, roots: tuple[Path, ...]) -> Any:
+def output(command: str, roots: Paths) -> Any:
     """Return what a command prints with ``--json``, or the :class:`BadInput` it ends with.
 
     A word that is a file below one of ``roots`` stands for that file, wherever this is run.
@@ -44,13 +44,13 @@ def output(command: str, roots: tuple[Path, ...]) -> Any:
         return BadInput([Fault((command, 0, 0), "", "prints no JSON object")])
 
 
-def answers(commands: Iterable[str], own: tuple[Path, ...], everywhere: Spread) -> Answers:
+def answers(commands: Iterable[str], own: Paths, everywhere: Spread) -> Answers:
     """Return what commands print with ``--json``, each run once."""
     once = list(dict.fromkeys(commands))
     return dict(zip(once, everywhere(partial(output, roots=Catalogue(own).roots), once), strict=True))
 
 
-def judged_claims(papers: Sequence[str], own: tuple[Path, ...], everywhere: Spread) -> list[Judged]:
+def judged_claims(papers: Sequence[str], own: Paths, everywhere: Spread) -> list[Judged]:
     """Return every claim of papers beside what its commands give; raise :class:`BadInput` for a faulty row."""
     from simulator.evidence.claims import claims, judged
 
@@ -59,9 +59,7 @@ def judged_claims(papers: Sequence[str], own: tuple[Path, ...], everywhere: Spre
 
 
 @click.command("figure", params=stated("figure"))
-def figure(
-    paper: str | None, number: str | None, out: Path | None, processes: int | None, as_json: bool, own: tuple[Path, ...]
-) -> None:
+def figure(paper: str | None, number: str | None, out: Path | None, processes: int | None, as_json: bool, own: Paths) -> None:
     """Draw figure NUMBER of PAPER anew, ours beside the published points; without a name, list all figures."""
     from simulator.evidence.drawn import figure as described
     from simulator.report.page import write_picture
@@ -82,7 +80,7 @@ def figure(
     click.echo(json.dumps(as_data(asked, points), indent=2) if as_json else f"{asked.picture.figure}: {path}")
 
 
-def _list(paper: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
+def _list(paper: str | None, as_json: bool, own: Paths) -> None:
     """List the figures of a paper, or of all: what draws them and which claims say how they come out, or why none does."""
     from simulator.evidence.drawn import drawn_figures
     from simulator.evidence.published import paper_figures

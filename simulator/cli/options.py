@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 import yaml
@@ -31,6 +31,8 @@ def _described(name: str) -> dict[str, Any]:
 
 COMMANDS = _described("commands.yaml")
 """What ``--help`` says about every command, by section, and what each study is called and asked."""
+Names: TypeAlias = tuple[str, ...]
+Paths: TypeAlias = tuple[Path, ...]
 OPTIONS = _described("options.yaml")
 """Arguments and options of all other commands."""
 

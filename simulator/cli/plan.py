@@ -4,14 +4,12 @@ from pathlib import Path
 
 import click
 
-from simulator.cli.options import answer, stated, typed, working
+from simulator.cli.options import Names, Paths, answer, stated, typed, working
 from simulator.names import Catalogue
 
 
 @click.command("plan", params=stated("plan"))
-def plan(
-    name: str, overrides: tuple[str, ...], seed: int | None, draws: int, out: Path | None, as_json: bool, own: tuple[Path, ...]
-) -> None:
+def plan(name: str, overrides: Names, seed: int | None, draws: int, out: Path | None, as_json: bool, own: Paths) -> None:
     """Which strategy on which hardware, and how many: the cheapest fleet of PLAN (a name or a YAML file) that meets its SLO.
 
     Exit code 3 with the nearest miss where no fleet meets it.

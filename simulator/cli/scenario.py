@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import answer, faults_as_lines, stated, typed, working
+from simulator.cli.options import Names, Paths, answer, faults_as_lines, stated, typed, working
 from simulator.files.document import BadInput, Fault
 from simulator.names import Catalogue
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("new", params=stated("new"))
-def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
+def new(name: Path, example: str, own: Paths) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
     with faults_as_lines():
         if not name.name:
@@ -40,7 +40,7 @@ def new(name: Path, example: str, own: tuple[Path, ...]) -> None:
 
 
 @click.command("explain", params=stated("explain"))
-def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths) -> None:
     """Say in words what SCENARIO will simulate, every default that applies, and which numbers the answer rests on most."""
     from simulator.report.pages.explain import page
     from simulator.scenario import load
@@ -56,7 +56,7 @@ def explain(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json
 
 
 @click.command("law", params=stated("law"))
-def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bool, own: tuple[Path, ...]) -> None:
+def law(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from simulator.report.pages.law import page
     from simulator.scenario import load
@@ -70,10 +70,10 @@ def law(scenario: str, overrides: tuple[str, ...], seed: int | None, as_json: bo
 @click.command("run", params=stated("run"))
 def run(
     scenario: str,
-    overrides: tuple[str, ...],
+    overrides: Names,
     seed: int | None,
     as_json: bool,
-    own: tuple[Path, ...],
+    own: Paths,
     out: Path | None,
     iteration_log: Path | None,
     request_log: Path | None,

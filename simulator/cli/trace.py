@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import LazyGroup, answer, faults_as_lines, stated
+from simulator.cli.options import LazyGroup, Names, Paths, answer, faults_as_lines, stated
 from simulator.files import reading, writing
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
@@ -27,7 +27,7 @@ def trace() -> None:
 
 
 @trace.command("info", params=stated("trace info"))
-def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
+def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
     """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another drafter of the same text.
 
     Header, acceptance by kind of text, accepted tokens by window (replayed, i.i.d., law), hits of draft and
@@ -47,7 +47,7 @@ def info(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
 
 
 @trace.command("compare", params=stated("trace compare"))
-def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...]) -> None:
+def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
     """Compare several traces."""
     from dataclasses import asdict
 
@@ -64,7 +64,7 @@ def compare(names: tuple[str, ...], flavours: tuple[str, ...], seed: int, as_jso
 
 
 @trace.command("plot", params=stated("trace plot"))
-def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tuple[Path, ...], out: Path, form: str) -> None:
+def plot(name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: Path, form: str) -> None:
     """Draw what `info` prints, each picture with its data beside it."""
     from simulator.acceptance.statistics import statistics
     from simulator.report.page import write_picture
@@ -79,13 +79,7 @@ def plot(name: str, flavours: tuple[str, ...], seed: int, as_json: bool, own: tu
 
 @trace.command("iid", params=stated("trace iid"))
 def iid(
-    names: tuple[str, ...],
-    flavours: tuple[str, ...],
-    seed: int,
-    as_json: bool,
-    own: tuple[Path, ...],
-    windows: tuple[int, ...],
-    out: Path | None,
+    names: Names, flavours: Names, seed: int, as_json: bool, own: Paths, windows: tuple[int, ...], out: Path | None
 ) -> None:
     """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more.
 
@@ -108,7 +102,7 @@ def iid(
     answer(as_json, lambda: {"traces": data, "written": written}, lambda: answered, *(f"written: {path}" for path in written))
 
 
-def _iid_command(names: tuple[str, ...], flavours: tuple[str, ...], windows: tuple[int, ...], seed: int) -> str:
+def _iid_command(names: Names, flavours: Names, windows: tuple[int, ...], seed: int) -> str:
     """Return the command as it can be typed again."""
     words = ["specsim", "trace", "iid", *names]
     for flavour in flavours:
@@ -160,7 +154,7 @@ def convert(source: str, form: str, window: int | None, series: str | None, out:
 
 
 @trace.command("rescale", params=stated("trace rescale"))
-def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: tuple[Path, ...]) -> None:
+def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: Paths) -> None:
     """Make a trace easier or harder, to a published mean.
 
     Bursts stay where they are; `derived_from` in the header says how it was done.
@@ -172,7 +166,7 @@ def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json
         _save(_with_file_name(source, lambda: rescaled(opened, mean, window, seed, path.stem)), out, as_json)
 
 
-def _open(name: str, own: tuple[Path, ...]) -> tuple[Path, Trace]:
+def _open(name: str, own: Paths) -> tuple[Path, Trace]:
     """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other than the first."""
     from simulator.acceptance.trace import read
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import answer, beside_the_package, faults_as_lines, stated, working
+from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, stated, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -33,14 +33,14 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
 @click.command("validate", params=stated("validate"))
 @click.option("--live", is_flag=True, hidden=True, expose_value=False, callback=_live)
 def validate(
-    papers: tuple[str, ...],
-    laws: tuple[str, ...],
+    papers: Names,
+    laws: Names,
     only_claims: bool,
-    patterns: tuple[str, ...],
+    patterns: Names,
     out: Path | None,
     processes: int | None,
     as_json: bool,
-    own: tuple[Path, ...],
+    own: Paths,
     **bounds: float | None,
 ) -> None:
     """Compare laws with simulation, then published values and claims with runs that use the committed fits.
@@ -58,12 +58,7 @@ def validate(
 
 
 def _papers(
-    papers: tuple[str, ...],
-    processes: int | None,
-    as_json: bool,
-    own: tuple[Path, ...],
-    out: Path | None,
-    bounds: dict[str, float | None],
+    papers: Names, processes: int | None, as_json: bool, own: Paths, out: Path | None, bounds: dict[str, float | None]
 ) -> NoReturn:
     """Run laws, claims and cells of papers, print or write the page, and end."""
     from simulator.evidence.claims import runs_of_cells
@@ -121,7 +116,7 @@ def _open(claims: Sequence[Judged]) -> list[str]:
     return [f"{one.row.fault('', ending)}" for one in claims if not one.verdict]
 
 
-def _claims(names: tuple[str, ...], processes: int | None, as_json: bool, own: tuple[Path, ...], out: Path | None) -> None:
+def _claims(names: Names, processes: int | None, as_json: bool, own: Paths, out: Path | None) -> None:
     """Judge the claims of papers, and end: with exit code 3 where one has no verdict."""
     from simulator.evidence.fits import papers
     from simulator.report.page import page_files, write_files
@@ -136,9 +131,7 @@ def _claims(names: tuple[str, ...], processes: int | None, as_json: bool, own: t
     _end(_open(claims))
 
 
-def _cells(
-    names: tuple[str, ...], patterns: tuple[str, ...], processes: int | None, as_json: bool, own: tuple[Path, ...]
-) -> NoReturn:
+def _cells(names: Names, patterns: Names, processes: int | None, as_json: bool, own: Paths) -> NoReturn:
     """Run single cells of papers with the committed fit, and end."""
     from simulator.evidence.fits import Question, papers
     from simulator.evidence.validation import single_cells
@@ -152,7 +145,7 @@ def _cells(
     _end([])
 
 
-def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:
+def _laws(names: Names, processes: int | None, as_json: bool) -> None:
     """Hold laws to the timelines of their examples, and end: with exit code 3 where one breaks its claim."""
     from simulator.report.law_claims import law_data, page
 
@@ -164,7 +157,7 @@ def _laws(names: tuple[str, ...], processes: int | None, as_json: bool) -> None:
     sys.exit(3 if disagreement else 0)
 
 
-def _examples(names: tuple[str, ...], everywhere: Spread) -> list[ExampleVerdict]:
+def _examples(names: Names, everywhere: Spread) -> list[ExampleVerdict]:
     """Return what became of the examples of strategies; raises :class:`BadInput` for a name that is none."""
     from simulator.evidence.law_check import check_strategy
     from simulator.strategies import strategies
