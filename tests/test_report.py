@@ -12,6 +12,7 @@ from rich.console import Console
 
 from simulator.files.schema import BadInput
 from simulator.report import figures, write
+from simulator.report.drawing import drawn
 from simulator.report.markdown import as_markdown
 from simulator.report.numbers import number, percent
 from simulator.report.pages import law as law_page
@@ -99,7 +100,7 @@ def test_the_sweep_figure_names_its_regime(draft_ms, label):
         SweepPoint(gamma, 40.0, 10.0, 36.0 + max(0.0, draft - 18.0), draft, 18.0, 36.0)
         for gamma, draft in enumerate(draft_ms, start=1)
     ]
-    texts = "".join(parsed(figures.window_sweep(points)).itertext())
+    texts = "".join(parsed(drawn(figures.window_sweep(points)).decode()).itertext())
     assert label in texts
 
 
@@ -259,7 +260,7 @@ def test_reports_run_nothing_and_only_figures_draw():
                 assert (
                     not module.startswith("matplotlib")
                     or path.parent.name == "pages"
-                    or path.stem in ("figures", "pipeline_timeline", "validation_figures")
+                    or path.stem in ("drawing", "figures", "pipeline_timeline", "validation_figures")
                 )
 
 

@@ -190,7 +190,8 @@ def test_a_run_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = CliRunner().invoke(main, ["run", "durations_only", "--set", "requests.count=5"])
     assert result.exit_code == 0, result.output
     written = {path.name for path in (tmp_path / "reports/durations_only").iterdir()}
-    assert written == {"report.md", "report.html", "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"}
+    data = {"window_sweep.data.csv", "accepted_lengths.data.csv", "timeline.json"}
+    assert written == {"report.md", "report.html", "window_sweep.svg", "accepted_lengths.svg", "timeline.svg"} | data
 
 
 def test_the_batching_rule_is_applied_by_batch_size() -> None:

@@ -114,7 +114,11 @@ def test_a_comparison_goes_into_a_folder_or_a_file(name: str, command: list[str]
     out = tmp_path / name
     result = CliRunner().invoke(main, ["compare", command[1], command[1], "--out", str(out)], catch_exceptions=False)
     made = {path.name for path in (out if out.is_dir() else tmp_path).iterdir()} - {"mine.yaml"}
-    expected = {"page": {"compare.md", "compare.html", "compare.svg"}, "x.md": {"x.md", "x.svg"}}
+    expected = {
+        "page": {"compare.md", "compare.html", "compare.svg", "compare.data.csv"},
+        "x.md": {"x.md", "x.svg", "x.data.csv"},
+    }
+    expected["x.svg"] = {"x.svg", "x.data.csv"}
     assert made == expected.get(name, {name})
     assert ("figure: " if name == "x.svg" else "page: ") in result.stdout
 
