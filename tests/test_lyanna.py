@@ -332,7 +332,7 @@ def test_a_hidden_chain_drafts_in_less_time_than_a_token_chain() -> None:
 
 
 def test_a_run_says_what_was_published_and_what_was_sampled_again(tmp_path: Path) -> None:
-    options = ["--set", "requests.count=4", "--set", "requests.output_tokens=40", "--out", str(tmp_path / "run")]
+    options = ["--set", "requests.count=4", "--set", "requests.output_tokens=40", "--long", "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(main, ["run", "lyanna_llama_2_7b_h800_no_token_info", *options])
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())

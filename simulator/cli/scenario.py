@@ -79,12 +79,14 @@ def run(
     request_log: Path | None,
     replications: int | None,
     explain_gap: bool,
+    long: bool,
 ) -> None:
     """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
 
     With --json the report is written only where --out names a folder.
     """
     from simulator.report import logs
+    from simulator.report.run_page import ANSWERS, SERVING, brief
     from simulator.scenario import load
     from simulator.scenario.run import summary
     from simulator.scenario.uncertainty import run_with_interval
@@ -112,7 +114,9 @@ def run(
             result = replace(result, replications=means, seeds=replications)
         if folder:
             page = _reported(loaded, result, span, folder, status)
-    files = f"report: {folder}/report.html   {folder}/report.md   (timeline.json opens in Perfetto)"
+            if not long:
+                page = brief(page, [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked])
+    files = f"report: {folder}/report.html   {folder}/report.md   (all tables: --long)"
     answer(as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files)
 
 

@@ -12,11 +12,11 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as MatplotlibPath
 
 from simulator.report.drawing import WIDTH_IN, canvas, drawn
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION
-from simulator.report.timeline import OPENING, family
+from simulator.report.figures import GREY, SHADE
+from simulator.report.timeline import OPENING, PARTS, family
 from simulator.world import Span
 
-COLOURS = {"draft level": GREEN, "compute": BLUE, "prune": ORANGE, "transmit": VERMILLION}
+COLOURS = {label: colour for (_, label), colour in PARTS.items()}
 """Colours by label, in the order in which they are drawn over each other."""
 FAR = 6
 """How many times as much time the zoomed-out panel shows."""

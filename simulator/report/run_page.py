@@ -1,6 +1,7 @@
 """The page of a run (``specsim run``): the answer first, then how it comes about, then all inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from simulator.report import figures, run_serving
@@ -29,6 +30,7 @@ from simulator.scenario.uncertainty import Interval
 from simulator.studies.window import SweepPoint
 
 SWEEP, ACCEPTED, TIMELINE, TRACE = "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"
+ANSWERS, SERVING = "Law, replay and simulation", "Requests and batches"
 PERFETTO = "https://ui.perfetto.dev"
 KINDS_SHOWN = 4
 USES = ("compute", "collectives", "host")
@@ -45,6 +47,9 @@ def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval |
         opening.insert(1, Paragraph(f"{result.rests_on[0].upper()}{result.rests_on[1:]}."))
     if result.agreement.disagreement:
         opening.insert(0, Paragraph((Strong(agreement_sentence(result)),)))
+    if limits := result.simulated.serving.counted.slo:
+        opening.insert(-1, Paragraph(say("limits", limits=limits)))
+    opening.append(_timeline(result))
     notes = [Bullets(result.caveats)] if result.caveats else []
     return Page(
         title=f"{scenario.name}: {scenario.method_name}",
@@ -53,22 +58,26 @@ def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval |
         opening=opening,
         sections=[
             *sections(
-                ("Law, replay and simulation", _answers(result)),
+                (ANSWERS, _answers(result)),
                 ("Where the time goes", _time(result)),
-                ("Requests and batches", _serving(result)),
+                (SERVING, _serving(result)),
                 ("Memory of the stages", _memory(result)),
                 ("Fallback" if fallback(result) else "Choices", _fallback(result)),
                 ("Which window", _window(result, sweep)),
             ),
-            *sections(
-                ("How many draft tokens are kept", _accepted(result)), ("A few steps", _timeline(result)), terminal=False
-            ),
+            *sections(("How many draft tokens are kept", _accepted(result)), ("The steps drawn", _steps()), terminal=False),
             *sections(("Notes", notes)),
             *sections((PROVENANCE, provenance_blocks(scenario)), (RESOLVED, resolved_blocks(scenario)), terminal=False),
         ],
         command=result.command,
         highlights=highlights(result, speedup),
     )
+
+
+def brief(page: Page, asked: Sequence[str] = ()) -> Page:
+    """Return what a run ends with on a terminal: the answer, how sure it is, and the sections that were asked for."""
+    kept = [section for section in page.sections if section.title in asked]
+    return replace(page, about="", opening=page.opening[:-2], sections=kept)
 
 
 def _answers(result: RunResult) -> Iterator[Block]:
@@ -179,19 +188,16 @@ def _accepted(result: RunResult) -> Iterator[Block]:
         yield Paragraph(say("accepted"))
 
 
-def _timeline(result: RunResult) -> Iterator[Block]:
+def _timeline(result: RunResult) -> Figure:
     caption = f"{result.scenario.schedule.traits.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
     drawing = pipeline_timeline if result.scenario.schedule.traits.staged else timeline_svg
     window = steady_window(result.spans, 3 + result.scenario.stages)
     still = partial(drawing, result.spans, window, caption)
-    yield Figure("Timeline of a few steps", TIMELINE, still, span_data(result.spans, window))
+    return Figure("Timeline of a few steps", TIMELINE, still, span_data(result.spans, window))
+
+
+def _steps() -> Iterator[Block]:
+    opens = Hyperlink("Perfetto", PERFETTO)
     yield Paragraph(
-        (
-            say("steps_origin"),
-            " ",
-            Hyperlink(TRACE, TRACE),
-            " (the first 20,000 spans at most) opens in ",
-            Hyperlink("Perfetto", PERFETTO),
-            ".",
-        )
+        (say("steps_origin"), " ", Hyperlink(TRACE, TRACE), " (the first 20,000 spans at most) opens in ", opens, ".")
     )

@@ -98,9 +98,10 @@ def highlights(result: RunResult, speedup: Interval | None) -> list[Highlight]:
     simulated, law, baseline = (answer.tpot_s * 1e3 for answer in (result.simulated, result.law, result.baseline))
     numbers = [Highlight(f"{number(simulated, 3)} ms", "per token, simulation")]
     if result.scenario.schedule.window:
-        numbers.append(Highlight(f"{result.speedup:.2f} ×", f"the speed of autoregressive decoding ({number(baseline, 3)} ms)"))
-    if speedup and result.scenario.schedule.window:
-        numbers.append(Highlight(f"{speedup.low:.2f} to {speedup.high:.2f} ×", f"{SHARE:.0%} interval of that speed-up"))
+        words = f"the speed of autoregressive decoding ({number(baseline, 3)} ms)"
+        if speedup:
+            words += f"; {speedup.low:.2f} to {speedup.high:.2f} ×, {SHARE:.0%} interval"
+        numbers.append(Highlight(f"{result.speedup:.2f} ×", words))
     off = percent((law / simulated - 1) * 100)
     return [*numbers, Highlight(f"{number(law, 3)} ms", f"per token by law, {off} against the simulation")]
 

@@ -10,22 +10,29 @@ from math import floor, log10
 from textwrap import wrap
 from typing import Any, NamedTuple, Self
 
+from simulator.report.figures import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from simulator.report.html import rendered
 from simulator.world import Span
 
 OPENING = ("prefill", "draft prefill", "first window")
 """Labels of spans that lie before a request's first step."""
 
-BLUE, SKY, ORANGE, VERMILLION = "#0072B2", "#56B4E9", "#E69F00", "#D55E00"
-YELLOW, GREEN, PURPLE = "#F0E442", "#009E73", "#CC79A7"
-PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION)  # Okabe and Ito
+PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION, *("#999933", "#88CCEE", "#DDCC77", "#AA4499", "#44AA99"))
+"""Okabe and Ito's colours, then some of Paul Tol's, which the colour-blind tell apart too."""
 FAMILIES = {
     "target": (SKY, BLUE),
     "draft": (ORANGE, VERMILLION, YELLOW),
     "rendezvous": (GREEN, PURPLE),
-    "stage": (BLUE, PURPLE),
-    "link": (GREEN,),
+    "stage": (),
+    "link": (),
 }
+PARTS = {
+    ("draft", "draft level"): GREEN,
+    ("stage", "compute"): BLUE,
+    ("stage", "prune"): ORANGE,
+    ("link", "transmit"): VERMILLION,
+}
+"""Colours that a part of a lane has in every picture."""
 
 WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
@@ -215,10 +222,13 @@ def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str
     labels = sorted({(lanes.index(span.lane), span.label) for span in spans})
     chosen: dict[tuple[str, str], str] = {}
     for row, label in labels:
-        lane, used = family(lanes[row]), set(chosen.values())
+        lane, used = family(lanes[row]), {*chosen.values(), *(PARTS.values() if "stage 1" in lanes else ())}
         if (lane, label) in chosen:
             continue
         wanted = (*FAMILIES.get(lane, ()), *PALETTE)
+        if (lane, label) in PARTS:
+            chosen[lane, label] = PARTS[lane, label]
+            continue
         chosen[lane, label] = next((colour for colour in wanted if colour not in used), wanted[len(chosen) % len(wanted)])
     return chosen
 

@@ -34,6 +34,16 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
   }
 }
 
+// A link leads to a section that it unfolds.
+function unfold() {
+  const aim = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const details = aim && aim.querySelector(":scope > details");
+  if (details) details.open = true;
+}
+addEventListener("hashchange", unfold);
+for (const link of document.querySelectorAll("nav a")) link.addEventListener("click", () => setTimeout(unfold));
+unfold();
+
 const folded = new Set();
 addEventListener("beforeprint", () => {
   for (const one of document.querySelectorAll("details:not([open])")) {
