@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from simulator.cli.options import COMMANDS, OPTIONS, answer, parameter, typed, working
+from simulator.cli.options import COMMANDS, answer, parameter, stated, typed, working
 from simulator.files.document import BadInput, Fault
 from simulator.names import Catalogue
 
@@ -168,12 +168,7 @@ def commands() -> Iterator[click.Command]:
     for study in STUDIES:
         several = study.metavar != "SCENARIO"
         argument = click.Argument(["scenarios"], nargs=-1 if several else 1, required=True, metavar=study.metavar)
-        common = OPTIONS["lettered study" if study.lettered else "study"]
-        before, after = (
-            [parameter(flag, **facts) for flag, facts in common.items() if (flag in ("--set", "--seed")) is first]
-            for first in (True, False)
-        )
-        params = [argument, *before, *study.options, *after]
+        params = [argument, *study.options, *stated("lettered study" if study.lettered else "study")]
         yield click.Command(study.name, params=params, help=study.help, callback=partial(run, study))
 
 

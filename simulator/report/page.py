@@ -27,16 +27,22 @@ def page_files(page: Page, name: str) -> Files:
     """Return files by name: ``name.md``, its pictures and their data, and ``name.html``, which contains them."""
     files: Files = {f"{name}.md": as_markdown(page), f"{name}.html": as_html(page)}
     for figure in page.figures:
-        files |= picture_files(figure.drawing, Path(figure.file))
+        files |= _data(figure.drawing, Path(figure.file)) | {figure.file: figure.svg}
     return files
 
 
 def picture_files(drawing: Any, path: Path) -> Files:
-    """Return a drawing in the form of the ending of ``path``, and its data beside it; SVG text has none."""
-    from simulator.report.drawing import data_csv, drawn  # noqa: PLC0415 (a terminal draws nothing)
+    """Return a drawing in the form of the ending of ``path``, and its data beside it."""
+    from simulator.report.drawing import drawn  # noqa: PLC0415 (a terminal draws nothing)
 
-    data: Files = {} if isinstance(drawing, str) else {str(path.with_suffix(DATA)): data_csv(drawing)}
-    return data | {str(path): drawn(drawing, path.suffix)}
+    return _data(drawing, path) | {str(path): drawn(drawing, path.suffix)}
+
+
+def _data(drawing: Any, path: Path) -> Files:
+    """Return the data of a drawing as a file beside ``path``; SVG text has none."""
+    from simulator.report.drawing import data_csv  # noqa: PLC0415 (a terminal draws nothing)
+
+    return {} if isinstance(drawing, str) else {str(path.with_suffix(DATA)): data_csv(drawing)}
 
 
 def write_picture(path: Path, drawing: object) -> str:

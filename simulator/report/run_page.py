@@ -47,6 +47,8 @@ def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval |
         opening.insert(1, Paragraph(f"{result.rests_on[0].upper()}{result.rests_on[1:]}."))
     if result.agreement.disagreement:
         opening.insert(0, Paragraph((Strong(agreement_sentence(result)),)))
+    if scenario.acceptance.stand_in:
+        opening.insert(-1, Paragraph(say("stand_in")))
     if limits := result.simulated.serving.counted.slo:
         opening.insert(-1, Paragraph(say("limits", limits=limits)))
     opening.append(_timeline(result))

@@ -4,15 +4,11 @@ from collections.abc import Iterator
 
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Paragraph, Table, sections
-from simulator.report.numbers import number, signed_share
+from simulator.report.wording import Wording
 from simulator.scenario.explain import Explanation
 from simulator.scenario.uncertainty import SPREADS, WORTH_NAMING
 
-DEVIATION = (
-    "Speed-up: by law, relative, where the number is one deviation higher (of plain decoding its speed). A deviation is that "
-    "of its range, else a share by confidence, judged and not measured: "
-    f"{', '.join(f'{confidence} {100 * share:.0f} %' for confidence, share in SPREADS.items())}."
-)
+say = Wording("explain")
 
 
 def page(name: str, explanation: Explanation) -> Page:
@@ -21,10 +17,10 @@ def page(name: str, explanation: Explanation) -> Page:
     sources = f"{counts}; the report lists each with its source" if counts else "none with a source: all are stated"
     return Page(
         title=name,
-        opening=[Table(("topic", "in words"), list(explanation.topics.items()), "What will be simulated")],
+        opening=[say.table("topics", explanation.topics.items())],
         sections=sections(
             (f"Defaults that apply ({len(explanation.defaults)}); --set changes any of them", _defaults(explanation)),
-            ("What the answer rests on", [_footings(explanation), Paragraph(DEVIATION)]),
+            ("What the answer rests on", [_footings(explanation), Paragraph(say("deviation", spreads=SPREADS.items()))]),
             ("Numbers used", [Bullets([sources, *(f"Note: {note}" for note in explanation.notes)])]),
         ),
     )
@@ -33,9 +29,7 @@ def page(name: str, explanation: Explanation) -> Page:
 def _footings(explanation: Explanation) -> Table:
     """Return the numbers that could change the speed-up, most first."""
     moving = [footing for footing in explanation.rests_on if abs(footing.change) >= WORTH_NAMING / 10]
-    head = ("number", "value", "confidence", "speed-up", "source")
-    rows = [(one.parameter, number(one.value), one.confidence, signed_share(one.change), one.source[:60]) for one in moving]
-    return Table(head, rows, "Numbers by what one deviation of each changes", badges=(2,))
+    return say.table("footings", moving)
 
 
 def _defaults(explanation: Explanation) -> Iterator[Block]:

@@ -5,30 +5,22 @@ from typing import Any
 
 from simulator.report.blocks import Bullets, Page, Table
 from simulator.report.numbers import number, share
+from simulator.report.wording import Wording
 
+say = Wording("law")
 KINDS_SHOWN = 4
 """Step kinds that a terminal shows, the most frequent ones."""
 
 
 def page(details: Mapping[str, Any]) -> Page:
     """Return the page of the data of :func:`~simulator.scenario.run.law_details`: the answer, and the parts of a step."""
-    law, kinds = details["law"], details["kinds"]
-    sentences = [f"Law: {law['source']}. Relation to the process: {law['relation']}"]
-    if len(kinds) > KINDS_SHOWN:
-        sentences.insert(0, f"On a terminal {len(kinds) - KINDS_SHOWN} rarer step kinds are left out")
-    if "load" in details:
-        sentences.append(details["load"]["words"])
-    if details["stand_in"]:
-        sentences.append("Acceptance is a stand-in, recorded from other models")
+    kinds = details["kinds"]
+    sentences = list(say.all("sentences", shown=KINDS_SHOWN, **details))
     head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
     shown = tuple(range(min(len(head), KINDS_SHOWN + 1)))
     return Page(
         title=details["scenario"],
-        answer=(
-            f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed of autoregressive "
-            f"decoding ({number(details['baseline']['tpot_ms'], 3)} ms, law): {number(law['step_ms'])} ms per step, "
-            f"{number(law['tokens_per_step'])} tokens per step"
-        ),
+        answer=say("answer", **details),
         opening=[Table(head, list(_rows(kinds)), "Durations by step kind", terminal_columns=shown), Bullets(sentences)],
         command=f"specsim law {details['scenario']}",
     )

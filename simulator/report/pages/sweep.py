@@ -8,14 +8,16 @@ from typing import Any, TypeAlias
 import pandas as pd
 import yaml
 
-from simulator.report.blocks import Block, Code, Figure, Highlight, Hyperlink, Listing, Page, Paragraph, Table, Words, sections
+from simulator.report.blocks import Block, Figure, Highlight, Hyperlink, Listing, Page, Paragraph, Table, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.numbers import number, percent
+from simulator.report.numbers import number
 from simulator.report.pages.plot import label, picture
+from simulator.report.wording import Wording
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 from simulator.studies.sweep.table import SweepTable, best, cautions, faults
 
+say = Wording("sweep")
 MOST_ROWS = 400
 """Points that a page lists at most; the table in the file with it has all."""
 
@@ -27,7 +29,7 @@ def page(points: SweepTable, base: Scenario, command: str) -> Page:
     """
     chosen = best(points)
     return Page(
-        title=f"{points.name}: {len(points.design):,} points of {points.file.scenario}",
+        title=say("title", points=points),
         about=points.file.about,
         answer=_answer(chosen),
         opening=list(_opening(points, base, chosen)),
@@ -62,9 +64,7 @@ def _answer(chosen: Best) -> str:
     for metric, point in chosen.items():
         place = ", ".join(f"{axis} = {value}" for axis, value in point["at"].items())
         places.setdefault(place, []).append(f"{label(metric)}: {number(point['value'], 3)}")
-    if not places:
-        return "No point has a time per token or a speed-up."
-    return "Best " + " and ".join(f"at {place} ({'; '.join(values)})" for place, values in places.items()) + "."
+    return say("answer", places=places)
 
 
 def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
@@ -74,16 +74,11 @@ def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
 
 
 def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block]:
-    evaluators = ", the best of them by ".join(points.file.evaluators)
-    counts = f"{len(points.frame):,} of {len(points.design):,} points, {len(faults(points)):,} of them faulty"
-    yield Paragraph(
-        f"Evaluated: {counts}. Points are {base.name} with the axes below changed, evaluated by {evaluators}. "
-        "Each is evaluated once, so none has an interval here."
-    )
+    yield Paragraph(say("evaluated", points=points, base=base, faulty=len(faults(points))))
     for caution in cautions(points, base):
         yield Paragraph(f"Caution: {caution}.")
     for metric, point in list(chosen.items())[-1:]:
-        yield Paragraph(f"The best point by {label(metric)}, with its interval, its timeline and what went into it:")
+        yield Paragraph(say("again", metric=label(metric)))
         words = ["specsim", "run", points.file.scenario]
         mean = base.acceptance.rescale  # stated at the window of the scenario, not at the point's
         field = "acceptance.window" if base.acceptance.window else "acceptance.rescale.window"
@@ -109,27 +104,20 @@ def _gap(points: SweepTable) -> Iterator[Block]:
     gap_percent = (both["law_tpot_ms"] / both["simulation_tpot_ms"] - 1.0) * 100.0
     worst = both.loc[gap_percent.abs().idxmax()]
     where = ", ".join(f"{axis} = {worst[axis]}" for axis in points.axes)
-    yield Paragraph(
-        f"On {len(both):,} points that both evaluated, time per token by law (marginal rates) is "
-        f"{percent(float(gap_percent.median()))} off the simulation in the median, "
-        f"{percent(float(gap_percent[worst.name]))} at {where}."
-    )
+    median, most = float(gap_percent.median()), float(gap_percent[worst.name])
+    yield Paragraph(say("gap", count=len(both), median=median, worst=most, where=where))
 
 
 def _points(points: SweepTable) -> Iterator[Block]:
     frame = points.frame[points.frame["fault"].isna()]
     columns = [name for name in points.frame if name not in ("point", "fault")]
-    judge = next(iter(best(points)), None)
+    judge, caption = next(iter(best(points)), None), "All of them as a table: "
     if judge and len(frame) > MOST_ROWS:
         ascending = METRICS[judge.partition("_")[2]].less_is_better
         frame = frame.sort_values([judge, "point"], ascending=[ascending, True]).head(MOST_ROWS)
-        caption = f"The best {MOST_ROWS} of {len(points.frame):,} points by {label(judge)}; all of them: "
-    else:
-        caption = "All of them as a table: "
+        caption = f"{say('some', shown=MOST_ROWS, all=len(points.frame), metric=label(judge))} "
     yield Paragraph((caption, Hyperlink(points_file(points), points_file(points)), "."))
-    rows: list[tuple[Words, ...]] = []
-    for _, row in frame.iterrows():
-        rows.append(tuple(_cell(row[name], name in points.axes) for name in columns))
+    rows = [tuple(_cell(row[name], name in points.axes) for name in columns) for _, row in frame.iterrows()]
     yield Table([name if name in points.axes else label(name) for name in columns], rows, "Points", sortable=True)
 
 
@@ -143,14 +131,12 @@ def _cell(value: Any, stated: bool) -> str:
 
 
 def _faults(points: SweepTable) -> Iterator[Block]:
-    rows = [(fault["at"], fault["fault"]) for fault in faults(points).values()]
-    if rows:
-        yield Table(("point", "why"), rows[:MOST_ROWS], "Faults")
+    if wrong := list(faults(points).values()):
+        yield say.table("faults", wrong[:MOST_ROWS])
 
 
 def _stated(points: SweepTable) -> Iterator[Block]:
     stated = points.file.model_dump(mode="json", exclude_defaults=True)
     yield Listing(yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=110), "yaml")
     evaluated = LAW_METRICS if points.file.evaluators == ("law",) else tuple(METRICS)
-    rows = [(Code(name), METRICS[name].label) for name in points.file.metrics or evaluated]
-    yield Table(("column", "what"), rows, "Metrics")
+    yield say.table("metrics", points.file.metrics or evaluated, metrics=METRICS)
