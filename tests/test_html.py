@@ -400,3 +400,38 @@ def test_the_command_writes_the_page_its_pictures_and_its_table(tmp_path: Path, 
     assert {path.name for path in Path("out").iterdir()} == {"small.md", "small.html", "small.csv", "small_1.svg"}
     assert "specsim sweep small.yaml --set seed=3 --evaluate law\n" in Path("out/small.md").read_text("utf-8")
     assert len(Path("out/small.csv").read_text().splitlines()) == 13
+
+
+class Shown(HTMLParser):
+    """The words of a page that are read before anything is unfolded, and how many pictures and numbers are among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depth, self.words, self.figures, self.numbers, self.within = 0, 0, 0, 0, list[str]()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        folded = tag in ("details", "style", "script", "svg", "title", "nav") or ("hidden", None) in attributes
+        if folded or self.within[-1:] == [tag]:
+            self.within.append(tag)
+        self.figures += tag == "figure" and not self.within
+        self.numbers += tag == "dd" and not self.within
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.within and tag == self.within[-1]:
+            self.within.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.words += 0 if self.within else len(data.split())
+
+
+MOST_WORDS = 400
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_screen_is_short(kind: str, pages: dict[str, Page]) -> None:
+    """An answer, one picture, a few numbers; the rest is folded."""
+    shown = Shown()
+    shown.feed(as_html(pages[kind]))
+    assert 20 < shown.words <= MOST_WORDS
+    assert shown.figures == 1
+    assert 2 <= shown.numbers <= 4

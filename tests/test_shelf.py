@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def device(name: str) -> Device:
 def listed(*words: str) -> list[str]:
     result = CliRunner().invoke(main, ["list", *words], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
-    return result.output.splitlines()
+    return [line for line in result.output.splitlines() if not line.startswith("   ")]  # a second line is indented
 
 
 def test_there_are_cards_that_people_rent() -> None:
@@ -107,3 +108,14 @@ def test_the_page_about_a_card_of_ones_own_makes_one(tmp_path: Path, monkeypatch
     done = CliRunner().invoke(main, ["compare", "autoregressive_qwen3_32b_a100", *words, "--json"])
     assert done.exit_code == 0, done.output
     assert load("autoregressive_qwen3_32b_a100", ["target.device=my_card.yaml"]).scenario.target is not None
+
+
+def test_no_two_scenarios_are_cut_to_the_same_words() -> None:
+    """Names stand whole, descriptions on two lines at most; sorted by name where that is asked for."""
+    result = CliRunner().invoke(main, ["list", "scenario", "--sort"], env={"COLUMNS": "80"})
+    head, *lines = result.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    entries = re.split(r"\n  (?=\S)", "\n" + "\n".join(lines))[1:]
+    assert head == f"scenario ({len(entries)})"
+    assert len({" ".join(entry.split()[1:]) for entry in entries}) == len(entries)
+    assert [entry.split()[0] for entry in entries] == sorted(Catalogue().names("scenario"))

@@ -25,6 +25,8 @@ KINDS = (
     "acceptance",
 )
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")}}
+NAME = 36
+"""Letters of a name beside which its description begins, at most."""
 LISTED = click.Choice((*KINDS, *PLURALS))
 CLASSES = {
     "scenario": "scenario:Scenario",
@@ -47,7 +49,7 @@ def _width() -> int:
 
 
 @click.command("list", params=[click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]"), *stated("list")])
-def list_(kind: str | None, word: str | None, as_json: bool, own: Paths) -> None:
+def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own: Paths) -> None:
     """List the names of everything in the catalogue, from scenarios to traces; of methods, their features.
 
     Devices are in the order of their makers and age. With a WORD, only what has it in its name or description.
@@ -65,12 +67,13 @@ def list_(kind: str | None, word: str | None, as_json: bool, own: Paths) -> None
     if as_json:
         click.echo(json.dumps(abouts, indent=2))
         return
-    column = max((len(name) for names in abouts.values() for name in names), default=0) + 2
-    width = _width()
+    column, width = min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2, _width()
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
-        for name, about in names.items():
-            click.echo(f"  {name:<{column}}{_shorten(about.translate(CONTROLS), width - column - 2)}")
+        for name, about in sorted(names.items()) if by_name else names.items():
+            words = f"{name + '  ':<{column}}{about.partition(chr(10))[0].translate(CONTROLS)}"
+            below = " " * (column + 2)
+            click.echo(fill(words, width, initial_indent="  ", subsequent_indent=below, max_lines=2, placeholder=" …"))
 
 
 def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
@@ -88,12 +91,6 @@ def _list_methods(as_json: bool, own: Paths) -> None:
         by_method = dict(features(Catalogue(own)))
     data = {"method": {name: asdict(method) for name, method in by_method.items()}}
     answer(as_json, lambda: data, lambda: features_page(by_method))
-
-
-def _shorten(text: str, width: int) -> str:
-    """Return the first line of a text, cut to ``width`` columns."""
-    line = text.partition("\n")[0]
-    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
 
 @click.command("show", params=stated("show"))

@@ -17,7 +17,7 @@ from simulator.world import Span
 OPENING = ("prefill", "draft prefill", "first window")
 """Labels of spans that lie before a request's first step."""
 
-PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION, *("#999933", "#88CCEE", "#DDCC77", "#AA4499", "#44AA99"))
+PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION, *("#999933", "#88CCEE", "#DDCC77", "#EE99AA", "#44AA99"))
 """Okabe and Ito's colours, then some of Paul Tol's, which the colour-blind tell apart too."""
 FAMILIES = {
     "target": (SKY, BLUE),

@@ -14,6 +14,8 @@ from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, lege
 
 MARKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREEN), ("v", GREY))
 BANDS = ((0.10, "#e4ebf2"), (0.05, "#cfdbe8"))
+MOST_TICKS = 4
+"""Numbers that fit along a panel."""
 MOST_PERCENT = 30.0
 """Errors beyond this, in per cent, are drawn at the edge with their number."""
 
@@ -62,7 +64,8 @@ def _ticks(low: float, high: float) -> list[float]:
     """Return a few round numbers between two, for a logarithmic axis."""
     steps = (1, 2, 5) if high / low > 4 else (1, 1.5, 2, 3, 4, 5, 7)
     ticks = [step * 10.0**power for power in range(-3, 6) for step in steps]
-    return [tick for tick in ticks if low <= tick <= high]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    return shown[:: -(-len(shown) // MOST_TICKS)]
 
 
 def residuals(papers: Sequence[Validated]) -> Drawing:

@@ -20,7 +20,6 @@ ORIGINS = ("recorded", "stand_in", "published", "stated")
 """Origins of acceptance, in the order of their panels."""
 BAR_IN, PANEL_IN = 0.24, 0.75
 """Height of a bar, and of what surrounds those of a panel, in inches."""
-HATCH = {"recorded": "", "stand_in": "", "published": "////", "stated": "...."}
 
 
 def page(result: MethodComparison) -> Page:
@@ -95,7 +94,7 @@ def _end(point: MethodPoint) -> float:
 
 def _bars(axes: Any, words: str, points: Sequence[MethodPoint]) -> None:
     places, speedups = np.arange(len(points)), [point.speedup for point in points]
-    axes.barh(places, speedups, 0.72, color=BLUE, alpha=0.6, hatch=HATCH[points[0].origin], edgecolor="white")
+    axes.barh(places, speedups, 0.72, color=BLUE)
     stated = [(point.published_speedup, place) for place, point in enumerate(points) if point.published_speedup]
     if stated:
         axes.plot(*zip(*stated, strict=True), "D", mfc="white", mec=VERMILLION, mew=1.2, ms=5)
