@@ -329,7 +329,7 @@ def test_spans_for_a_drawing_to_be_zoomed() -> None:
         "kinds": [
             {"lane": "target", "label": "verify", "fill": timeline.SKY, "ink": "#000000"},
             {"lane": "stage", "label": "compute", "fill": timeline.BLUE, "ink": "#ffffff"},
-            {"lane": "link", "label": "transmit", "fill": timeline.GREEN, "ink": "#000000"},
+            {"lane": "link", "label": "transmit", "fill": timeline.VERMILLION, "ink": "#000000"},
         ],
         "spans": [[0, 0, 0.0, 10000.0], [3, 1, 10000.0, 2000.0], [1, 1, 12000.0, 1000.0], [2, 2, 12500.0, 1000.0]],
         "view": [5000.0, 13000.0],
@@ -397,7 +397,13 @@ def test_the_command_writes_the_page_its_pictures_and_its_table(tmp_path: Path, 
     arguments = ["sweep", "small.yaml", "--set", "seed=3", "--evaluate", "law", "--workers", "1", "--report", "out"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    assert {path.name for path in Path("out").iterdir()} == {"small.md", "small.html", "small.csv", "small_1.svg"}
+    assert {path.name for path in Path("out").iterdir()} == {
+        "small.md",
+        "small.html",
+        "small.csv",
+        "small_1.svg",
+        "small_1.data.csv",
+    }
     assert "specsim sweep small.yaml --set seed=3 --evaluate law\n" in Path("out/small.md").read_text("utf-8")
     assert len(Path("out/small.csv").read_text().splitlines()) == 13
 

@@ -18,7 +18,7 @@ OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml"
 """How to measure one's own, by engine."""
 
 
-@click.command("list", params=stated("trace list"))
+@click.command("list", **stated("trace list"))
 def list_(as_json: bool, own: Paths) -> None:
     """List what is recorded, for which text and models, and how many scenarios replay it."""
     with faults_as_lines():
@@ -28,7 +28,7 @@ def list_(as_json: bool, own: Paths) -> None:
     answer(as_json, lambda: data, lambda: list_page(recorded, len(means), targets))
 
 
-@click.command("advise", params=stated("trace advise"))
+@click.command("advise", **stated("trace advise"))
 def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -> None:
     """Name the published mean and the recording nearest to a pair, how far they are, and how to measure your own."""
     with faults_as_lines():

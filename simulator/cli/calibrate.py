@@ -27,7 +27,7 @@ def calibrate() -> None:
     """
 
 
-@calibrate.command("import", params=stated("calibrate import"))
+@calibrate.command("import", **stated("calibrate import"))
 def import_(
     files: Paths,
     form: str,
@@ -74,7 +74,7 @@ def import_(
     click.echo(json.dumps(data, indent=2) if as_json else "\n".join(lines))
 
 
-@calibrate.command("device", params=stated("calibrate device"))
+@calibrate.command("device", **stated("calibrate device"))
 def device(
     tables: Paths,
     like: str,
@@ -109,7 +109,7 @@ def device(
     _print_fit(name, fitted, command, written, as_json)
 
 
-@calibrate.command("link", params=stated("calibrate link"))
+@calibrate.command("link", **stated("calibrate link"))
 def link(tables: Paths, like: str, out: Path | None, report: Path | None, as_json: bool, own: Paths) -> None:
     """Fit all-reduce and transfer of a link, in every form that a profile can have."""
     from simulator.evidence.calibrate import profile
@@ -122,7 +122,7 @@ def link(tables: Paths, like: str, out: Path | None, report: Path | None, as_jso
     _print_fit(Path(like).stem, fitted, command, written, as_json)
 
 
-@calibrate.command("passes", params=stated("calibrate passes"))
+@calibrate.command("passes", **stated("calibrate passes"))
 def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths) -> None:
     """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
     from simulator.evidence.calibrate import profile
@@ -147,12 +147,9 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
     click.echo(f"written: {out}\n" if out else "", nl=False)
 
 
-@calibrate.command("score", params=stated("calibrate score"))
+@calibrate.command("score", **stated("calibrate score"))
 def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths) -> None:
-    """Hold a device or a link against tables without a fit: errors by operation, part, format, implementation and rows.
-
-    PROFILE is a link where the tables hold collectives or transfers alone.
-    """
+    """Hold a device or a link against tables without a fit: errors by operation, part, format, implementation and rows."""
     from simulator.evidence.calibrate import quality
     from simulator.evidence.calibrate.measurements import LINK_OPERATIONS, read
     from simulator.report.page import page_files, write_files
@@ -171,7 +168,7 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
     answer(as_json, lambda: {"profile": name, "errors": [error._asdict() for error in errors]}, lambda: page)
 
 
-@calibrate.command("engine", params=stated("calibrate engine"))
+@calibrate.command("engine", **stated("calibrate engine"))
 def engine(
     runs: Path,
     like: str,
@@ -184,10 +181,7 @@ def engine(
     as_json: bool,
     own: Paths,
 ) -> None:
-    """Fit numbers of an engine to measured steps and speed-ups, from one row up; say what the rows do not identify.
-
-    A row of RUNS states fields of the scenario by dotted name, tokens_per_step, and one of step_ms, tokens_per_s and speedup.
-    """
+    """Fit numbers of an engine to measured steps and speed-ups, from one row up; say what the rows do not identify."""
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.runs import fit, read_runs, written
     from simulator.files import writing
@@ -205,12 +199,9 @@ def engine(
     answer(as_json, lambda: data, lambda: engine_page(fitted, Path(like).stem), *[f"written: {out}"] * bool(out))
 
 
-@calibrate.command("paper", params=stated("calibrate paper"))
+@calibrate.command("paper", **stated("calibrate paper"))
 def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: Paths) -> None:
-    """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else.
-
-    Prints the fit, the parameters and the cells that decide them, and the residual of every calibrated cell.
-    """
+    """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else."""
     from simulator.evidence.fits import Question, papers
     from simulator.evidence.fitting import calibrate
     from simulator.files.writing import whole_file

@@ -48,12 +48,9 @@ def _width() -> int:
     return min(120, get_terminal_size().columns)
 
 
-@click.command("list", params=[click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]"), *stated("list")])
+@click.command("list", **stated("list", click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]")))
 def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own: Paths) -> None:
-    """List the names of everything in the catalogue, from scenarios to traces; of methods, their features.
-
-    Devices are in the order of their makers and age. With a WORD, only what has it in its name or description.
-    """
+    """List the names of everything in the catalogue, from scenarios to traces; of methods, their features."""
     kind = PLURALS.get(kind or "", kind)
     if kind == "method" and not word:
         _list_methods(as_json, own)
@@ -93,7 +90,7 @@ def _list_methods(as_json: bool, own: Paths) -> None:
     answer(as_json, lambda: data, lambda: features_page(by_method))
 
 
-@click.command("show", params=stated("show"))
+@click.command("show", **stated("show"))
 def show(name: str, as_json: bool, own: Paths) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
     with faults_as_lines():

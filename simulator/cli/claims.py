@@ -58,7 +58,7 @@ def judged_claims(papers: Sequence[str], own: Paths, everywhere: Spread) -> list
     return judged(rows, answers((command for row in rows for command in row.claim.commands), own, everywhere))
 
 
-@click.command("figure", params=stated("figure"))
+@click.command("figure", **stated("figure"))
 def figure(paper: str | None, number: str | None, out: Path | None, processes: int | None, as_json: bool, own: Paths) -> None:
     """Draw figure NUMBER of PAPER anew, ours beside the published points; without a name, list all figures."""
     from simulator.evidence.drawn import figure as described

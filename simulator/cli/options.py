@@ -202,6 +202,8 @@ def parameter(
     return click.Argument([flag], type=kind, **{"required": True, **stated})
 
 
-def stated(command: str) -> list[click.Parameter]:
-    """Return the arguments and options that ``options.yaml`` states for a command, in their order."""
-    return [parameter(flag, **facts) for flag, facts in OPTIONS[command].items()]
+def stated(command: str, *first: click.Parameter) -> dict[str, Any]:
+    """Return the parameters of a command in their order, and its help if it is more than a line, as ``options.yaml`` says."""
+    facts = dict(OPTIONS[command])
+    said = {"help": facts.pop("help").replace("\\b", "\b")} if "help" in facts else {}
+    return {"params": [*first, *(parameter(flag, **one) for flag, one in facts.items())], **said}

@@ -8,12 +8,9 @@ from simulator.cli.options import Names, Paths, answer, stated, typed, working
 from simulator.names import Catalogue
 
 
-@click.command("plan", params=stated("plan"))
+@click.command("plan", **stated("plan"))
 def plan(name: str, overrides: Names, seed: int | None, draws: int, out: Path | None, as_json: bool, own: Paths) -> None:
-    """Which strategy on which hardware, and how many: the cheapest fleet of PLAN (a name or a YAML file) that meets its SLO.
-
-    Exit code 3 with the nearest miss where no fleet meets it.
-    """
+    """Which strategy on which hardware, and how many: the cheapest fleet of PLAN (a name or a YAML file) that meets its SLO."""
     from simulator.report.pages.plan import page, write_plan
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary

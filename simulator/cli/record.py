@@ -25,13 +25,9 @@ def shares(text: str) -> tuple[float, ...]:
     return numbers
 
 
-@click.command("record", params=stated("trace record"))
+@click.command("record", **stated("trace record"))
 def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: str, **options: Any) -> None:
-    """Record a trace from two Hugging Face models on this machine.
-
-    The target writes, then the draft predicts every token. Finished batches wait in OUT.part: the same
-    command goes on where an interrupted one stopped. Nothing is downloaded and no code of a model folder is run.
-    """
+    """Record a trace from two Hugging Face models on this machine."""
     with faults_as_lines():
         try:
             from simulator.acceptance.record.pair_recorder import RecordingJob, record_pair

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulator.scenario.uncertainty import Interval
 
 
-@click.command("new", params=stated("new"))
+@click.command("new", **stated("new"))
 def new(name: Path, example: str, own: Paths) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
     with faults_as_lines():
@@ -39,7 +39,7 @@ def new(name: Path, example: str, own: Paths) -> None:
     click.echo(f"{path}, copied from {example}. Next: specsim explain {typed_path}, specsim run {typed_path}")
 
 
-@click.command("explain", params=stated("explain"))
+@click.command("explain", **stated("explain"))
 def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths) -> None:
     """Say in words what SCENARIO will simulate, every default that applies, and which numbers the answer rests on most."""
     from simulator.report.pages.explain import page
@@ -55,7 +55,7 @@ def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, ow
     answer(as_json, lambda: data, lambda: page(name, explanation))
 
 
-@click.command("law", params=stated("law"))
+@click.command("law", **stated("law"))
 def law(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from simulator.report.pages.law import page
@@ -67,7 +67,7 @@ def law(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: P
     answer(as_json, lambda: details, lambda: page(details))
 
 
-@click.command("run", params=stated("run"))
+@click.command("run", **stated("run"))
 def run(
     scenario: str,
     overrides: Names,
@@ -81,10 +81,7 @@ def run(
     explain_gap: bool,
     long: bool,
 ) -> None:
-    """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
-
-    With --json the report is written only where --out names a folder.
-    """
+    """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report."""
     from simulator.report import logs
     from simulator.report.run_page import ANSWERS, SERVING, brief
     from simulator.scenario import load

@@ -168,7 +168,7 @@ def commands() -> Iterator[click.Command]:
     for study in STUDIES:
         several = study.metavar != "SCENARIO"
         argument = click.Argument(["scenarios"], nargs=-1 if several else 1, required=True, metavar=study.metavar)
-        params = [argument, *study.options, *stated("lettered study" if study.lettered else "study")]
+        params = [argument, *study.options, *stated("lettered study" if study.lettered else "study")["params"]]
         yield click.Command(study.name, params=params, help=study.help, callback=partial(run, study))
 
 

@@ -29,13 +29,9 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
-@click.command("sweep", params=stated("sweep"))
+@click.command("sweep", **stated("sweep"))
 def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: Any) -> None:
-    """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario.
-
-    A point that is wrong or fails is named at the end and stops no other point; exit code 2 where all points fail. Ctrl-C
-    leaves a store that --resume goes on with, and changes no other file.
-    """
+    """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario."""
     from simulator.studies.sweep.store import reading
     from simulator.studies.sweep.table import check_ending, table
 
@@ -216,7 +212,7 @@ def _draw_all(points: SweepTable, folder: Path) -> list[str]:
     return paths
 
 
-@click.command("plot", params=stated("plot"))
+@click.command("plot", **stated("plot"))
 def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
     from simulator.files.schema import validate

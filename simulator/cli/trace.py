@@ -26,13 +26,9 @@ def trace() -> None:
     """Inspect, convert, re-scale, record and borrow traces of acceptance."""
 
 
-@trace.command("info", params=stated("trace info"))
+@trace.command("info", **stated("trace info"))
 def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
-    """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another drafter of the same text.
-
-    Header, acceptance by kind of text, accepted tokens by window (replayed, i.i.d., law), hits of draft and
-    early exits, run lengths, repetition.
-    """
+    """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another drafter of the same text."""
     from dataclasses import asdict
 
     from simulator.acceptance.statistics import statistics
@@ -46,7 +42,7 @@ def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> No
     answer(as_json, lambda: data, lambda: page(label, opened, numbers, size))
 
 
-@trace.command("compare", params=stated("trace compare"))
+@trace.command("compare", **stated("trace compare"))
 def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
     """Compare several traces."""
     from dataclasses import asdict
@@ -63,7 +59,7 @@ def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths)
     answer(as_json, lambda: data, lambda: comparison_page(traces))
 
 
-@trace.command("plot", params=stated("trace plot"))
+@trace.command("plot", **stated("trace plot"))
 def plot(name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: Path, form: str) -> None:
     """Draw what `info` prints, each picture with its data beside it."""
     from simulator.acceptance.statistics import statistics
@@ -77,14 +73,11 @@ def plot(name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: 
     click.echo(json.dumps({"written": written}, indent=2) if as_json else "\n".join(written))
 
 
-@trace.command("iid", params=stated("trace iid"))
+@trace.command("iid", **stated("trace iid"))
 def iid(
     names: Names, flavours: Names, seed: int, as_json: bool, own: Paths, windows: tuple[int, ...], out: Path | None
 ) -> None:
-    """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more.
-
-    All drafters of a trace, or one with NAME:DRAFTER; a trace with one drafter also by kind of text.
-    """
+    """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more."""
     from simulator.acceptance.iid import WINDOWS, every_drafter
     from simulator.report.page import page_files
     from simulator.report.pages.iid import NAME, page
@@ -112,28 +105,9 @@ def _iid_command(names: Names, flavours: Names, windows: tuple[int, ...], seed: 
     return shlex.join([*words, *(["--seed", str(seed)] if seed else [])])
 
 
-@trace.command("convert", params=stated("trace convert"))
+@trace.command("convert", **stated("trace convert"))
 def convert(source: str, form: str, window: int | None, series: str | None, out: Path | None, as_json: bool) -> None:
-    """Convert records of other programs to a trace or to rates.
-
-    IN is a file; for a summary it may also be the numbers themselves.
-
-    \b
-    Records of what happened, to a trace:
-      specdecode_bench_eagle, specdecode_bench_ngram   JSONL, lengths by position
-      rest     JSONL of REST's answers, lengths by step
-      steps    JSONL, {"accepted": [2, 0, 3], "flavour": "code"} per request;
-               draft tokens kept by each step, correction not counted
-    Summaries, to an acceptance block of a scenario:
-      vllm_log         lines "SpecDecoding metrics", or per-position rates
-      vllm_metrics     text of /metrics, one scrape or two (their difference)
-      sglang           log, /get_server_info or benchmark, with --window
-      llama_cpp        log of llama-server or llama-speculative, with --window
-      golden_lengths   mean accepted lengths at windows 1, 2, 3, ..., bare or
-                       as InferenceX writes them; continued up to --window
-      mean_length      one mean accepted length, with --window
-    Lengths count correction or bonus.
-    """  # noqa: D301 (click reads the backspace)
+    """Convert records of other programs to a trace or to rates."""
     import yaml
 
     from simulator.acceptance.converters import TO_TRACE
@@ -153,12 +127,9 @@ def convert(source: str, form: str, window: int | None, series: str | None, out:
         click.echo(text + "".join(f"written: {path}\n" for path in written), nl=False)
 
 
-@trace.command("rescale", params=stated("trace rescale"))
+@trace.command("rescale", **stated("trace rescale"))
 def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: Paths) -> None:
-    """Make a trace easier or harder, to a published mean.
-
-    Bursts stay where they are; `derived_from` in the header says how it was done.
-    """
+    """Make a trace easier or harder, to a published mean."""
     from simulator.acceptance.rescale import rescale as rescaled
 
     with faults_as_lines():

@@ -30,7 +30,7 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
         beside_the_package("validate --live", "validation, with the same --out and --json")
 
 
-@click.command("validate", params=stated("validate"))
+@click.command("validate", **stated("validate"))
 @click.option("--live", is_flag=True, hidden=True, expose_value=False, callback=_live)
 def validate(
     papers: Names,
@@ -43,11 +43,7 @@ def validate(
     own: Paths,
     **bounds: float | None,
 ) -> None:
-    """Compare laws with simulation, then published values and claims with runs that use the committed fits.
-
-    Nothing is fitted. Exit code 3 where a bound that was given is missed, a law breaks what it claims, or a claim of a paper
-    has no verdict.
-    """
+    """Compare laws with simulation, then published values and claims with runs that use the committed fits."""
     if laws:
         _laws(laws, processes, as_json)
     if patterns:
