@@ -14,12 +14,12 @@ from simulator.files.schema import BadInput
 from simulator.report import figures, write
 from simulator.report.drawing import drawn
 from simulator.report.markdown import as_markdown
-from simulator.report.numbers import number, percent
 from simulator.report.pages import law as law_page
 from simulator.report.run_page import run_page
 from simulator.report.run_summary import columns, gaps
 from simulator.report.terminal import new_table, print_page
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
+from simulator.report.wording import number, percent
 from simulator.scenario import load
 from simulator.scenario.run import law_details, run
 from simulator.scenario.uncertainty import of_speedup, run_with_interval

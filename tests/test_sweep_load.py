@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.numbers import short_names
 from simulator.report.pages.load import sentences
+from simulator.report.wording import short_names
 from simulator.scenario import load
 from simulator.studies.load import LoadPoint, crossing, study
 

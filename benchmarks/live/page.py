@@ -27,7 +27,7 @@ from simulator.report.blocks import (
 )
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, ORANGE, VERMILLION, legend_above
-from simulator.report.numbers import number, share, signed_share
+from simulator.report.wording import number, share, signed_share
 
 if TYPE_CHECKING:
     from benchmarks.live.budget import MeasuredBudgets

@@ -48,12 +48,11 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     if WANTED.columns == 1:
         for text in figure.findobj(Text):
             text.set_fontsize(SMALLER * float(text.get_fontsize()))
-    file, written_by = BytesIO(), {".svg": "Creator", ".pdf": "Creator", ".png": "Software"}[ending]
-    no_date = {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
+    no_date = {".svg": {"Date": None, "Creator": "specsim"}, ".pdf": {"CreationDate": None, "Creator": "specsim"}}
+    options: dict[str, Any] = {"dpi": 300} if ending == ".png" else {}
+    file = BytesIO()
     with style.context([str(LOOK), *WANTED.styles]):
-        figure.savefig(
-            file, format=ending[1:], metadata={**no_date, written_by: "specsim"}, dpi=300 if ending == ".png" else "figure"
-        )
+        figure.savefig(file, format=ending[1:], metadata=no_date.get(ending, {"Software": "specsim"}), **options)
     return file.getvalue()
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from simulator.report import figures, run_serving
 from simulator.report.blocks import Block, Bullets, Figure, Hyperlink, Page, Paragraph, Strong, Table, Words, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.numbers import number, percent
 from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run_summary import (
     agreement_sentence,
@@ -24,6 +23,7 @@ from simulator.report.run_summary import (
     say,
 )
 from simulator.report.timeline import span_data, steady_window, timeline_svg
+from simulator.report.wording import number, percent
 from simulator.scenario.outcome import CONFIDENCE
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval

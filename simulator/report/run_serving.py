@@ -6,8 +6,8 @@ from operator import itemgetter
 
 from simulator.cost.partition import GIB
 from simulator.report.blocks import Table
-from simulator.report.numbers import number
 from simulator.report.run_summary import say
+from simulator.report.wording import number
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Outcome, ServingOutcome, stage_memories
 from simulator.scenario.run import RunResult

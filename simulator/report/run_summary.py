@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.report.blocks import Highlight
-from simulator.report.numbers import number, percent
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, number, percent
 from simulator.scenario import Scenario
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import SHARE, Interval

@@ -8,10 +8,9 @@ from matplotlib.figure import Figure as Drawing
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
 from simulator.report.figures import GREY, ORANGE, SHADE, SMALL, legend_above, log_x, panel
-from simulator.report.numbers import short_names
 from simulator.report.pages.load import LINES
 from simulator.report.run_summary import origin
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, short_names
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
 say = Wording("batches")

@@ -15,8 +15,7 @@ from simulator.evidence.calibrate.runs import IDENTIFIED, EngineFit, MeasuredRun
 from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
 from simulator.report.drawing import canvas
 from simulator.report.figures import panel
-from simulator.report.numbers import share
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, share
 
 FEW_SHAPES = 3
 """How many shapes of a product are listed by name: those with the largest errors."""

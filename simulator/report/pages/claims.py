@@ -7,9 +7,8 @@ from typing import Any
 from simulator.evidence.claims import VERDICTS, Judged
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Page, Paragraph, sections
-from simulator.report.numbers import number
 from simulator.report.page import csv_text
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, number
 
 CLAIMS = "claims.csv"
 COLUMNS = (
@@ -22,7 +21,7 @@ say = Wording("claims")
 
 def counts(claims: Iterable[Judged]) -> str:
     """Return how many claims have each verdict, in words."""
-    found = Counter(one.verdict for one in claims)
+    found = Counter(judged.verdict for judged in claims)
     named = [f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict]]
     return ", ".join([*named, *([f"{found['']} without a verdict"] if found[""] else [])])
 
@@ -40,7 +39,7 @@ def page(claims: Sequence[Judged], command: str) -> Page:
 
 def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
     """Return the table of claims of each paper."""
-    papers = grouped(claims, lambda one: one.row.paper)
+    papers = grouped(claims, lambda judged: judged.row.paper)
     return {paper: [*_blocks(paper, own)] for paper, own in papers.items()}
 
 
@@ -49,37 +48,42 @@ def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
     yield say.table("claims", own, paper=paper, ours=ours, bound=_bound, typed=_typed)
 
 
-def _bound(one: Judged) -> str:
+def _bound(judged: Judged) -> str:
     """Return the bound and its reason, or what is missing, and what the ends of plausible inputs give."""
-    return say("bound", claim=one.claim, ends=ends(one))
+    return say("bound", claim=judged.claim, ends=ends(judged))
 
 
-def _typed(one: Judged) -> str:
+def _typed(judged: Judged) -> str:
     """Return the command that gives our value, and what its value is held against."""
-    taken = one.claim.readings[0]
+    taken = judged.claim.readings[0]
     return f"{taken.command} ({taken.combine.replace('_', ' ')} {taken.against})" if taken.combine else taken.command
 
 
-def ours(one: Judged) -> str:
+def ours(judged: Judged) -> str:
     """Return our value, or our values in their order; empty where no command gives any."""
-    return ", ".join(number(value, 3) for value in one.ours)
+    return ", ".join(number(value, 3) for value in judged.ours)
 
 
-def ends(one: Judged) -> str:
+def ends(judged: Judged) -> str:
     """Return what comes out with unprinted inputs at their first, then at their last end; empty where there are none."""
-    return " to ".join(", ".join(number(value, 3) for value in values) for values in one.ends)
+    return " to ".join(", ".join(number(value, 3) for value in values) for values in judged.ends)
 
 
-def _record(one: Judged) -> dict[str, str]:
+def _record(judged: Judged) -> dict[str, str]:
     """Return a claim with our values and the verdict, under ``COLUMNS``."""
-    return one.claim.model_dump() | {"paper": one.row.paper, "ours": ours(one), "ends": ends(one), "verdict": one.verdict}
+    return judged.claim.model_dump() | {
+        "paper": judged.row.paper,
+        "ours": ours(judged),
+        "ends": ends(judged),
+        "verdict": judged.verdict,
+    }
 
 
 def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
     """Return the claims as ``--json`` prints them; our values are numbers."""
-    return [{name: _record(one)[name] for name in COLUMNS} | {"ours": list(one.ours)} for one in claims]
+    return [{name: _record(judged)[name] for name in COLUMNS} | {"ours": list(judged.ours)} for judged in claims]
 
 
 def claims_csv(claims: Iterable[Judged]) -> str:
     """Return every claim as CSV text under ``COLUMNS``."""
-    return csv_text(COLUMNS, ([_record(one)[name] for name in COLUMNS] for one in claims))
+    return csv_text(COLUMNS, ([_record(judged)[name] for name in COLUMNS] for judged in claims))

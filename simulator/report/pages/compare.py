@@ -9,8 +9,7 @@ from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Pag
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, panel
 from simulator.report.inputs import resolved_blocks
-from simulator.report.numbers import number, share
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.compare import ComparedRun, Comparison, Value, measured, parts_ms
 

@@ -9,8 +9,7 @@ from simulator.acceptance.iid import Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, legend_above, panel
-from simulator.report.numbers import share
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, share
 
 NAME, FIGURE = "iid", "iid.svg"
 say = Wording("iid")

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simulator.report.blocks import Bullets, Page, Table
-from simulator.report.numbers import number, share
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, number, share
 
 say = Wording("law")
 KINDS_SHOWN = 4

@@ -8,8 +8,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, panel
-from simulator.report.numbers import short_names
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, short_names
 from simulator.studies.load import Curves, LoadStudy, crossing
 
 say = Wording("load")

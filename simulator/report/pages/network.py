@@ -12,9 +12,8 @@ from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.drawing import canvas
 from simulator.report.figures import panel
-from simulator.report.numbers import share
 from simulator.report.pipeline_timeline import COLOURS, draw
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, share
 from simulator.studies.network import Breaking, LinkSweep, NetworkRow, NetworkStudy
 from simulator.world import Span
 

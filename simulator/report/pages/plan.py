@@ -11,8 +11,8 @@ from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Lis
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.numbers import number, share
 from simulator.report.page import page_files, write_files
+from simulator.report.wording import number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.plan.file import Candidate
 from simulator.studies.plan.robustness import Sensitivity

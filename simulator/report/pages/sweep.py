@@ -10,9 +10,8 @@ import yaml
 
 from simulator.report.blocks import Block, Figure, Highlight, Hyperlink, Listing, Page, Paragraph, Table, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.numbers import number
 from simulator.report.pages.plot import label, picture
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, number
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 from simulator.studies.sweep.table import SweepTable, best, cautions, faults

@@ -14,8 +14,7 @@ from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Table, sections
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, legend_above, panel
-from simulator.report.numbers import number, percent, share
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, number, percent, share
 
 FLAVOUR_WINDOW = 7
 """Window in draft tokens at which flavours are compared; a trace with shorter windows uses its largest."""

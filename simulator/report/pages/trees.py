@@ -11,8 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SHADE, VERMILLION, log_x, panel
-from simulator.report.numbers import short_names
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, short_names
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
 say = Wording("trees")

@@ -17,10 +17,9 @@ from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Short
 from simulator.numeric import grouped
 from simulator.report import validation_figures
 from simulator.report.blocks import Block, Bullets, Figure, Highlight, Hyperlink, Page, Paragraph, Table, sections
-from simulator.report.numbers import share, signed_share
 from simulator.report.page import csv_text
 from simulator.report.pages.claims import by_paper, counts
-from simulator.report.wording import Wording
+from simulator.report.wording import Wording, share, signed_share
 from simulator.scenario.uncertainty import SHARE
 
 say = Wording("validate")
