@@ -12,12 +12,12 @@ def kind_of(place: Placement, experts: bool) -> LayerKind:
     return LayerKind(place.model.attention, 0 if experts else place.model.intermediate_size, experts)
 
 
-def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0, independent: float | None = None) -> LayerTime:
-    return kernels.layer_products(place, n, kind_of(place, experts), adapted, independent)
+def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0, read: float | None = None) -> LayerTime:
+    return kernels.layer_products(place, n, kind_of(place, experts), adapted, read)
 
 
 def layer_time(place: Placement, rows: Rows, experts: bool) -> LayerTime:
-    independent = place.model.independent_rows(rows)
-    return layer_products(place, rows.tokens, experts, rows.adapted, independent)._replace(
+    read = place.model.experts_read(rows)
+    return layer_products(place, rows.tokens, experts, rows.adapted, read)._replace(
         attention=kernels.attention_timer(place)(rows)
     )

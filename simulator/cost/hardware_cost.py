@@ -73,9 +73,9 @@ class PassTimes:
         if first >= last:
             return Phase(0.0, {})
         logit_rows = self.place.engine.logit_rows(rows)
-        independent = self.place.model.independent_rows(rows)
+        read = self.place.model.experts_read(rows)
         share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
-        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last, independent, share
+        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last, read, share
         parts = self._parts.get(key)
         if parts is None:
             parts = self._parts[key] = self.parts(*key)
@@ -95,10 +95,10 @@ class PassTimes:
         many_rows: bool,
         first: int,
         last: int,
-        independent: float,
+        read: float,
         share: float = 1.0,
     ) -> PassParts:
-        """Return the seconds of a pass that do not depend on the cached tokens; ``independent`` rows read as many experts.
+        """Return the seconds of a pass that do not depend on the cached tokens; its rows read ``read`` experts of a layer.
 
         A ``share`` of the rows passes a rank's mixers.
         """
@@ -115,7 +115,7 @@ class PassTimes:
             host += place.engine.pass_seconds()
         if ends:
             host += place.engine.row_seconds(logit_rows)
-        layers = self._layers(kinds, place.engine.captured(tokens), adapted, independent, share)
+        layers = self._layers(kinds, place.engine.captured(tokens), adapted, read, share)
         return PassParts(layers, head_time(place, logit_rows) if ends else 0.0, collectives, host)
 
     def _reduced(self, kinds: Mapping[LayerKind, int]) -> float:
@@ -125,9 +125,9 @@ class PassTimes:
         """
         return sum(count * (kind.parts - (kind.mixer is not None and self._splits)) for kind, count in kinds.items()) / 2
 
-    def _layers(self, kinds: Mapping[LayerKind, int], tokens: int, adapted: int, independent: float, share: float) -> Any:
+    def _layers(self, kinds: Mapping[LayerKind, int], tokens: int, adapted: int, read: float, share: float) -> Any:
         """Return for each kind the number of its layers, the seconds of one of them, and the timer of its mixer."""
-        times = (layer_products(self.place, tokens, kind, adapted, independent, share) for kind in kinds)
+        times = (layer_products(self.place, tokens, kind, adapted, read, share) for kind in kinds)
         return tuple((count, layer, self._timer(kind.mixer)) for (kind, count), layer in zip(kinds.items(), times, strict=True))
 
     def _timer(self, mixer: Mixer | None) -> Timer:
@@ -140,9 +140,9 @@ class PassTimes:
 
     def drafting(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
-        independent = self.place.model.independent_rows(rows)
+        read = self.place.model.experts_read(rows)
         share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
-        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, independent, share
+        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, read, share
         parts = self._drafting.get(key)
         if parts is None:
             parts = self._drafting[key] = self.drafting_parts(*key)
@@ -155,7 +155,7 @@ class PassTimes:
         logit_rows: int,
         adapted: int,
         many_rows: bool,
-        independent: float,
+        read: float,
         share: float = 1.0,
     ) -> PassParts:
         """Return the seconds of a draft head's pass that do not depend on the cached tokens; squares count with the LM head."""
@@ -171,9 +171,7 @@ class PassTimes:
         host = place.engine.host_seconds(head.layers, many_rows, tokens)
         if head.layers or logit_rows:  # a block between two heads is called with the one before it
             host += place.engine.pass_seconds()
-        return PassParts(
-            self._layers(kinds, place.engine.captured(tokens), adapted, independent, share), matrices, collectives, host
-        )
+        return PassParts(self._layers(kinds, place.engine.captured(tokens), adapted, read, share), matrices, collectives, host)
 
     def _phase(self, rows: Rows, parts: PassParts, step: float = 0.0) -> Phase:
         device, taken = parts.head, dict[Timer, Any]()

@@ -150,11 +150,11 @@ def _curve(place: Placement, weight_format: str) -> Roofline:
 
 
 def layer_products(
-    place: Placement, n: int, kind: LayerKind, adapted: int = 0, independent: float | None = None, share: float = 1.0
+    place: Placement, n: int, kind: LayerKind, adapted: int = 0, read: float | None = None, share: float = 1.0
 ) -> LayerTime:
     """Return the seconds of one layer that depend on its ``n`` rows alone: all but attention, which is left at zero.
 
-    ``adapted`` of the rows do not pass the MLP; they read as many experts as ``independent`` ones, by default each its own; a
+    ``adapted`` of the rows do not pass the MLP; the others read ``read`` routed experts, by default as independent rows do; a
     ``share`` of them passes the mixer on one rank, by default all.
     """
     model, device, ranks, mixer = place.model, place.device, place.tensor_parallel, kind.mixer
@@ -164,7 +164,7 @@ def layer_products(
     mlp = product(hidden, ups, full) + product(ff, hidden, full) if ff else 0.0
     if kind.experts and model.experts:
         inner = model.experts.intermediate_size
-        mlp += experts_time(place, full, full if independent is None else min(independent, full))
+        mlp += experts_time(place, full, model.experts.touched(full) if read is None else read)
         if model.experts.shared:
             mlp += product(hidden + inner, 2 * inner, full, model.experts.shared * model.shared_expert_weights)
         if model.experts.latent_size:
@@ -182,8 +182,8 @@ def layer_products(
     return LayerTime(qkv, 0.0, output, mlp, small * place.engine.small_operations_ratio.value)
 
 
-def experts_time(place: Placement, rows: int, independent: float) -> float:
-    """Return the seconds of router and routed experts of a layer, whose ``rows`` read as many as ``independent`` ones.
+def experts_time(place: Placement, rows: int, read: float) -> float:
+    """Return the seconds of router and routed experts of a layer, of which ``rows`` read so many.
 
     It is that of the busiest rank where ranks hold whole experts. On a device without a fit for experts it is one product over
     all experts read, each with its share of the rows, and no router.
@@ -191,7 +191,7 @@ def experts_time(place: Placement, rows: int, independent: float) -> float:
     model, experts, ranks, device = place.model, place.model.experts, place.tensor_parallel, place.device
     if experts is None:
         return 0.0
-    sliced, touched, pairs = place.experts == "sliced", experts.touched(independent), float(rows * experts.per_token)
+    sliced, touched, pairs = place.experts == "sliced", read, float(rows * experts.per_token)
     hidden, weights = experts.latent_size or model.hidden_size, float(model.expert_weights)
     inner = float(experts.intermediate_size)
     if not sliced:

@@ -306,9 +306,11 @@ class ModelSpec(Frozen):
         idle = self.expert_layers * (self.experts.routed - self.experts.per_token) * self.expert_weights
         return self.weights - idle
 
-    def independent_rows(self, rows: Rows) -> float:
-        """Return how many rows of as many sequences read the experts that ``rows`` do; 0 without experts."""
-        return self.experts.independent(rows) if self.experts else 0.0
+    def experts_read(self, rows: Rows) -> float:
+        """Return the routed experts of a layer that ``rows`` read: those recorded, else by the law; 0 without experts."""
+        if not self.experts or rows.experts_read:
+            return float(rows.experts_read)
+        return self.experts.touched(min(self.experts.independent(rows), rows.tokens - rows.adapted))
 
     @property
     def published_gb(self) -> float:

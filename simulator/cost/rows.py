@@ -12,7 +12,7 @@ class Rows(NamedTuple):
     """Rows count what a pass works on; they are additive, so that ragged batches, trees and mixed passes are sums.
 
     What depends on the context, ``kv_tokens`` and ``attention_pairs``, may be arrays: the rows of many steps that differ in
-    nothing else are priced at once.
+    nothing else are priced at once. How many experts a sum of rows reads is not known from its parts.
     """
 
     tokens: int = 0
@@ -38,6 +38,8 @@ class Rows(NamedTuple):
     """Those of ``kv_tokens``."""
     prompt_pairs: int = 0
     """Those of ``attention_pairs``."""
+    experts_read: Any = 0.0
+    """Routed experts of a layer that all rows together read, mean over its layers, where recorded; 0: as the law has it."""
 
     def __add__(self, more: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
         return Rows(
@@ -51,6 +53,7 @@ class Rows(NamedTuple):
             self.prompt_sequences + more.prompt_sequences,
             self.prompt_kv_tokens + more.prompt_kv_tokens,
             self.prompt_pairs + more.prompt_pairs,
+            0.0 if self.tokens and more.tokens else self.experts_read + more.experts_read,  # a union is no sum
         )
 
     def on_rank(self, share: float) -> Rows:
@@ -62,7 +65,7 @@ class Rows(NamedTuple):
         """Return the rows of ``tokens`` new tokens in each sequence, with logits, behind ``context`` cached ones in total."""
         rows = tokens * sequences
         pairs = tokens * context + sequences * (tokens * (tokens + 1) // 2)
-        return tuple.__new__(Rows, (rows, rows, sequences, context + rows, pairs, 0, 0, 0, 0, 0))  # a third of the time
+        return tuple.__new__(Rows, (rows, rows, sequences, context + rows, pairs, 0, 0, 0, 0, 0, 0.0))  # a third of the time
 
     @staticmethod
     def prefill(tokens: int, context: int = 0, ends: bool = True) -> Rows:

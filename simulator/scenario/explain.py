@@ -11,9 +11,12 @@ from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.placement import Placement
 from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
 from simulator.names import strategy_files
-from simulator.scenario import Loaded, Scenario
+from simulator.scenario import Loaded
 from simulator.scenario.caveats import caveats
+from simulator.scenario.routing import why_by_law
 from simulator.scenario.uncertainty import Footing, footings
+
+READ_AS_RECORDED = "each window reads those that it took when recorded; law and plain decoding by two numbers fitted to that"
 
 
 class Default(NamedTuple):
@@ -51,11 +54,12 @@ def explain(loaded: Loaded) -> Explanation:
     for default in defaults(scenario, loaded.document):
         distinct[default.field, default.value] = default  # the stages of a pipeline have most of theirs in common
     notes = list(caveats(loaded, loaded.acceptance()))
-    return Explanation(dict(_topics(scenario)), list(distinct.values()), dict(counts.most_common()), notes, footings(loaded))
+    return Explanation(dict(_topics(loaded)), list(distinct.values()), dict(counts.most_common()), notes, footings(loaded))
 
 
-def _topics(scenario: Scenario) -> Iterator[tuple[str, str]]:
+def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Yield topics of a scenario, each with a sentence about it."""
+    scenario = loaded.scenario
     if scenario.about:
         yield "about", scenario.about
     yield (
@@ -68,6 +72,9 @@ def _topics(scenario: Scenario) -> Iterator[tuple[str, str]]:
     ):
         if place:
             yield role, _placed(place)
+    if scenario.target and scenario.target.model.experts:
+        reason = why_by_law(scenario.target, scenario.schedule, loaded.acceptance())
+        yield "experts", f"as many are read as the law says: {reason}" if reason else READ_AS_RECORDED
     if scenario.durations:
         yield "times", "stated outright, no hardware or engine"
     yield "acceptance", _accepted(scenario.acceptance)

@@ -15,6 +15,7 @@ from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, Fault, Frozen, Sourced
 from simulator.numeric import ordered_sum
+from simulator.scenario.routing import recorded_routing
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
@@ -213,6 +214,7 @@ class Scenario(Frozen):
             serving=self.serving,
             slo=self.slo,
             exit=self.exit,
+            routing=recorded_routing(self.target, self.schedule, acceptance),
             kv_tokens=self.kv_tokens,
             held_tokens=self.held_tokens,
             one_lane=self.one_lane,

@@ -2,20 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Self
 
 from simulator.acceptance.rescale import rescaled
-from simulator.acceptance.routing import experts_of, experts_read
 from simulator.acceptance.sources import Acceptance
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.trace import Trace
-from simulator.cost.model import Experts
 from simulator.files.schema import BadInput, Document, validate
 from simulator.names import Catalogue
 from simulator.scenario.checks import check_memory, faults_of
 from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
+from simulator.scenario.routing import routed_as_recorded
 from simulator.strategies.common.capabilities import DraftsChain
 
 
@@ -112,7 +111,12 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
         loaded = Loaded(scenario, trace, document, base.verdicts)
     else:
         loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
-    loaded = _routed_as_recorded(loaded)
+    if (
+        loaded.trace
+        and (target := loaded.scenario.target)
+        and (routed := routed_as_recorded(target, loaded.trace)) is not target
+    ):
+        loaded = loaded.replace(target=routed)
     if loaded.trace is not None and isinstance(scenario.strategy, DraftsChain):
         loaded = loaded.replace(strategy=scenario.strategy.recorded_in(loaded.trace))
     if mean := loaded.scenario.acceptance.rescale:
@@ -120,21 +124,6 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
             loaded = _at_its_window(loaded, mean)
         loaded.acceptance()  # now, while a fault still ends the reading
     return loaded
-
-
-def _routed_as_recorded(loaded: Loaded) -> Loaded:
-    """Return the scenario with a target that routes as its trace recorded, if they have as many experts and take as many."""
-    target, trace = loaded.scenario.target, loaded.trace
-    experts = target and target.model.experts
-    if not (target and experts and trace) or experts_of(trace) != (experts.routed, experts.per_token):
-        return loaded
-    model = target.model.model_copy(update={"experts": _fitted(experts, trace)})
-    return loaded.replace(target=target.model_copy(update={"model": model}))
-
-
-@lru_cache(maxsize=4)
-def _fitted(experts: Experts, trace: Trace) -> Experts:
-    return experts.fitted(experts_read(trace), "calibrated-on: the routing of the scenario's trace")
 
 
 def _at_its_window(loaded: Loaded, mean: Rescale) -> Loaded:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from simulator.acceptance.routing import RecordedRouting, Window
 from simulator.serving.requests import Request
 from simulator.strategies.common.step import State, Step
 
@@ -49,6 +50,19 @@ class Batch:
     def has(self, request: Request) -> bool:
         """Return whether a request takes part."""
         return request in self.decode or any(request is member for member, _ in self.prompts)
+
+    def routed(self, step: Step, routing: RecordedRouting | None) -> Step:
+        """Return the step with the experts that its windows read, where that is recorded; with prompts in it the law does."""
+        if routing is None or step.prompts.tokens:
+            return step
+        windows = [
+            Window(request.dealt, state.cursor.position, state.proposed)  # type: ignore[attr-defined]  # a replay's has it
+            for request, state in zip(self.decode, self.states, strict=True)
+            if state.proposed is not None
+        ]
+        if sum(window.drafted + 1 for window in windows) != step.rows.tokens:
+            return step
+        return step._replace(rows=step.rows._replace(experts_read=routing.read(windows)))
 
     def ended(self, now: float) -> Iteration:
         """Return what a log is handed of an iteration that ends ``now``."""

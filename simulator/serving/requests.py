@@ -225,6 +225,11 @@ class Request:
     """Whether it has finished or was cancelled; what a step under way brings is thrown away."""
 
     @property
+    def dealt(self) -> int:
+        """Return the number under which it asks for acceptance, and is dealt a recording."""
+        return self.index if self.number is None else self.number
+
+    @property
     def left(self) -> int:
         """Return the tokens that still have to go through a prefill before it can decode."""
         return 0 if self.state is not None else self.prompt_tokens + self.tokens - self.cached

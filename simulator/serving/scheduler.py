@@ -15,6 +15,7 @@ from math import inf
 
 from simpy import Environment, Event
 
+from simulator.acceptance.routing import RecordedRouting
 from simulator.acceptance.sources import Acceptance, Exit
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Rows
@@ -58,6 +59,8 @@ class Scheduler:
         self.queues = Queues(self.memory, strategy)
         self.times = StepTimes(strategy, cost)
         self.tally = Tally()
+        self.routing: RecordedRouting | None = None
+        """Which experts the windows of the requests read, where that is recorded."""
         self.gaps = self.tally.tbt
         """The sketch that takes the seconds between tokens; another one while they do not count."""
         self.longest_gap_s = inf
@@ -190,7 +193,7 @@ class Scheduler:
         """Return the batch of the next iteration; None if there is nothing to do at this time."""
         queues, same = self.queues, self._same
         if same is not None and now < self.source.next_s:
-            same.begin_s, same.step = now, self.strategy.compose(same.states)
+            same.begin_s, same.step = now, same.routed(self.strategy.compose(same.states), self.routing)
             self.under_way.append(same)
             return same
         for request in self.source.due(now):
@@ -205,8 +208,7 @@ class Scheduler:
         batch = Batch(now, decode, prompts)
         for request, _ in prompts:
             if request.cursor is None:
-                number = request.index if request.number is None else request.number
-                request.cursor, request.admitted_s = self.acceptance.cursor(number, self.exit), now
+                request.cursor, request.admitted_s = self.acceptance.cursor(request.dealt, self.exit), now
                 self.tally.wait.add(now - request.arrival_s)
         if queues.in_flight > 1:
             self._mark(batch, True)
@@ -214,6 +216,7 @@ class Scheduler:
             states: list[State] = [request.state for request in decode]  # type: ignore[misc]  # who decodes has one
             batch.states, rows = states, self._prompt_rows(prompts) if prompts and not queues.carries else NO_ROWS
             batch.step, batch.prompts = self.carried.move(prompts, self.strategy.compose(states, rows), self._prompt_rows)
+            batch.step = batch.routed(batch.step, self.routing)
             if self.log:
                 batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
         batch.waiting, batch.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from simulator.acceptance.assignment import TraceAssignment
+from simulator.acceptance.routing import RecordedRouting
 from simulator.acceptance.sources import Acceptance, Exit
 from simulator.cost.protocol import Cost
 from simulator.serving.collector import MetricsCollector
@@ -48,6 +49,8 @@ class Service:
     slo: Slo | None = None
     exit: Exit | None = None
     """The early exit that acceptance has to know about; None without one."""
+    routing: RecordedRouting | None = None
+    """Which experts of the target the windows read, where that is recorded."""
     kv_tokens: int | None = None
     """Tokens that the KV cache of one replica has room for; None without a limit."""
     held_tokens: Callable[[int], float] | None = None
@@ -99,7 +102,11 @@ class Service:
 
     def _scheduler(self, source: Source, cost: Cost, on_iteration: OnIteration | None = None) -> Scheduler:
         memory = self.serving.memory.pool(self.kv_tokens, self.held_tokens)
-        return Scheduler(self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration)
+        scheduler = Scheduler(
+            self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration
+        )
+        scheduler.routing = self.routing
+        return scheduler
 
     def _ended(
         self,

@@ -45,6 +45,8 @@ class StepTimes:
     def _listed(self, step: Step) -> Any:
         """Return the durations of a step of a single request, worked out with those of the next contexts; of others None."""
         kind, rows, *_ = step
+        if rows.experts_read:  # differs from step to step
+            return None
         context, named = rows.kv_tokens - rows.tokens, self._strategy.traits.durations
         first, listed = self._lists.get(kind, (-AHEAD, []))
         if 0 <= context - first < AHEAD:

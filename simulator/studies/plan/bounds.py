@@ -257,7 +257,7 @@ class FleetBounds:
             return np.asarray(self._lengths[:, 1] - 1.0, dtype=np.float64)
         proposal, steps_of_requests = Chain(strategy.window, strategy.bonus_on_full_accept), []
         for request in self._requests:
-            cursor = acceptance.cursor(request.index if request.number is None else request.number, scenario.exit)
+            cursor = acceptance.cursor(request.dealt, scenario.exit)
             steps, tokens = 0, cursor.judge(proposal).committed if drafts_first(strategy) else 1
             while tokens < request.output_tokens:
                 tokens += cursor.judge(proposal).committed
