@@ -17,13 +17,16 @@ from scipy.optimize import least_squares
 from simulator.acceptance.routing import experts_read
 from simulator.acceptance.trace import read as read_trace
 from simulator.cost.collectives import Exchange
+from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.kernels import all_reduce_time, busiest, exchange_time, experts_time
 from simulator.cost.model import Experts
 from simulator.cost.rows import Rows
 from simulator.evidence.calibrate import experts as kernels
 from simulator.evidence.calibrate import importers, measurements, quality
+from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.scenario import load
+from simulator.scenario.caveats import caveats
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import slowed
 from simulator.studies.batches import chance_for
@@ -323,3 +326,39 @@ def test_a_target_that_was_recorded_routes_as_recorded() -> None:
     assert stated.scenario.target.model.experts.window_exponent.confidence == "assumed"  # type: ignore[union-attr]
     result = run(recorded)
     assert result.agreement.gap == pytest.approx(0.0, abs=1e-9)
+
+
+# ---- formats of their own
+
+
+def test_experts_in_a_format_of_their_own_by_hand() -> None:
+    """Experts in 8 bits beside 16: half of their bytes, 1.5 x 15,000 ns for each read; router and dense products as before."""
+    both, own = on(), on(expert_weights="int8_wo")
+    beside = 3.5 * 2 + 75 + 400 * 2e-3 + 3 * 104 * 2e-3
+    assert experts_time(own, 3, 3.5) == pytest.approx((3.5 * 15_000 * 1e-3 + beside) * 1e-6)
+    assert experts_time(both, 3, 3.5) - experts_time(own, 3, 3.5) == pytest.approx(3.5 * 15e-6)
+    assert both.weights_gb() - own.weights_gb() == pytest.approx(own.model.routed_weights / 1e9)
+    experts = {**own.model.experts.model_dump(), "shared": 1}  # type: ignore[union-attr]
+    shared = on(model={**MODEL, "experts": experts}, expert_weights="int8_wo")
+    with_it, without = (HardwareCost(where).target(Rows.decode(1, 9)).wall_s for where in (shared, own))
+    assert with_it - without == pytest.approx(4 * (15_000 * 2 + 250 * 2) * 1e-9, rel=1e-6), "a shared expert stays in 16 bits"
+
+
+def test_gpt_oss_is_as_large_as_it_was_published() -> None:
+    target = load("eagle3_gpt_oss_120b_h100").scenario.target
+    assert target
+    assert (target.weights, target.expert_weights) == (target.model.weight_format, target.model.expert_format)
+    assert target.weights_gb() == pytest.approx(target.model.published_gb, rel=1e-12)
+
+
+def test_a_format_that_the_device_does_not_compute_in_is_refused_by_name() -> None:
+    with pytest.raises(BadInput, match=r"target.expert_weights: h100_sxm has no nvfp4 arithmetic; it has fp16, fp8"):
+        load("eagle3_gpt_oss_120b_h100", ["target.expert_weights=nvfp4"])
+
+
+def test_experts_without_a_curve_of_their_format_are_named() -> None:
+    loaded = load("eagle3_gpt_oss_120b_h100", ["target.expert_weights=q4_0"])
+    notes = list(caveats(loaded, loaded.acceptance()))
+    assert any("h100_sxm has no curve for experts in q4_0 of the target" in note for note in notes)
+    shipped = load("eagle3_gpt_oss_120b_h100")
+    assert not any("experts in" in note for note in caveats(shipped, shipped.acceptance()))

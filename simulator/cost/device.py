@@ -286,6 +286,11 @@ class Device(Frozen):
         names = (weight_format, *FORMATS[weight_format].curves, "default")
         return next((self.experts[name] for name in names if name in self.experts), None)
 
+    def lacks_experts(self, weight_format: str) -> bool:
+        """Return whether experts in this format, not of 16 bits, take a roofline that was fitted to another one."""
+        form = FORMATS[weight_format]
+        return form.weight_bytes != ACTIVATION_BYTES and not {weight_format, *form.curves} & set(self.experts)
+
     def lacks(self, weight_format: str) -> bool:
         """Return whether products with weights of this format take the default roofline, as none was fitted to them."""
         return not {weight_format, *FORMATS[weight_format].curves} & set(self.matmul)

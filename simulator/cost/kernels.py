@@ -196,10 +196,11 @@ def experts_time(place: Placement, rows: int, read: float) -> float:
     inner = float(experts.intermediate_size)
     if not sliced:
         touched, pairs = min(busiest(touched, ranks, experts.routed), experts.routed / ranks), busiest(pairs, ranks)
-    curve, form, each = device.experts_for(place.weights), device.number_format(place.weights), max(1.0, pairs / touched)
+    stored, each = place.expert_format, max(1.0, pairs / touched)
+    curve, form = device.experts_for(stored), device.number_format(stored)
     if curve is None:  # product_timer takes a slice of every weight
         whole = touched * weights * (1 if sliced else ranks)
-        return product_timer(place, place.weights)(hidden + inner, 2 * inner, each, whole)
+        return product_timer(place, stored)(hidden + inner, 2 * inner, each, whole)
     if sliced:
         inner, weights = inner / ranks, weights / ranks
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)

@@ -46,6 +46,8 @@ class Placement(Frozen):
     """Name of a machine: two roles on the same machine and device share that device."""
     weights: WeightFormat = "fp16"
     """Format in which the weights are stored, and whether products compute in it (fp8) or in 16 bits (fp8_wo)."""
+    expert_weights: WeightFormat | None = None
+    """Format of a mixture's routed experts; by default that of the other weights."""
     kv_cache: CacheFormat = "fp16"
     """Format of the keys and values in the cache."""
     tensor_parallel: int = Field(default=1, gt=0)
@@ -61,11 +63,11 @@ class Placement(Frozen):
     pipeline: Pipeline | None = None
     """Stages among which the layers are shared out, for strategies that run on stages."""
 
-    @field_validator("weights")
+    @field_validator("weights", "expert_weights")
     @classmethod
-    def _computed(cls, weights: WeightFormat, read: ValidationInfo) -> WeightFormat:
+    def _computed(cls, weights: WeightFormat | None, read: ValidationInfo) -> WeightFormat | None:
         device = read.data.get("device")
-        if device is not None:
+        if device is not None and weights is not None:
             device.number_format(weights)
         return weights
 
@@ -74,6 +76,7 @@ class Placement(Frozen):
         if self.pipeline is not None:
             for stage in self.pipeline.stages:
                 (stage.device or self.device).number_format(self.weights)
+                (stage.device or self.device).number_format(self.expert_format)
             layers = sum(stage.layers for stage in self.pipeline.stages)
             if layers != self.model.num_hidden_layers:
                 raise ValueError(f"the stages hold {layers} layers, {self.model.name} has {self.model.num_hidden_layers}")
@@ -130,7 +133,8 @@ class Placement(Frozen):
         for mixer, count in self.model.mixer_layers:
             whole = mixer.weights * ranks if self.mixer_ranks == 1 else round(mixer.weights_before(ranks)) + mixer.output
             extra += count * (whole - mixer.weights)
-        return ((self.model.weights + extra) * form.weight_bytes + tables) / ranks / 1e9
+        experts = self.model.routed_weights * (FORMATS[self.expert_format].weight_bytes - form.weight_bytes)
+        return ((self.model.weights + extra) * form.weight_bytes + tables + experts) / ranks / 1e9
 
     def kv_gb(self, tokens: int, sequences: int = 1) -> float:
         """Return the size of the KV caches of ``sequences`` of ``tokens`` each on one device in 1e9 bytes, without states."""
@@ -148,6 +152,11 @@ class Placement(Frozen):
     def table_format(self) -> WeightFormat:
         """Return the format of embedding and LM head."""
         return "fp16" if FORMATS[self.weights].tables_in_16_bits else self.weights
+
+    @property
+    def expert_format(self) -> WeightFormat:
+        """Return the format of routed experts."""
+        return self.expert_weights or self.weights
 
     @cached_property
     def in_cache(self) -> bool:

@@ -49,6 +49,8 @@ def _outside_its_fit(role: str, place: Placement, scenario: Scenario) -> Iterato
     if lacks_curve(place.device, place.weights):
         whose = f"several rows cost what engine {place.engine.name} says" if place.engine.rows else "it takes that of 16 bits"
         yield f"{device} has no curve for products in {place.weights} of the {role}: {whose}"
+    if place.model.experts and place.device.experts and place.device.lacks_experts(place.expert_format):
+        yield f"{device} has no curve for experts in {place.expert_format} of the {role}: they take that of another format"
     rows = (scenario.schedule.needs.rows or 1 + scenario.schedule.window) * scenario.requests.concurrency
     if role == "target" and last and last[0].tokens < rows and not scenario.requests.arrivals:
         yield f"products of {rows:,} rows are outside what was measured on {device}: {last[0].tokens} rows at most"

@@ -98,6 +98,7 @@ def _purpose(strategy: str) -> str:
 def _placed(place: Placement) -> str:
     """Return a model, its devices and its engine in words."""
     words = f"{place.model.name}, {place.model.weights / 1e9:.3g}e9 weights as {place.weights}"
+    words += f", routed experts as {place.expert_weights}" if place.expert_weights else ""
     joined = f", joined by {place.link.name}" if place.link else ""
     return f"{words}, on {place.devices}{joined}, with {place.engine.name}"
 

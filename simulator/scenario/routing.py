@@ -36,7 +36,8 @@ def why_by_law(target: Placement, schedule: Strategy, acceptance: Acceptance) ->
     if experts is None or recorded is None:
         return "no recording of routing is replayed"
     if recorded != (experts.routed, experts.per_token):
-        return f"{recorded[1]} of {recorded[0]} experts serve a token in the recording, not {experts.per_token} of {experts.routed}"
+        wanted = f"{experts.per_token} of {experts.routed}"
+        return f"{recorded[1]} of {recorded[0]} experts serve a token in the recording, not {wanted}"
     window = 1 + schedule.window
     is_window = (schedule.needs.rows or window) == window and not schedule.traits.staged
     return "" if is_window else "windows are recorded, not trees, nor what fills a pipeline"
