@@ -362,3 +362,18 @@ def test_experts_without_a_curve_of_their_format_are_named() -> None:
     assert any("h100_sxm has no curve for experts in q4_0 of the target" in note for note in notes)
     shipped = load("eagle3_gpt_oss_120b_h100")
     assert not any("experts in" in note for note in caveats(shipped, shipped.acceptance()))
+
+
+def test_break_even_of_a_look_up_is_about_the_steps_that_match() -> None:
+    """At the chance that breaks even, the other steps still keep one token."""
+    changes = ["strategy.matched.value=0.5", "requests.count=4"]
+    (study,) = study_batches([load("ngram_qwen3_30b_a3b_h200", changes)], (1,), (1,)).studies
+    (point,) = study.points
+    assert point.unmatched == pytest.approx(0.5)
+    assert point.break_even
+    best, least, most = point.break_even
+    even = run(load("ngram_qwen3_30b_a3b_h200", [*changes, f"acceptance.rate={best}"]))
+    assert even.law.tpot_s == pytest.approx(point.baseline_tpot_ms / 1e3, rel=1e-9)
+    assert point.times_interval and point.speedup_interval
+    assert point.speedup_interval.low < point.times_interval.low < point.speedup < point.times_interval.high
+    assert least < best < most

@@ -13,17 +13,22 @@ from test_laws import play
 
 from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
+from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.model import ModelSpec
+from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, Infeasible, read, validate
 from simulator.names import Catalogue, shipped
 from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.serving.requests import Requests
+from simulator.strategies.common.step import Kind
 from simulator.strategies.tree_sd import TreeSD
 from simulator.studies.crossovers import by_exact_laws, crossovers
 from simulator.studies.method_features import MethodFile, features, read_method
 from simulator.studies.methods import MethodComparison, MethodPoint, candidates, left_out, method_sweep
+from tests.layer_times import layer_time
+from tests.test_cost import place
 
 SCENARIO = "methods_vicuna_7b_a100"
 FILES = Catalogue().names("method")
@@ -111,6 +116,25 @@ def test_the_head_of_eagle_3_beside_a_target_of_8b() -> None:
     strategy = method("eagle_3").strategy
     eight_b = validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_8b"], "llama_3_1_8b"))
     assert strategy.extra_memory(eight_b).weights / 1e9 == pytest.approx(0.42, abs=0.01)
+
+
+@pytest.mark.parametrize(("name", "target", "billions"), [("dflash", "qwen3_8b", 1.05), ("mtp_layers", "mimo_v2_flash", 0.97)])
+def test_heads_of_several_layers(name: str, target: str, billions: float) -> None:
+    """DFlash: five dense layers of 193 M and five squares of 16.8 M; MTP: three sets of a layer of 290 M and two squares."""
+    shapes = validate(ModelSpec, read(Catalogue().names("model")[target], target))
+    assert method(name).strategy.extra_memory(shapes).weights / 1e9 == pytest.approx(billions, abs=0.01)
+
+
+def test_one_pass_writes_a_block() -> None:
+    """DFlash on a device of round numbers: five products over what was accepted, then five layers and the LM head, 16 rows."""
+    strategy = method("dflash").strategy
+    assert isinstance(strategy, TreeSD)
+    cost, rows = HardwareCost(place()), Rows.decode(16, 84)
+    step = strategy.step(Kind("step", 1), 84)
+    layer = sum(layer_time(place(), rows._replace(kv_tokens=84, attention_pairs=16 * 84), experts=False))
+    fused, logits = 20_000e-9 + 16 * 400e-9, (100_000 * 2 + 16 * 1_100 * 2) * 1e-9
+    assert strategy.phases(cost, step)["draft"].wall_s == pytest.approx(5 * fused + 5 * layer + logits, rel=1e-9)
+    assert (step.rows.tokens, strategy.window) == (16, 15)
 
 
 PUBLISHED_FEATURES = {

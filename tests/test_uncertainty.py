@@ -7,9 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from simulator.files.schema import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import run
-from simulator.scenario.uncertainty import DRAWS, GROUPS, SHARE, Doubt, Times, interval, of_speedup
+from simulator.scenario.uncertainty import DRAWS, GROUPS, SHARE, Doubt, Times, doubt_of, interval, of_speedup, rests_on
 from simulator.serving.requests import Request
 
 
@@ -110,3 +111,26 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
 
     peak_bytes(300)  # whatever is made once and kept
     assert (peak_bytes(3_000) - peak_bytes(500)) / 2_500 < 16
+
+
+# ---- acceptance between two means
+
+
+def test_an_interval_reaches_to_both_ends_of_the_range_of_acceptance() -> None:
+    low, high = interval(2.0, Doubt((), {}, (-0.5, 0.1)))
+    assert (low, high) == (pytest.approx(2.0 * np.exp(-0.5), rel=0.03), pytest.approx(2.0 * np.exp(0.1), rel=0.01))
+    assert interval(2.0, Doubt((), {"a": 0.3}, (-0.5, 0.1))).low < low
+
+
+def test_a_stated_range_of_acceptance_is_in_the_interval_and_named_beside_the_answer() -> None:
+    """A chain of two kept with 0.5 each makes 1.75 tokens a step; the law is as many times faster or slower at both ends."""
+    plain = ["strategy={name: vanilla_sd, gamma: 2}", "acceptance={rate: 0.5}"]
+    known = load("vanilla_llama_2_7b_a100", plain)
+    ranged = load("vanilla_llama_2_7b_a100", [*plain, "acceptance.tokens_per_step_between=[1.4, 2.1]"])
+    without, with_it = doubt_of(known, ()), doubt_of(ranged, ())
+    assert with_it.acceptance == pytest.approx((np.log(1.4 / 1.75), np.log(2.1 / 1.75)))
+    assert with_it == without._replace(acceptance=with_it.acceptance)
+    assert "acceptance, tokens per step (assumed, -12.7 %)" in rests_on(ranged)
+    assert "acceptance" not in rests_on(known)
+    with pytest.raises(BadInput, match="expected the lower mean first"):
+        load("vanilla_llama_2_7b_a100", [*plain, "acceptance.tokens_per_step_between=[2.1, 1.4]"])

@@ -94,6 +94,8 @@ class AcceptanceSpec(Frozen):
     """Number of draft tokens that are kept of every window."""
     cycle: CycleSpec | None = None
     """Verdicts that repeat."""
+    tokens_per_step_between: tuple[Annotated[float, Field(ge=1.0)], Annotated[float, Field(ge=1.0)]] | None = None
+    """Between what means acceptance may lie here (90 %), at the strategy's window; part of the interval of a speed-up."""
     source: str | None = None
     """Where stated rates come from."""
     confidence: Confidence | None = None
@@ -113,6 +115,8 @@ class AcceptanceSpec(Frozen):
             )
         if self.rescale and self.trace is None:
             raise ValueError("rescale is for a trace; other sources state their mean themselves")
+        if self.tokens_per_step_between and self.tokens_per_step_between[0] > self.tokens_per_step_between[1]:
+            raise ValueError("tokens_per_step_between: expected the lower mean first")
         if self.lengths:
             even(self.lengths)
         highest = max(self.stated_rates)
@@ -139,7 +143,7 @@ class AcceptanceSpec(Frozen):
         """Return the acceptance of a recording that is re-scaled to the measured mean."""
         known = {"source": self.source or "not stated", "confidence": self.confidence or "assumed"}
         rescale = Rescale(tokens_per_step=mean, window=window, **known)
-        origin = {"window": window, "method": self.method}
+        origin = {"window": window, "method": self.method, "tokens_per_step_between": self.tokens_per_step_between}
         return AcceptanceSpec(trace=trace, drafter=drafter, flavours=self.flavours, stand_in=True, rescale=rescale, **origin)
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:

@@ -1,6 +1,6 @@
 """How far a simulated number may be off: other requests, devices that are not quite as their profile, fits that left something.
 
-Six sources of error are drawn together ``DRAWS`` times, as factors on the number:
+Seven sources of error are drawn together ``DRAWS`` times, as factors on the number:
 
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
@@ -12,8 +12,10 @@ Six sources of error are drawn together ``DRAWS`` times, as factors on the numbe
   method's host), each by its :func:`deviation`, and what the fit of an engine left of runs that took no part in it; not in
   cells of papers, whose fits decide the host.
 
+- *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``), steps as long as they are.
+
 Left out: the requests of a second run that the first is divided by, acceptance that was recorded from other models or stated
-as a rate, and that requests of a batch depend on each other. An interval holds ``SHARE`` of the draws.
+without such a range, and that requests of a batch depend on each other. An interval holds ``SHARE`` of the draws.
 
 Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one by one. Of more, consecutive
 requests are added up into groups of equal size (2, 4, 8, ...), and whole groups are drawn: a bootstrap of blocks that do not
@@ -24,7 +26,7 @@ these are independent; if neighbours depend on each other, groups count that and
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import log, pi, sqrt
+from math import exp, log, pi, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -128,6 +130,8 @@ class Doubt(NamedTuple):
     """Seconds and tokens of each request or group of requests, as :attr:`Times.requests` has them."""
     devices: dict[str, float]
     """By name of the device, the log change of the number where that device is slower by its spread."""
+    acceptance: tuple[float, float] = (0.0, 0.0)
+    """Log change of the number at both ends of the range of acceptance."""
 
 
 def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Interval:
@@ -138,6 +142,9 @@ def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: 
         factors = factors + change * random.standard_normal(DRAWS)
     if residuals:
         factors = factors + random.choice(residuals, DRAWS)
+    if any(doubt.acceptance):
+        drawn = random.standard_normal(DRAWS) / SHARE_DEVIATIONS
+        factors = factors + np.where(drawn < 0.0, -drawn * doubt.acceptance[0], drawn * doubt.acceptance[1])
     tail = (1.0 - SHARE) / 2.0
     low, high = np.exp(np.quantile(factors, (tail, 1.0 - tail)))
     return Interval(value * float(low), value * float(high))
@@ -171,10 +178,12 @@ def run_with_interval(
 
 
 def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
-    """Return the interval of a run's speed-up; ``requests`` as :attr:`Times.requests` has them.
+    """Return the interval of a run's speed-up; ``requests`` as :attr:`Times.requests` has them."""
+    return interval(speedup, doubt_of(loaded, requests))
 
-    How the speed-up follows the devices is taken from the laws, which are as good and much quicker.
-    """
+
+def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
+    """Return how a speed-up follows what is not known for certain, taken from the laws, which are as good and much quicker."""
     acceptance = loaded.acceptance()
 
     def by_law(loaded: Loaded) -> float:
@@ -184,7 +193,16 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
     before = by_law(loaded)
     changes = {name: log(by_law(change(loaded)) / before) for name, change in (*slowed(loaded), *doubtful(loaded))}
     changes |= {f"fit of engine {engine.name}": left_by(engine) for engine in nested(loaded.scenario, Engine) if engine.fit}
-    return interval(speedup, Doubt(tuple(requests), changes))
+    return Doubt(tuple(requests), changes, _acceptance_range(loaded))
+
+
+def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
+    """Return the log changes of tokens per step from what the law has to both ends of the stated range; 0 without one."""
+    ends = loaded.scenario.acceptance.tokens_per_step_between
+    if ends is None:
+        return 0.0, 0.0
+    low, high = (log(end / law(loaded.scenario, loaded.acceptance()).tokens_per_step) for end in ends)
+    return min(0.0, low), max(0.0, high)
 
 
 def left_by(engine: Engine) -> float:
@@ -223,6 +241,13 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
             ranked.append(Footing(name, number.value, number.confidence, number.source, changed))
     for name, change in _uncurved(loaded.scenario):
         ranked.append(Footing(name, 1.0, "borrowed", "no curve of the format", by_law(change(loaded)) / before - 1.0))
+    if (stated := loaded.scenario.acceptance).tokens_per_step_between:
+        changed, mean = (
+            exp(_acceptance_range(loaded)[0] / SHARE_DEVIATIONS) - 1.0,
+            law(loaded.scenario, acceptance).tokens_per_step,
+        )
+        source = (stated.confidence or "assumed", stated.source or "not stated")
+        ranked.append(Footing("acceptance, tokens per step", float(mean), *source, changed))
     return sorted(ranked, key=lambda footing: -abs(footing.change))
 
 

@@ -19,7 +19,7 @@ from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, run
-from simulator.scenario.uncertainty import Interval, of_speedup
+from simulator.scenario.uncertainty import Interval, doubt_of, interval
 from simulator.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import ResampledTrees
@@ -68,7 +68,11 @@ class BatchPoint:
     tokens_per_step: float
     """Verified tokens of a step, by law."""
     speedup_interval: Interval | None = None
-    """Between which 90 % of the draws of the speed-up by law lie, over devices, rows of a verification and experts read."""
+    """Between which 90 % of the draws of the speed-up by law lie, over all that is not known for certain."""
+    times_interval: Interval | None = None
+    """The same with acceptance as it is stated: over devices, hosts, rows of a verification and experts read."""
+    unmatched: float = 0.0
+    """Share of steps in which look-up finds nothing to propose."""
     vanilla_tpot_ms: float | None = None
     """Time per token of vanilla speculative decoding in ms, by law."""
     exposed_draft_ms: float | None = None
@@ -109,12 +113,13 @@ class BatchPoint:
     def break_even(self) -> tuple[float, float, float] | None:
         """Return the chance that each draft token must have for a speed-up of 1: at the law's time of a step, and at both ends.
 
-        More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance each.
+        More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance each where there is a match.
         """
-        if self.speedup_interval is None:
+        if self.times_interval is None:
             return None
-        low, high = self.speedup_interval
-        best, least, most = (chance_for(self.tokens_per_step / speedup, self.gamma) for speedup in (self.speedup, high, low))
+        low, high = self.times_interval
+        means = (self.tokens_per_step / speedup for speedup in (self.speedup, high, low))
+        best, least, most = (chance_for((mean - self.unmatched) / (1.0 - self.unmatched), self.gamma) for mean in means)
         return best, least, most
 
     @property
@@ -202,7 +207,9 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
             tuned = run.tuned(sized)
             point = _point(tuned.scenario, acceptance, size in simulate_at)
             if size in simulate_at:
-                point = replace(point, speedup_interval=of_speedup(tuned, point.speedup, ()))
+                doubt = doubt_of(tuned, ())
+                of_times = interval(point.speedup, doubt._replace(acceptance=(0.0, 0.0)))
+                point = replace(point, speedup_interval=interval(point.speedup, doubt), times_interval=of_times)
             points.append(point)
     return points
 
@@ -276,6 +283,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         draft_ms=drafted * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
         tokens_per_step=law.tokens_per_step,
+        unmatched=acceptance.odds(strategy.window_for(size), scenario.exit).unmatched,
         vanilla_tpot_ms=vanilla_law.tpot_s * 1e3 if vanilla_law else None,
         exposed_draft_ms=exposed,
         relative_draft_overhead=overhead,
