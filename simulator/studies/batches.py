@@ -95,6 +95,11 @@ class BatchPoint:
         return self.batch / self.law_tpot_ms * 1e3
 
     @property
+    def baseline_tokens_per_s(self) -> float:
+        """Return the same of autoregressive decoding."""
+        return self.batch / self.baseline_tpot_ms * 1e3
+
+    @property
     def speedup(self) -> float:
         """Return the time per token of autoregressive decoding over the strategy's, by law."""
         return self.baseline_tpot_ms / self.law_tpot_ms

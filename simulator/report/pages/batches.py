@@ -14,6 +14,8 @@ from simulator.report.wording import Wording, short_names
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
 say = Wording("batches")
+PLAIN = {"law_tokens_per_s": "baseline_tokens_per_s", "simulated_tokens_per_s": "simulated_baseline_tokens_per_s"}
+"""Rates of autoregressive decoding, by those of a strategy that they are the base of."""
 
 
 def page(result: BatchStudies) -> Page:
@@ -89,17 +91,20 @@ def scenario_figure(study: BatchStudy) -> Drawing:
 
 
 def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
-    """Return tokens per second of scenarios over the batch size, and their ratio to the first scenario."""
+    """Return tokens per second of scenarios over the batch size, and their ratio to the first; with several targets, to plain."""
+    several = len({study.scenario.target and study.scenario.target.model.name for study in studies}) > 1
     with canvas(6.4) as figure:
         rates, ratios = figure.subplots(2, 1, sharex=True)
         names = short_names([study.scenario.name for study in studies])
-        for name, study, (colour, marker) in zip(names, studies, LINES * len(studies), strict=False):
+        for place, (name, study, (colour, marker)) in enumerate(zip(names, studies, LINES * len(studies), strict=False)):
             label = f"{name} (acceptance {origin(study.scenario.acceptance)})"
-            _rates(rates, ratios, study, studies[0], "law_tokens_per_s", "-", color=colour, label=label)
-            _rates(rates, ratios, study, studies[0], "simulated_tokens_per_s", marker, color=colour, mfc="none", ms=5)
+            line, reference = "--" if place >= len(LINES) else "-", None if several else studies[0]
+            _rates(rates, ratios, study, reference, "law_tokens_per_s", line, color=colour, label=label)
+            _rates(rates, ratios, study, reference, "simulated_tokens_per_s", marker, color=colour, mfc="none", ms=5)
         rates.set_ylabel("tokens per second, all requests")
         rates.set_title("lines: law, prefills left out; marks: simulation", **SMALL)
-        ratios.set_ylabel(f"relative to {names[0]}")
+        ratios.set_ylabel("speed-up over autoregressive" if several else f"relative to {names[0]}")
+        ratios.axhline(1.0, color=GREY, lw=0.8)
         ratios.set_xlabel("batch B (requests that decode together)")
         for axes in (rates, ratios):
             log_x(axes, 2)
@@ -109,10 +114,13 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
         return figure
 
 
-def _rates(rates: Any, ratios: Any, study: BatchStudy, reference: BatchStudy, field: str, style: str, **look: Any) -> None:
-    """Draw a rate of a scenario, and its ratio to that of the reference, at the sizes where both have it."""
+def _rates(
+    rates: Any, ratios: Any, study: BatchStudy, reference: BatchStudy | None, field: str, style: str, **look: Any
+) -> None:
+    """Draw a rate of a scenario, and its ratio to that of the reference, or of plain decoding, where both have it."""
     values = {point.batch: getattr(point, field) for point in study.points}
-    base = {point.batch: getattr(point, field) for point in reference.points}
+    of_base = field if reference else PLAIN[field]
+    base = {point.batch: getattr(point, of_base) for point in (reference or study).points}
     sizes = [size for size, rate in values.items() if rate and base.get(size)]
     rates.plot(sizes, [values[size] for size in sizes], style, **look)
     ratios.plot(sizes, [values[size] / base[size] for size in sizes], style, **look)
