@@ -91,7 +91,7 @@ def scenario_figure(study: BatchStudy) -> Drawing:
 
 
 def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
-    """Return tokens per second of scenarios over the batch size, and their ratio to the first; with several targets, to plain."""
+    """Return tokens per second of scenarios over the batch size, and their ratio to the first, or to plain decoding."""
     several = len({study.scenario.target and study.scenario.target.model.name for study in studies}) > 1
     with canvas(6.4) as figure:
         rates, ratios = figure.subplots(2, 1, sharex=True)
