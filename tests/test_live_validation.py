@@ -94,7 +94,8 @@ def test_both_commands_print_a_row_for_each_setting_and_keep_a_page(
     rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(tuple(BOUNDS))]
     assert rows[: len(BOUNDS)] == [[name, "2", "10.0", "9.00", "-10.0", "%"] for name in BOUNDS]
     assert "2 of 4 settings are predicted within their bounds" in done.stdout
-    assert {path.name for path in (tmp_path / "live").iterdir()} == {"live.md", "live.html", "live.csv", "live.svg", "live.data.csv"}
+    written = {"live.md", "live.html", "live.csv", "live.svg", "live.data.csv"}
+    assert {path.name for path in (tmp_path / "live").iterdir()} == written
     text = (tmp_path / "live/live.md").read_text("utf-8")
     assert text.startswith("# Live decoding beside its prediction\n")
     assert "**2 of 4 settings are predicted within their bounds, half of them within 10.0 %;" in text
