@@ -11,7 +11,7 @@ import tracemalloc
 from functools import lru_cache
 
 import numpy as np
-from figures import Figure, at_least, at_most, show, turns
+from figures import Figure, at_least, at_most, in_loops, show, turns
 
 from simulator.scenario import Loaded, load
 from simulator.scenario.loading import variant
@@ -79,11 +79,16 @@ def figures() -> list[Figure]:
     return [
         at_least("numpy.full over 1e7 numbers, made anew, GB/s", POINTS * 8e-9 / full, None, "{:.1f}"),
         at_least("the same into memory already touched, GB/s", POINTS * 8e-9 / again, None, "{:.1f}"),
-        at_least("rate, target and draft: million points/s", rates[0], None, "{:.0f}"),
-        at_least("three durations: million points/s", rates[1], 60, "{:.0f}"),
-        at_least("two kinds of step: million points/s", rates[2], None, "{:.0f}"),
+        of_points("rate, target and draft", rates[0]),
+        of_points("three durations", rates[1], 17),
+        of_points("two kinds of step", rates[2]),
         at_most("working set of three durations, MB", beside, 64),
     ]
+
+
+def of_points(what: str, millions_per_s: float, most: float | None = None) -> Figure:
+    """Points a second of a law, and what one takes in numbers that numpy writes."""
+    return in_loops(at_least(f"{what}: million points/s", millions_per_s, None), 1e-6 / millions_per_s, most, "fills")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""How long the batch stays as it is, and what a step then costs: the table of ``docs/background/speed.md``.
+
+A *run of steps* is a stretch in which the same requests decode and nobody comes, goes or is prefilled between them: nothing is
+decided in it. How many steps runs have bounds what a simulator can gain by taking a run at once. Requests have prompts of 512
+tokens and come at random (Poisson) at the stated rate, which makes batches of about 20; or a closed loop has so many clients.
+A pass takes longer in proportion to the tokens in its caches, as that of 13 billion weights on an A100 (rounded).
+
+What a step costs is CPU time of the whole simulation, prompts and books included, over its decode iterations; in bare SimPy
+timeouts of the same minute it means the same on every machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import NamedTuple
+
+from figures import Figure, at_least, in_loops, show, turns
+
+from simulator.acceptance.sources import Acceptance, Cycle
+from simulator.cost.durations import ByLoad
+from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.scenario import load
+from simulator.serving.arrivals import Poisson
+from simulator.serving.iteration import Iteration
+from simulator.serving.policies import FixedBatch, PrefillFirst, Serving
+from simulator.serving.requests import Requests
+from simulator.serving.service import Service
+from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.base import Strategy, early_exit
+from simulator.strategies.mirror_sd import MirrorSD
+from simulator.strategies.vanilla_sd import VanillaSD
+
+TITLE = "Runs of steps"
+ROUNDS = 3
+DURATIONS = StatedDurations(
+    target_ms=ByLoad(base_ms=12.0, row_ms=0.05, cached_token_ms=0.0004),
+    draft_step_ms=ByLoad(base_ms=0.5, cached_token_ms=0.00002),
+    prefill_ms=20.0,
+    draft_prefill_ms=2.0,
+    rv_ee_ms=0.1,
+    rv_fv_ms=0.1,
+)
+TRACE = load("vanilla_qwen3_32b_a100").acceptance()
+
+
+class Case(NamedTuple):
+    """A load: the strategy, where its acceptance comes from, output tokens, and requests a second or clients."""
+
+    strategy: Strategy
+    output_tokens: int
+    per_s: float = 0.0
+    clients: int = 0
+    count: int = 400
+
+    @property
+    def acceptance(self) -> Acceptance:
+        return TRACE if self.strategy.window else Cycle((0,))
+
+    @property
+    def requests(self) -> Requests:
+        if self.clients:
+            lengths = {"prompt_tokens": 512, "output_tokens": self.output_tokens}
+            return Requests(concurrency=self.clients, count=self.count, **lengths)
+        arrivals = Poisson(name="poisson", rate_per_s=self.per_s)
+        return Requests(arrivals=arrivals, count=self.count, prompt_tokens=512, output_tokens=self.output_tokens)
+
+    @property
+    def service(self) -> Service:
+        cost = StatedCost(DURATIONS, self.strategy.needs.draft_steps)
+        policy = FixedBatch() if self.clients else PrefillFirst(name="prefill_first")
+        exit = early_exit(self.strategy, None)
+        return Service(self.strategy, self.acceptance, cost, self.requests, Serving(policy=policy), exit=exit)
+
+
+PLAIN, SERIAL, MIRROR = Autoregressive(), VanillaSD(gamma=4), MirrorSD(gamma=4)
+CASES: dict[str, Case] = {
+    "plain, 128 tokens, Poisson": Case(PLAIN, 128, 7.2, count=1_000),
+    "plain, 1,024 tokens, Poisson": Case(PLAIN, 1_024, 0.95),
+    "vanilla SD, 128 tokens, Poisson": Case(SERIAL, 128, 15.0, count=1_000),
+    "vanilla SD, 1,024 tokens, Poisson": Case(SERIAL, 1_024, 2.15),
+    "Mirror-SD, 128 tokens, Poisson": Case(MIRROR, 128, 15.0, count=1_000),
+    "Mirror-SD, 1,024 tokens, Poisson": Case(MIRROR, 1_024, 2.25),
+    "plain, 1,024 tokens, one client": Case(PLAIN, 1_024, clients=1, count=20),
+    "plain, 1,024 tokens, 20 clients": Case(PLAIN, 1_024, clients=20, count=200),
+    "vanilla SD, 1,024 tokens, one client": Case(SERIAL, 1_024, clients=1, count=40),
+}
+
+
+class Count(NamedTuple):
+    """Decode iterations of a load, the runs that they fall into, and the mean batch."""
+
+    steps: int
+    runs: int
+    batch: float
+
+
+@lru_cache
+def counted(name: str) -> Count:
+    """Follow a load with a log."""
+    steps = runs = requests = 0
+    before: tuple[int, ...] = ()
+
+    def note(iteration: Iteration) -> None:
+        nonlocal steps, runs, requests, before
+        decodes = iteration.kind != "prefill"
+        steps += decodes
+        requests += decodes * len(iteration.requests)
+        runs += decodes and iteration.requests != before
+        before = iteration.requests if decodes else ()
+
+    CASES[name].service.run(on_iteration=note)
+    return Count(steps, runs, requests / steps)
+
+
+def figures() -> list[Figure]:
+    """Steps a run, and what a step costs."""
+    found = []
+    for name, case in CASES.items():
+        steps, runs, batch = counted(name)
+        found.append(at_least(f"steps a run, mean batch {batch:.1f}: {name}", steps / runs, None, "{:.1f}"))
+        seconds = min(one for (one,) in turns([case.service.run], ROUNDS)) / steps
+        found.append(in_loops(at_least(f"decode iterations a CPU second: {name}", 1 / seconds, None), seconds))
+    return found
+
+
+def table() -> str:
+    """The counts in Markdown."""
+    lines = ["| load | mean batch | decode iterations | runs | steps a run |", "| --- | ---: | ---: | ---: | ---: |"]
+    for name in CASES:
+        steps, runs, batch = counted(name)
+        lines.append(f"| {name} | {batch:.1f} | {steps:,} | {runs:,} | {steps / runs:.1f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--table"]:
+        print(table())
+    else:
+        show(TITLE, figures())
