@@ -170,6 +170,16 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cann
         return sorted(sizes)
 
 
+def _look(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Draw all pictures of this command so many columns wide, or in a style file over the shipped one."""
+    if value:
+        from simulator.report.drawing import WANTED
+
+        before, name = vars(WANTED).copy(), str(option.name)
+        setattr(WANTED, name, value)
+        context.call_on_close(lambda: setattr(WANTED, name, before[name]))
+
+
 KINDS: dict[str, Any] = {
     "file": click.Path(exists=True, dir_okay=False, path_type=Path),
     "new_file": click.Path(dir_okay=False, path_type=Path),
@@ -196,6 +206,8 @@ def parameter(
         kind = click.Choice(choice)
     elif least is not None:
         kind = click.IntRange(least, most)
+    if flag in ("--columns", "--style"):
+        stated |= {"callback": _look, "expose_value": False}
     if flag.startswith("-"):
         name = [stated.pop("name")] if "name" in stated else []
         return click.Option([flag, *name], type=kind, **stated)

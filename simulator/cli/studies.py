@@ -20,6 +20,7 @@ from click.core import ParameterSource
 from simulator.cli.options import COMMANDS, answer, parameter, stated, typed, working
 from simulator.files.document import BadInput, Fault
 from simulator.names import Catalogue
+from simulator.report.blocks import PICTURES
 
 if TYPE_CHECKING:
     from simulator.scenario import Loaded
@@ -199,7 +200,7 @@ def _written(study: StudyCommand, out: Path) -> str:
     """Return the line that says where the study was written to."""
     if out.is_dir():
         return f"page: {out / f'{study.name}.html'}   {out / f'{study.name}.md'}"
-    return f"{'figure' if out.suffix == '.svg' else 'page'}: {out}"
+    return f"{'figure' if out.suffix in PICTURES else 'page'}: {out}"
 
 
 def _typed(study: StudyCommand, asked: Asked, options: Options) -> str:

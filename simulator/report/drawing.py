@@ -28,7 +28,7 @@ class Wanted:
     """What the user asks of drawings: how many columns wide (0: that of the page), and style files over the shipped one."""
 
     columns: int = 0
-    styles: tuple[str, ...] = ()
+    style: tuple[Path, ...] = ()
 
 
 WANTED = Wanted()
@@ -37,7 +37,7 @@ WANTED = Wanted()
 @contextmanager
 def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Figure]:
     """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
-    with style.context([str(LOOK), *WANTED.styles]):
+    with style.context([LOOK, *WANTED.style]):
         yield Figure(figsize=(COLUMNS_IN.get(WANTED.columns, width_in), height_in), layout="constrained", **options)
 
 
@@ -51,7 +51,7 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     no_date = {".svg": {"Date": None, "Creator": "specsim"}, ".pdf": {"CreationDate": None, "Creator": "specsim"}}
     options: dict[str, Any] = {"dpi": 300} if ending == ".png" else {}
     file = BytesIO()
-    with style.context([str(LOOK), *WANTED.styles]):
+    with style.context([LOOK, *WANTED.style]):
         figure.savefig(file, format=ending[1:], metadata=no_date.get(ending, {"Software": "specsim"}), **options)
     return file.getvalue()
 

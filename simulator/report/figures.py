@@ -13,22 +13,11 @@ from simulator.report.wording import Wording
 from simulator.scenario.outcome import Outcome
 from simulator.studies.window import SweepPoint
 
-BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6b6b6b"  # Okabe and Ito
-PURPLE, SKY, YELLOW = "#CC79A7", "#56B4E9", "#F0E442"
-SHADE = "#e9eff5"
-COLOURS = {
-    "blue": BLUE,
-    "orange": ORANGE,
-    "green": GREEN,
-    "vermillion": VERMILLION,
-    "grey": GREY,
-    "black": "black",
-    "purple": PURPLE,
-    "sky": SKY,
-    "yellow": YELLOW,
-}
+COLOURS: dict[str, str] = Wording("palette").said["colours"]
 """Colours by the names that descriptions of figures use."""
-LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), (PURPLE, "v"), (SKY, "P"), ("#000000", "X"))
+BLUE, ORANGE, GREEN, VERMILLION, GREY, PURPLE, SKY, YELLOW, _ = COLOURS.values()
+SHADE = "#e9eff5"
+LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "D"), (PURPLE, "v"), (SKY, "P"), ("#000000", "X"))
 """Colour and marker of each of a few series."""
 SMALL: dict[str, Any] = {"size": 8, "loc": "left", "color": GREY}
 """Look of the title of a panel."""

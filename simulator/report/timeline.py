@@ -10,28 +10,17 @@ from math import floor, log10
 from textwrap import wrap
 from typing import Any, NamedTuple, Self
 
-from simulator.report.figures import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
+from simulator.report.figures import BLUE, COLOURS
 from simulator.report.html import rendered
+from simulator.report.wording import Wording
 from simulator.world import Span
 
 OPENING = ("prefill", "draft prefill", "first window")
 """Labels of spans that lie before a request's first step."""
 
-PALETTE = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, VERMILLION, *("#999933", "#88CCEE", "#DDCC77", "#EE99AA", "#44AA99"))
-"""Okabe and Ito's colours, then some of Paul Tol's, which the colour-blind tell apart too."""
-FAMILIES = {
-    "target": (SKY, BLUE),
-    "draft": (ORANGE, VERMILLION, YELLOW),
-    "rendezvous": (GREEN, PURPLE),
-    "stage": (),
-    "link": (),
-}
-PARTS = {
-    ("draft", "draft level"): GREEN,
-    ("stage", "compute"): BLUE,
-    ("stage", "prune"): ORANGE,
-    ("link", "transmit"): VERMILLION,
-}
+PALETTE = Wording("palette").said
+FAMILIES = {lane: tuple(COLOURS[name] for name in names) for lane, names in PALETTE["lanes"].items()}
+PARTS = {(lane, part): COLOURS[name] for lane, parts in PALETTE["parts"].items() for part, name in parts.items()}
 """Colours that a part of a lane has in every picture."""
 
 WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
@@ -225,7 +214,7 @@ def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str
         lane, used = family(lanes[row]), {*chosen.values(), *(PARTS.values() if "stage 1" in lanes else ())}
         if (lane, label) in chosen:
             continue
-        wanted = (*FAMILIES.get(lane, ()), *PALETTE)
+        wanted = (*FAMILIES.get(lane, ()), *PALETTE["spans"])
         if (lane, label) in PARTS:
             chosen[lane, label] = PARTS[lane, label]
             continue

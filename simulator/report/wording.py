@@ -1,8 +1,8 @@
 """Numbers as a report writes them, and what pages say.
 
-``wording/NAME.yaml`` states the sentences and the columns of a page, which its results fill in. A sentence is a Jinja template;
-a column is a Jinja expression over ``one``, the object of the row. What results hold is filled in as it stands and is never
-read as a template. A number that is None is an empty text.
+``wording/NAME.yaml`` states the sentences and the columns of a page, which its results fill in. A sentence is a Jinja
+template; a column is a Jinja expression over ``one``, the object of the row. What results hold is filled in as it stands and
+is never read as a template. A number that is None is an empty text.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,11 +11,6 @@ from simulator.report.page import csv_text
 from simulator.report.wording import Wording, number
 
 CLAIMS = "claims.csv"
-COLUMNS = (
-    *("paper", "claim", "where", "says", "published", "unit", "ours", "ends", "verdict"),
-    *("shape", "bound", "bound_why", "missing", "command", "metric", "against", "combine", "cells", "remark"),
-)
-"""Columns of the CSV of every claim."""
 say = Wording("claims")
 
 
@@ -69,21 +64,13 @@ def ends(judged: Judged) -> str:
     return " to ".join(", ".join(number(value, 3) for value in values) for values in judged.ends)
 
 
-def _record(judged: Judged) -> dict[str, str]:
-    """Return a claim with our values and the verdict, under ``COLUMNS``."""
-    return judged.claim.model_dump() | {
-        "paper": judged.row.paper,
-        "ours": ours(judged),
-        "ends": ends(judged),
-        "verdict": judged.verdict,
-    }
-
-
 def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
     """Return the claims as ``--json`` prints them; our values are numbers."""
-    return [{name: _record(judged)[name] for name in COLUMNS} | {"ours": list(judged.ours)} for judged in claims]
+    claims = list(claims)
+    named = [dict(zip(say.head("record"), row, strict=True)) for row in say.rows("record", claims, ours=ours, ends=ends)]
+    return [record | {"ours": list(judged.ours)} for record, judged in zip(named, claims, strict=True)]
 
 
 def claims_csv(claims: Iterable[Judged]) -> str:
-    """Return every claim as CSV text under ``COLUMNS``."""
-    return csv_text(COLUMNS, ([_record(judged)[name] for name in COLUMNS] for judged in claims))
+    """Return every claim as CSV text."""
+    return csv_text(say.head("record"), say.rows("record", claims, ours=ours, ends=ends))

@@ -10,12 +10,10 @@ from simulator.evidence.drawn import Found, Place
 from simulator.evidence.published import PaperFigure
 from simulator.report.blocks import Page, Paragraph, Table
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, log_x
+from simulator.report.figures import LOOKS, log_x
 
 Points = Mapping[str, Sequence[tuple[Place, float]]]
 """Points by the label of their series."""
-LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), (GREY, "v"), ("#CC79A7", "P"), ("#56B4E9", "X"))
-"""Colours of Okabe and Ito, each with a mark of its own."""
 GROUP = 0.8
 """Share of a place that a group of bars fills."""
 

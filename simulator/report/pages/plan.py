@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Listing, Page, Paragraph, Table, sections
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
+from simulator.report.figures import BLUE, GREY, LOOKS, VERMILLION
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files, write_files
-from simulator.report.wording import number, share
+from simulator.report.wording import Wording, number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.plan.file import Candidate
 from simulator.studies.plan.robustness import Sensitivity
@@ -20,21 +21,10 @@ from simulator.studies.plan.search import Finding
 from simulator.studies.plan.study import PlanStudy, limit_name
 
 NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
-COLUMNS = (
-    *("strategy", "hardware", "settings", "replicas", "devices", "USD/hour", "USD/million tokens", "when full", "carries"),
-    "limit broken with one replica fewer",
-)
-"""Head of the table of alternatives; a column for each limit follows."""
 FIGURE_TITLE = "Cost of fleets against time per token; how much of each limit is used"
 ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8)
-"""Columns of ``COLUMNS`` that a terminal shows, before those of the limits."""
-LEGEND = (
-    "Each line is the cheapest fleet of a strategy on some hardware that meets the SLO in simulation. Carries: the most "
-    "traffic at which it meets the SLO, over that of the plan. Million tokens: of output, with the work for prompts included; "
-    "when full: at the most traffic that it carries."
-)
-LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "D"), (ORANGE, "^"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
-"""Colour and marker of each family of fleets."""
+"""Columns of the table of alternatives that a terminal shows, before those of the limits."""
+say = Wording("plan")
 THICK = 0.3
 """Thickness of a bar, where the next bar is 1 away."""
 LONGEST_OF_THREE = 22
@@ -196,49 +186,32 @@ def _highlights(study: PlanStudy) -> list[Highlight]:
 
 
 def _families(study: PlanStudy) -> Iterator[Block]:
-    limits = [f"{limit_name(limit)} (ms)" for limit in study.search.plan.file.slo.limits]
-    shown = (*ON_TERMINAL, *range(len(COLUMNS), len(COLUMNS) + len(limits)))
-    title = "The cheapest fleet of every strategy on every hardware"
-    yield Table((*COLUMNS, *limits), list(rows(study)), title, sortable=True, terminal_columns=shown)
-    yield Paragraph(LEGEND)
-
-
-def rows(study: PlanStudy) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each family of candidates, under ``COLUMNS`` and a column for each limit (ms)."""
+    """Yield the table of alternatives: a line for each family of candidates, and a column for each limit (ms)."""
+    limits, families, times = study.search.plan.file.slo.limits, [], list[list[str]]()
     for (hardware, strategy), cheapest in study.runners_up.items():
-        if cheapest is None:
-            yield (strategy, hardware, "none", *_misses(study, (hardware, strategy)))
-            continue
-        settings = ", ".join(f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings) or "as given"
-        binding = study.search.binding(cheapest)
-        capacity = study.capacities[cheapest.candidate.family]
-        yield (
-            *(strategy, hardware, settings, f"{cheapest.replicas}", _devices(cheapest)),
-            *(number(cheapest.cost_usd_per_hour), number(cheapest.cost_usd_per_million_tokens)),
-            *(number(cheapest.cost_usd_per_million_tokens / capacity), f"{capacity:.2f} x"),
-            limit_name(binding) if binding else "",
-            *(_ms(measured.seconds) for measured in cheapest.measured),
-        )
-
-
-def _misses(study: PlanStudy, family: tuple[str, str]) -> Iterator[str]:
-    """Yield the rest of the line of a family that meets the SLO nowhere: the limit that its last fleet missed."""
-    fleets = [finding for finding in study.search.findings if finding.candidate.family == family]
-    missed = fleets[-1].missed if fleets else None
-    yield f"up to {max((finding.replicas for finding in fleets), default=0)}"
-    yield from ("", "", "", "", "")
-    yield limit_name(missed) if missed else ""
-    yield from ("" for _ in study.search.plan.file.slo.limits)
+        fleets = [finding for finding in study.search.findings if finding.candidate.family == (hardware, strategy)]
+        if cheapest is None:  # of a family that meets the SLO nowhere, the limit that its last fleet missed
+            limit = fleets[-1].missed if fleets else None
+            facts: dict[str, Any] = {"settings": "none", "devices": "", "capacity": None}
+            facts["replicas"] = f"up to {max((finding.replicas for finding in fleets), default=0)}"
+        else:
+            limit = study.search.binding(cheapest)
+            settings = ", ".join(f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings)
+            facts = {"settings": settings or "as given", "replicas": cheapest.replicas, "devices": _devices(cheapest)}
+            facts["capacity"] = study.capacities[cheapest.candidate.family]
+        named = {"strategy": strategy, "hardware": hardware, "found": cheapest, "limit": limit_name(limit) if limit else ""}
+        families.append(named | facts)
+        times.append([_ms(measured.seconds) for measured in cheapest.measured] if cheapest else [""] * len(limits))
+    table = say.table("families", families)
+    rows = [(*row, *seconds) for row, seconds in zip(table.rows, times, strict=True)]
+    shown = (*ON_TERMINAL, *range(len(table.head), len(table.head) + len(limits)))
+    head = [*table.head, *(f"{limit_name(limit)} (ms)" for limit in limits)]
+    yield replace(table, head=head, rows=rows, terminal_columns=shown)
+    yield Paragraph(say("legend"))
 
 
 def _changes(study: PlanStudy) -> Iterator[Block]:
-    yield Table(("change", "answer"), list(changes(study)), "The answer where something is harder")
-
-
-def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
-    """Yield each change that makes the plan harder, and what becomes of the answer."""
-    for case in study.sensitivity:
-        yield case.change, _answer(case)
+    yield say.table("changes", study.sensitivity, answer=_answer)
 
 
 def _answer(case: Sensitivity) -> str:
@@ -265,16 +238,11 @@ def _laws(study: PlanStudy) -> Iterator[Block]:
 
 def _left_out(study: PlanStudy) -> Iterator[Block]:
     if combinations := study.search.plan.left_out:
-        lines = [(combination.name, combination.reason) for combination in combinations]
-        yield Table(("combination", "why"), lines, "Combinations that cannot run")
+        yield say.table("left_out", combinations)
 
 
 def _prices(study: PlanStudy) -> Iterator[Block]:
-    lines = []
-    for name, offer in study.search.plan.file.devices.items():
-        price = offer.price_usd_per_hour
-        lines.append((name, f"{price.value:g}", f"{offer.count}", price.source))
-    yield Table(("device", "USD/hour", "at most", "source"), lines, "Prices", sortable=True)
+    yield say.table("prices", study.search.plan.file.devices.items())
 
 
 def _exports(study: PlanStudy) -> Iterator[Block]:

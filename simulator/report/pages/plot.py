@@ -14,26 +14,18 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from simulator.files.schema import BadInput, Fault
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION
+from simulator.report.figures import GREY, LOOKS, VERMILLION
+from simulator.report.wording import Wording
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.study import Plot
 from simulator.studies.sweep.table import Frame, SweepTable
 
-FEW = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "D"), ("#CC79A7", "v"), ("#56B4E9", "P"), ("#000000", "X"))
-"""Okabe and Ito's colours, each with its marker."""
 RAMP = "cividis"
 """A colour map that goes from dark to light for everybody, also without colour."""
-UNITS = {"_us": "µs", "_ms": "ms", "_gb_s": "GB/s", "_gb": "GB", "_s": "s", "_tflops": "TFLOP/s", "_tokens": "tokens",
-         "_bytes": "bytes", "_w": "W"}  # fmt: skip
-WORDS = {
-    "strategy.gamma": "window γ (draft tokens)",
-    "strategy.exit_layer": "early exit (share of the depth)",
-    "requests.concurrency": "batch (requests)",
-    "requests.prompt_tokens": "prompt (tokens)",
-    "strategy": "method",
-}
-"""Labels of axes that are better known by another name than their field."""
+UNITS: dict[str, str] = Wording("plot").said["units"]
+WORDS: dict[str, str] = Wording("plot").said["axes"]
+"""Units by the endings of keys; labels of axes that are better known by another name than their field."""
 CELLS = 14
 """Number of ticks that fit along an edge of the whole picture."""
 FAR = 12.0
@@ -278,13 +270,13 @@ def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
     """Yield style (colour, marker), name and rows of each line; where there are many, colours go from dark to light."""
     hue = panel.plot.hue
     if not hue:
-        yield FEW[0], "", panel.rows
+        yield LOOKS[0], "", panel.rows
         return
     values = _values(panel.whole, hue)
     for index, value in enumerate(values):
         rows = panel.rows[panel.rows[hue] == value]
         ramp = mpl.colormaps[RAMP](0.92 * index / max(1, len(values) - 1))
-        style = FEW[index] if len(values) <= len(FEW) else (ramp, FEW[index % len(FEW)][1])
+        style = LOOKS[index] if len(values) <= len(LOOKS) else (ramp, LOOKS[index % len(LOOKS)][1])
         if len(rows):
             yield style, _text(value), rows
 
