@@ -281,3 +281,14 @@ def test_a_streaming_draft_that_nothing_was_recorded_of_says_so() -> None:
     assert any("with 2 streams writes: one token a stream" in note for note in said), said
     for known in (FEW, [*stated, "strategy.drafter.emitted=[1.75]"], [*stated, "strategy.drafter={name: autoregressive}"]):
         assert not any("one token a stream" in note for note in run(load("mirror_qwen3_32b_m2_ultra", known)).caveats), known
+
+
+@pytest.mark.parametrize("name", ["durations_only", "mirror_qwen3_32b_m2_ultra", "autoregressive_qwen3_32b_a100"])
+def test_a_run_ends_with_a_dozen_lines(name: str, tmp_path: Path) -> None:
+    """The rest is in its report, or printed with ``--long``."""
+    command = ["run", name, "--set", "requests.count=3", "--set", "requests.output_tokens=24", "--out", str(tmp_path / "out")]
+    short, long = (CliRunner().invoke(main, [*command, *more], env={"COLUMNS": "80"}) for more in ([], ["--long"]))
+    assert short.exit_code == long.exit_code == 0, short.output + long.output
+    assert 3 <= len(short.stdout.splitlines()) <= 12
+    assert short.stdout.splitlines()[0].startswith(name)
+    assert len(long.stdout.splitlines()) > 40

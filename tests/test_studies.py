@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -222,3 +223,44 @@ def test_a_terminal_shows_the_columns_that_are_meant_for_it_and_bars() -> None:
     shown = io.StringIO()
     print_page(Page("t", "", "", [table], [], ""), Console(file=shown, width=60))
     assert [line.split() for line in shown.getvalue().splitlines()[1:4:2]] == [["a", "share"], ["1", "50.0", "%", "#" * 15]]
+
+
+# ---- pictures
+
+
+@pytest.mark.parametrize(("ending", "begins"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".png", b"\x89PNG")])
+def test_a_picture_has_three_forms_and_its_data_beside_it(
+    ending: str, begins: bytes, command: list[str], tmp_path: Path
+) -> None:
+    """The data are the points of every curve: three loads, or four, by panel and series."""
+    out = tmp_path / f"load{ending}"
+    result = CliRunner().invoke(main, [*command, "--out", str(out)], catch_exceptions=False)
+    assert result.stdout.endswith(f"figure: {out}\n")
+    assert out.read_bytes().startswith(begins)
+    rows = list(csv.DictReader((tmp_path / "load.data.csv").open()))
+    assert list(rows[0]) == ["panel", "series", "x", "y", "value"]
+    assert len(rows) == 12  # one curve of rates and two of tails, at four loads
+    assert [row["series"] for row in rows] == ["mine"] * 4 + [""] * 8
+    assert [row["x"] for row in rows[4:8]] == ["1", "2", "3", "8"]
+
+
+def test_the_same_picture_twice_is_the_same_bytes(command: list[str], tmp_path: Path) -> None:
+    for name in ("a.pdf", "b.pdf"):
+        CliRunner().invoke(main, [*command, "--out", str(tmp_path / name)], catch_exceptions=False)
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
+
+
+def test_a_picture_takes_the_width_of_columns_and_a_style_file(command: list[str], tmp_path: Path) -> None:
+    """8.6 and 17.8 cm, as journals have them; a style says how letters look; the next picture is as ever."""
+    (tmp_path / "mine.mplstyle").write_text("font.size: 20\n")
+
+    def drawn(*options: str) -> tuple[float, str]:
+        CliRunner().invoke(main, [*command, *options, "--out", str(tmp_path / "x.svg")], catch_exceptions=False)
+        root = ElementTree.parse(tmp_path / "x.svg").getroot()  # noqa: S314 (our own)
+        return float(root.get("width", "").removesuffix("pt")) / 72 * 2.54, (tmp_path / "x.svg").read_text()
+
+    plain = drawn()
+    assert drawn("--columns", "1")[0] == pytest.approx(8.6, abs=0.01)
+    assert drawn("--columns", "2")[0] == pytest.approx(17.8, abs=0.01)
+    assert "font-size: 20px" in drawn("--style", str(tmp_path / "mine.mplstyle"))[1]
+    assert drawn() == plain
