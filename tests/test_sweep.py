@@ -494,7 +494,7 @@ def test_a_picture_says_which_axis_was_left_at_its_best(stored: Path, tmp_path: 
 
 def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(stored: Path, tmp_path: Path) -> None:
     for options, message in (
-        ((*KINDS[0], "--out", tmp_path / "one.png"), "one.png: expected a name that ends in .svg"),
+        ((*KINDS[0], "--out", tmp_path / "one.bmp"), "one.bmp: expected a name that ends in .svg, .pdf, .png"),
         (("--out", tmp_path / "pictures"), "store: names no plots of its own; choose --kind, --x and --y"),
     ):
         found = specsim("plot", stored, *options)
