@@ -63,7 +63,7 @@ def opened(chromium: Any) -> Iterator[Opened]:
     """Opens a file as a page of its own; fails behind the test where anything was asked for or complained of."""
     contexts, complaints, asked = [], [], []
 
-    def open_(path: Path, viewport: dict[str, int] = DESK, **options: Any) -> Any:
+    def open_(path: Path, viewport: dict[str, int] = DESK, unfolded: bool = True, **options: Any) -> Any:
         context = chromium.new_context(viewport=viewport, **options)
         contexts.append(context)
         shown = context.new_page()
@@ -71,6 +71,8 @@ def opened(chromium: Any) -> Iterator[Opened]:
         shown.on("pageerror", lambda error: complaints.append(str(error)))
         shown.on("request", lambda request: asked.append(request.url) if request.url != path.as_uri() else None)
         shown.goto(path.as_uri())
+        if unfolded:
+            shown.evaluate("for (const one of document.querySelectorAll('main details')) one.open = true")
         return shown
 
     yield open_
@@ -100,6 +102,18 @@ def test_it_opens_quietly_and_fits_a_phone(kind: str, files: dict[str, Path], op
         assert shown.title().endswith("· specsim")
         first = shown.locator(".answer, .highlights").first.bounding_box()
         assert first["y"] < 400  # the answer comes first, on a phone too
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [{"width": 1440, "height": 900}, {"width": 390, "height": 844}], ids=["desk", "phone"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_screen_has_answer_numbers_and_picture(
+    kind: str, viewport: dict[str, int], scheme: str, files: dict[str, Path], opened: Opened
+) -> None:
+    shown = opened(files[kind], viewport, unfolded=False, color_scheme=scheme)
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for selector in (".highlights", ".answer", "figure"):
+        assert shown.locator(selector).first.bounding_box()["y"] < viewport["height"], selector
 
 
 def test_a_page_that_would_ask_or_complain_is_caught(files: dict[str, Path], chromium: Any, tmp_path: Path) -> None:
