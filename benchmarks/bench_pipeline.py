@@ -21,7 +21,8 @@ import numpy as np
 from figures import Figure, at_least, bare_timeouts, in_loops, show, turns
 from simpy import Event
 
-from simulator.acceptance.draft_tree import Beam, Floats, Ints, TravellingTree
+from benchmarks.family.draft_tree import Floats, Ints, TravellingTree
+from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.tree_replay import recorded_beams
 from simulator.scenario import load
 from simulator.serving.scheduler import TURNS

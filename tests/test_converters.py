@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.acceptance import converters, rescale, summaries
+from simulator.acceptance.best_of import best_of
 from simulator.acceptance.sources import Chain, Rates, Replay
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.window_replay import WindowReplay
@@ -66,6 +67,41 @@ def test_files_of_specdecode_bench_as_they_are(tmp_path: Path) -> None:
     assert converters.positional(rows, "ngram").run.tolist() == [0, 0, 0, 1, 0]  # type: ignore[union-attr]
     with pytest.raises(BadInput, match="acc_len_eagle"):
         converters.positional([{"acc_eagle": {"acc_len": "3"}}], "eagle")
+
+
+def test_both_methods_of_specdecode_bench_are_drafters_of_one_text(tmp_path: Path) -> None:
+    """Where EAGLE knows a token more at the end, the shorter counts; the wider of the two windows is that of both."""
+    rows = [{"acc_eagle": {"acc_len": [3, 1, 1, 2]}, "acc_ngram": {"acc_len": [1, 6, 2]}}]
+    converters.both(rows).write(tmp_path / "t.npz")
+    trace = read(tmp_path / "t.npz")
+    assert (list(trace.drafters), trace.window) == (["draft", "ngram"], 5)
+    assert Replay(trace).runs(0).tolist() == [2, 0, 0]
+    assert Replay(trace.drafted_by("ngram")).runs(0).tolist() == [0, 5, 1]
+    assert Replay(best_of(trace, ["draft", "ngram"])).runs(0).tolist() == [2, 5, 1]
+    with pytest.raises(BadInput, match="acc_len_ngram"):
+        converters.both([*rows[:1], {"acc_eagle": {"acc_len": [1]}}])
+
+
+def test_a_request_replays_the_recording_of_its_name(tmp_path: Path) -> None:
+    """Three requests in another order than the records: each has the steps of its own, 4, 1 and 2 of them for four tokens."""
+    rows = [{"accepted": kept, "flavour": f"request {number}"} for number, kept in enumerate([[0, 0, 0, 0], [3], [1, 1]])]
+    converters.steps(rows, window=3).write(tmp_path / "t.npz")
+    order = (1, 2, 0)
+    lines = [f"{at},10,5,request {number}" for at, number in enumerate(order)]
+    (tmp_path / "asked.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,task", *lines]) + "\n")
+    (tmp_path / "x.yaml").write_text(
+        "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 10, draft_ms: 2}\nacceptance: {trace: ./t.npz}\n"
+        "serving: {policy: {name: prefill_first, max_requests: 3}}\n"
+        "requests: {arrivals: {name: file, format: csv, file: ./asked.csv}, task_flavours: {"
+        + ", ".join(f"request {number}: [request {number}]" for number in order)
+        + "}}\n"
+    )
+    steps = dict[int, float]()
+    run(
+        load(str(tmp_path / "x.yaml")),
+        finished=lambda request: steps.update({request.index: request.finished_s - request.first_token_s}),
+    )
+    assert {order[index]: round(seconds / 12e-3) for index, seconds in steps.items()} == {0: 4, 1: 1, 2: 2}
 
 
 def test_a_cell_by_hand_is_law_of_a_step_times_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

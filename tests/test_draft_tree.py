@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.acceptance.draft_tree import Beam, DraftTree, Floats, Ints, Passage, TravellingTree, widest
+from benchmarks.family.draft_tree import DraftTree, Floats, Ints, TravellingTree, widest
+from simulator.acceptance.draft_tree import Beam, Passage
 
 
 def grown(*levels: tuple[list[int], list[float], list[int]], root: int = 1) -> DraftTree:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
+from benchmarks.family.draft_tree import TravellingTree  # noqa: E402
 from benchmarks.family.pair import Family  # noqa: E402
 from benchmarks.family.tree_drafter import TreeDrafter  # noqa: E402
 from benchmarks.live import machine  # noqa: E402
@@ -22,7 +23,7 @@ from benchmarks.live.budget import PAIR, beside  # noqa: E402
 from benchmarks.live.costs import Samples, slowdown  # noqa: E402
 from benchmarks.live.decoding import alone  # noqa: E402
 from benchmarks.live.validation import BOUNDS, Live, LivePoint, Setting, validate  # noqa: E402
-from simulator.acceptance.draft_tree import Beam, TravellingTree  # noqa: E402
+from simulator.acceptance.draft_tree import Beam  # noqa: E402
 from simulator.cli.main import main  # noqa: E402
 from simulator.names import Catalogue, shipped  # noqa: E402
 from simulator.scenario import load  # noqa: E402

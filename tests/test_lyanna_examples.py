@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance.draft_tree import DraftTree, widest
+from benchmarks.family.draft_tree import DraftTree, widest
 from simulator.acceptance.sources import Rates
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.model import ModelSpec

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance.draft_tree import DraftTree, widest
+from benchmarks.family.draft_tree import DraftTree, widest
 from simulator.acceptance.tree_replay import tree_of
 from simulator.cost.device import Link, Roofline
 from simulator.cost.model import ModelSpec

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from simpy import Event
 
-from simulator.acceptance.draft_tree import DraftTree
+from benchmarks.family.draft_tree import DraftTree
 from simulator.world import Lane, Span, World
 
 quarters = st.integers(0, 40).map(lambda number: number / 4)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance.draft_tree import DraftTree
+from benchmarks.family.draft_tree import DraftTree
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.files.schema import read, validate
 from simulator.names import Catalogue

@@ -9,6 +9,8 @@ from simulator.acceptance.continuation import continued
 from simulator.acceptance.sources import Rates
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.acceptance.summaries import TO_RATES
+from simulator.cost.rows import Rows
+from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
 
 
@@ -85,6 +87,29 @@ def test_llama_cpp_counts_steps_as_predicted_less_accepted() -> None:
     assert block("llama_cpp", PROGRAM, window=16)["tokens_per_step"] == pytest.approx(2.5)
     share = block("llama_cpp", SERVER.splitlines()[-1], window=3)
     assert (share["accepted_share"], share["window"]) == (pytest.approx(1186 / 1207), 3)
+
+
+BATCHED = """\
+main: n_kv_max = 16384, n_batch = 2048, n_ubatch = 512
+
+|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |
+|-------|--------|------|--------|----------|----------|----------|----------|----------|----------|
+|   128 |    128 |    1 |    256 |    0.108 |  1186.64 |    3.079 |    41.57 |    3.187 |    80.32 |
+|   512 |    128 |    1 |    640 |    0.383 |  1335.19 |    3.102 |    41.26 |    3.486 |   183.60 |
+|   512 |    128 |    8 |   5120 |    3.064 |  1336.68 |    4.480 |   228.57 |    7.544 |   678.69 |
+"""
+
+
+def test_llama_batched_bench_is_a_table_of_costs() -> None:
+    """4.480 s for 128 passes over eight rows: 35 ms each; 3.064 s for eight prompts of 512 tokens."""
+    made = dict(TO_RATES["llama_batched_bench"](BATCHED.splitlines(), None, None))
+    cost = StatedCost(StatedDurations.model_validate(made))
+    assert cost.target(Rows.decode(1, 800, 8)).wall_s == pytest.approx(4.480 / 128)
+    assert cost.target(Rows.decode(1, 100, 1)).wall_s == pytest.approx(3.102 / 128)
+    assert cost.prefill("target", Rows.prefill(512)).wall_s == pytest.approx(0.383)
+    assert cost.prefill("target", Rows.prefill(4096)).wall_s == pytest.approx(3.064)
+    with pytest.raises(BadInput, match="two batches B or more"):
+        TO_RATES["llama_batched_bench"](BATCHED.splitlines()[:5], None, None)
 
 
 INFERENCEX = "# key = num_speculative_tokens\nglm-5.2-fp8:\n  thinking_on:\n    1: 1.84\n    2: 2.50\n    3: 2.99\n"

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.family.draft_tree import TravellingTree
 from benchmarks.family.network import VOCABULARY, Network
 from benchmarks.family.pair import Family, weights_hash
 from benchmarks.family.tree_drafter import TreeDrafter
-from simulator.acceptance.draft_tree import Beam, TravellingTree
+from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.record.scores import Sampling, rank_of
 from simulator.acceptance.trace import FORMAT, Trace
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.family.draft_tree import Floats, Ints
 from benchmarks.family.network import Cache, Keys, Network
-from simulator.acceptance.draft_tree import Floats, Ints
 
 
 class TreeDrafter:

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.family.draft_tree import TravellingTree
 from benchmarks.family.network import Reader
 from benchmarks.family.pair import Family
 from benchmarks.family.tree_drafter import TreeDrafter
 from benchmarks.live.budget import BudgetVerdict
 from benchmarks.live.pipeline import FirstStage
-from simulator.acceptance.draft_tree import Beam, TravellingTree
+from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.sequences import Split
 
 BURST = 32

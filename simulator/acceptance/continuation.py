@@ -11,7 +11,8 @@ the shipped recordings.
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from math import exp, log
+from math import exp, hypot, log
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,17 @@ def half_interval(known: int, window: int) -> float:
     in vLLM (tomasruizt/vllm-scripts d94d714); the error of the known lengths themselves is not in it.
     """
     return (SPREAD if known > 1 else SPREAD_OF_ONE) * log(max(1.0, window / known))
+
+
+def half_of_measured(lengths: Sequence[float], window: int) -> float:
+    """Return half of that interval where the known lengths were measured, each with an error of :data:`REPEAT_ERROR`."""
+    known = even(lengths)
+    length = continued(tuple(known), window)[-1]
+    moved_by = []
+    for place, length_known in enumerate(known):
+        moved = (*known[:place], max(1.0, length_known * (1.0 - REPEAT_ERROR)), *known[place + 1 :])
+        moved_by.append(continued(moved, window)[-1] / length - 1.0)
+    return hypot(half_interval(len(known), window), NormalDist().inv_cdf(0.9) * hypot(*moved_by))
 
 
 def _gains(lengths: Sequence[float], window: int) -> list[float]:

@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,12 +54,34 @@ def positional(rows: Iterable[Row], method: str, window: int | None = None) -> T
     field = f"acc_len_{method}"
     requests = []
     for line, row in enumerate(rows, 1):
-        flavour, nested = _flavour(line, row, "dataset"), row.get(f"acc_{method}")
-        flat = {field: nested.get("acc_len")} if isinstance(nested, Mapping) else row
-        requests.append(ConvertedRequest(flavour, [length - 1 for length in _counts(line, flat, field, least=1)]))
+        flavour = _flavour(line, row, "dataset")
+        requests.append(ConvertedRequest(flavour, [length - 1 for length in _positional(line, row, method)]))
     names = {"target": "Llama-3.1-8B-Instruct", "draft": method}
     source = f"SpecDecode-Bench positional accepted lengths, field {field}"
     return _trace(requests, window, FROM_ANY_START, source, names, vocabulary=128_256)
+
+
+def both(rows: Sequence[Row], window: int | None = None) -> Trace:
+    """Return a trace of SpecDecode-Bench with both methods: ``draft`` is EAGLE, ``ngram`` a second drafter of the same text.
+
+    Where the two differ in length, by a token or two at the end, the shorter counts.
+    """
+    cut: dict[str, list[Row]] = {"eagle": [], "ngram": []}
+    for line, row in enumerate(rows, 1):
+        lengths = {method: _positional(line, row, method) for method in cut}
+        shorter = min(map(len, lengths.values()))
+        for method, own in lengths.items():
+            cut[method].append({"dataset": _flavour(line, row, "dataset"), f"acc_len_{method}": own[:shorter]})
+    eagle, ngram = (positional(own, method, window) for method, own in cut.items())
+    models = {**eagle.header["models"], "ngram": {"name": "ngram", "shape": None}}
+    header = {**eagle.header, "models": models, "window": max(eagle.header["window"], ngram.header["window"])}
+    return replace(eagle, header=header, extra={"ngram.run": np.asarray(ngram.run)})
+
+
+def _positional(line: int, row: Row, method: str) -> list[int]:
+    """Return the lengths of a method, which stand in an object of its own or flat in the row."""
+    field, nested = f"acc_len_{method}", row.get(f"acc_{method}")
+    return _counts(line, {field: nested.get("acc_len")} if isinstance(nested, Mapping) else row, field, least=1)
 
 
 def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
@@ -180,6 +203,7 @@ def json_lines(lines: Sequence[str]) -> list[Row]:
 TO_TRACE: Mapping[str, Callable[[Sequence[str], int | None], Trace]] = {
     "specdecode_bench_eagle": lambda lines, window: positional(json_lines(lines), "eagle", window),
     "specdecode_bench_ngram": lambda lines, window: positional(json_lines(lines), "ngram", window),
+    "specdecode_bench": lambda lines, window: both(json_lines(lines), window),
     "rest": lambda lines, window: rest(json_lines(lines), window),
     "steps": lambda lines, window: steps(json_lines(lines), window),
 }

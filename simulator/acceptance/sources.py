@@ -10,9 +10,9 @@ top kappa (MSD-7): ``off_exit``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import mul
@@ -86,6 +86,8 @@ class Odds:
     """Where the odds come from, in words."""
     unmatched: float = 0.0
     """Share of steps in which look-up finds nothing to propose; the fields above are about all steps but these."""
+    gated: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """Share of steps and mean of the tokens that they keep, by window, where confidence ends windows; empty without."""
 
     @property
     def mean_accepted(self) -> Any:
@@ -228,6 +230,9 @@ class Replay:
     A request that wants more output than was recorded goes on at position 1 of its own recording.
     """
 
+    p_min: float | None = None
+    """Chance below which the draft ends its windows, as roll-outs recorded it; None: nobody asks."""
+
     def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
         self.trace = trace
         chosen = flavours or trace.flavours
@@ -242,13 +247,20 @@ class Replay:
         replay.trace, replay.accepted, replay._verdicts = trace, trace.accepted(seed), {}
         return replay
 
+    def behind_gate(self, p_min: float) -> Replay:
+        """Return a replay of the same requests whose cursors know of how many tokens in a row the draft is so sure."""
+        replay = copy(self)
+        replay.p_min, replay._verdicts = p_min, {}
+        return replay
+
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor over the recording that is assigned to this request."""
         recording = self.order[request % len(self.order)]
         key = (recording, exit)
         if key not in self._verdicts:
             start, end = self._span(recording)
-            self._verdicts[key] = _RecordedVerdicts(self.runs(recording).tolist(), self._off(exit)[start:end].tolist())
+            run, off_exit = self.runs(recording).tolist(), self._off(exit)[start:end].tolist()
+            self._verdicts[key] = _RecordedVerdicts(run, off_exit, self._sure(recording))
         return _ReplayCursor(self._verdicts[key])
 
     def runs(self, recording: int) -> NDArray[np.int64]:
@@ -279,9 +291,33 @@ class Replay:
         kept, off = self.accepted[positions], self._off(exit)[positions]
         rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
         on_path = rate * (1.0 - float((kept & off).mean()) / rate) if rate else 0.0
-        return chain_odds(
+        odds = chain_odds(
             [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, "marginal rates of the trace"
         )
+        return odds if self.p_min is None else replace(odds, gated=self._gated(gamma))
+
+    def _sure(self, recording: int) -> list[int]:
+        """Return (positions,) the tokens that the draft writes before one of which it is less sure; empty if nobody asks."""
+        if self.p_min is None:
+            return []
+        written = self.trace.extra["rollout.q"][:, slice(*self._span(recording))]
+        sure: list[int] = np.cumprod(written >= self.p_min, axis=0, dtype=np.int64).sum(axis=0).tolist()
+        return sure
+
+    def _gated(self, gamma: int) -> dict[int, tuple[float, float]]:
+        """Return share and mean kept tokens by window, over the positions that decoding visits.
+
+        Sure stretches are passed in few steps, so that over all positions they would count for far too much.
+        """
+        kept: dict[int, list[int]] = {}
+        for recording in self.order:
+            run, sure, position = self.runs(recording).tolist(), self._sure(recording), 0
+            while position < len(run):
+                window = min(sure[position], gamma)
+                kept.setdefault(window, []).append(min(run[position], window))
+                position += kept[window][-1] + 1
+        steps = sum(map(len, kept.values()))
+        return {window: (len(tokens) / steps, sum(tokens) / len(tokens)) for window, tokens in sorted(kept.items())}
 
     def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds of windows that start at every position of a trace with ``run``."""
@@ -326,6 +362,8 @@ class _RecordedVerdicts(NamedTuple):
     """Draft tokens that an endless window keeps, by position."""
     off_exit: list[bool]
     """Whether the emitted token is off the exit, by position."""
+    sure: list[int]
+    """Tokens in a row of which the draft is sure, by position; empty if nobody asks."""
 
 
 class _ReplayCursor:
@@ -334,8 +372,13 @@ class _ReplayCursor:
     def __init__(self, recorded: _RecordedVerdicts) -> None:
         self.recorded, self.position = recorded, 0
 
+    @property
+    def sure(self) -> int:
+        """Return the tokens in a row of which the draft is sure enough here."""
+        return self.recorded.sure[self.position]
+
     def judge(self, proposal: Chain) -> Verdict:
-        (runs, off_exit), first = self.recorded, self.position
+        (runs, off_exit, _), first = self.recorded, self.position
         length, run, (tokens, bonus) = len(runs), runs[first], proposal
         if run < tokens:
             accepted, committed, off_path = run, run + 1, False

@@ -4,6 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from simulator.acceptance.best_of import BEST_OF
+from simulator.acceptance.by_context import ByContext
 from simulator.acceptance.continuation import LONGEST, continued_rates, even
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
@@ -69,7 +71,9 @@ class AcceptanceSpec(Frozen):
     flavours: tuple[str, ...] = ()
     """Kinds of text of the recording that are replayed; by default all."""
     drafter: str = "draft"
-    """Which of the recording's drafters is replayed."""
+    """Which of the recording's drafters is replayed; ``best_of`` for the best of those named there at every position."""
+    best_of: tuple[str, ...] = ()
+    """Drafters of the recording of which ``drafter: best_of`` takes the best."""
     tokens_per_step: float | None = Field(default=None, gt=0)
     """Mean tokens per step of a measurement elsewhere; ``bonus`` says whether correction or bonus are counted."""
     accepted_share: Share | None = None
@@ -96,6 +100,8 @@ class AcceptanceSpec(Frozen):
     """Verdicts that repeat."""
     tokens_per_step_between: tuple[Annotated[float, Field(ge=1.0)], Annotated[float, Field(ge=1.0)]] | None = None
     """Between what means acceptance may lie here (90 %), at the strategy's window; part of the interval of a speed-up."""
+    by_context: ByContext | None = None
+    """How lengths fall while a context grows; what is stated above is that of the shortest."""
     source: str | None = None
     """Where stated rates come from."""
     confidence: Confidence | None = None
@@ -113,6 +119,8 @@ class AcceptanceSpec(Frozen):
                 f"tokens_per_step {self.tokens_per_step:g}: a correction or bonus makes it more than 1; "
                 "if none is counted, say bonus: false"
             )
+        if (self.drafter == BEST_OF) != bool(self.best_of) or (self.best_of and self.trace is None):
+            raise ValueError("drafter: best_of and best_of: [...], several drafters of a trace, are stated together")
         if self.rescale and self.trace is None:
             raise ValueError("rescale is for a trace; other sources state their mean themselves")
         if self.tokens_per_step_between and self.tokens_per_step_between[0] > self.tokens_per_step_between[1]:
@@ -143,7 +151,8 @@ class AcceptanceSpec(Frozen):
         """Return the acceptance of a recording that is re-scaled to the measured mean."""
         known = {"source": self.source or "not stated", "confidence": self.confidence or "assumed"}
         rescale = Rescale(tokens_per_step=mean, window=window, **known)
-        origin = {"window": window, "method": self.method, "tokens_per_step_between": self.tokens_per_step_between}
+        origin = {"window": window, "method": self.method, "temperature": self.temperature, "by_context": self.by_context}
+        origin |= {"tokens_per_step_between": self.tokens_per_step_between}
         return AcceptanceSpec(trace=trace, drafter=drafter, flavours=self.flavours, stand_in=True, rescale=rescale, **origin)
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:

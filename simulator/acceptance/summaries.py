@@ -133,6 +133,25 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
     return {**share, "source": f"llama.cpp: {counts}, as if every step drafted {window}", "confidence": "measured"}
 
 
+def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
+    """Return ``durations`` from the table of ``llama-batched-bench``: ms of a pass of the target and of a prompt, by its rows.
+
+    T_TG is that of TG passes over a row of each of B sequences, T_PP that of their prompts. No verification is measured: a row
+    of a window is priced as one of a further sequence. Of several lengths of prompt the longest is taken.
+    """
+    rows = [numbers([line.replace("|", " ")]) for line in lines if BATCHED_BENCH.match(line)]
+    if len({(prompt, batch) for prompt, _, batch, *_ in rows}) < 2:
+        raise _wrong("expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more")
+    longest = max(prompt for prompt, *_ in rows)
+    chosen = {batch: (tokens, *rest) for prompt, tokens, batch, *rest in rows if prompt == longest}
+    target = [[batch, row[4] / row[0] * 1e3] for batch, row in sorted(chosen.items())]
+    prefill = [[batch * longest, row[2] * 1e3] for batch, row in sorted(chosen.items())]
+    return {
+        "target_ms": {"columns": ["rows", "ms"], "points": target},
+        "prefill_ms": {"columns": ["rows", "ms"], "points": prefill},
+    }
+
+
 def _mean(length: float, window: int, source: str) -> Block:
     check_length(length, window)
     return {"tokens_per_step": length, "window": window, "source": source, "confidence": "measured"}
@@ -186,6 +205,7 @@ POSITION = re.compile(r'\bposition="(\d{1,4})"')
 ACCEPT_LEN = re.compile(r"(?:#running-req: (\d{1,9}),.*)?\baccept len: (\d+(?:\.\d+)?)")
 ACCEPT_LENGTH = re.compile(r'"(?:avg_spec_)?accept_length": *(\d+(?:\.\d+)?)')
 NUM_STEPS = re.compile(r'"speculative_num_steps": *(\d{1,4})\b')
+BATCHED_BENCH = re.compile(r"\|(?: *\d+(?:\.\d+)? *\|){10} *$")
 LLAMA_CPP = {
     "predicted": re.compile(r"(?:^(?!.*prompt eval).*\beval time = .*?ms / +|\bn_predict += )(\d+)\b(?! runs)"),
     "drafted": re.compile(r"(?:\bn_drafted += |accepted / +)(\d+)"),
@@ -218,6 +238,7 @@ TO_RATES: Mapping[str, Callable[[Sequence[str], int | None, str | None], Block]]
     "vllm_metrics": vllm_metrics,
     "sglang": sglang,
     "llama_cpp": llama_cpp,
+    "llama_batched_bench": llama_batched_bench,
     "golden_lengths": golden_lengths,
     "mean_length": mean_length,
 }

@@ -167,6 +167,13 @@ class Trace:
         return size
 
     @property
+    def longest_context(self) -> int | None:
+        """Return the most tokens of context behind which acceptance was recorded; None where prompts are not known."""
+        header = self.header
+        prompt = header.get("prompt_tokens") or (header.get("prompts") or {}).get("longest_tokens")
+        return prompt and int(prompt + np.diff(self.offsets).max())
+
+    @property
     def temperature(self) -> float | None:
         """Return the temperature, 0 for greedy decoding; None where a converted record does not say."""
         temperature: float | None = self.header["temperature"]

@@ -118,7 +118,8 @@ def convert(source: str, form: str, window: int | None, series: str | None, out:
         if form in TO_TRACE:
             _save(_with_file_name(source, lambda: TO_TRACE[form](lines, window)), out, as_json)
             return
-        block = {"acceptance": dict(_with_file_name(source, lambda: TO_RATES[form](lines, window, series)))}
+        what = "durations" if form == "llama_batched_bench" else "acceptance"
+        block = {what: dict(_with_file_name(source, lambda: TO_RATES[form](lines, window, series)))}
         text = yaml.safe_dump(block, sort_keys=False)
         written = [_write(out, text)] if out else []
     if as_json:

@@ -45,6 +45,7 @@ def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval |
         opening.insert(0, Paragraph(f"{doubt(speedup).capitalize()}."))
     if result.rests_on:
         opening.insert(1, Paragraph(f"{result.rests_on[0].upper()}{result.rests_on[1:]}."))
+    opening[:0] = [Paragraph(f"{caution[0].upper()}{caution[1:]}.") for caution in result.cautions]
     if result.agreement.disagreement:
         opening.insert(0, Paragraph((Strong(agreement_sentence(result)),)))
     if scenario.acceptance.stand_in:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from simulator.acceptance.assignment import TraceAssignment
-from simulator.acceptance.continuation import continued, half_interval
+from simulator.acceptance.by_context import Falling
+from simulator.acceptance.continuation import continued, half_of_measured
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
@@ -14,9 +15,33 @@ from simulator.scenario.stability import load_of
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.drafters import StreamingDrafter
 
+NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+"""Formats of weights by their names in a recording."""
+
+
+def cautions(scenario: Scenario) -> Iterator[str]:
+    """Yield sentences that stand beside the headline: what was asked is not what was measured, or makes no sense."""
+    window, (_, mean_output, most) = scenario.schedule.window, scenario.lengths
+    if window >= mean_output:  # if it is shorter, it is shorter than the longest output too
+        longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
+        if window > longest:
+            yield (
+                f"a window of {window:,} draft tokens is longer than any output behind its first token, {longest:,} at most: "
+                "what lies beyond the end is drafted and verified for nothing"
+            )
+    if window and (stated := scenario.acceptance.by_context) and most > stated.ends[0]:
+        (first, last), (low, high) = stated.ends, stated.between(most)
+        yield (
+            f"acceptance falls with the context (measured from {first:,} to {last:,} tokens; {stated.source}, "
+            f"{stated.confidence}): behind {most:,} {1.0 + stated.accepted(most):.3g} tokens a step are left of "
+            f"{1.0 + stated.accepted(first):.3g} ({low:.3g} to {high:.3g}, 80 %)"
+        )
+
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     """Yield sentences for the report: about the load, the law, and the recording that was replayed."""
+    if isinstance(acceptance, Falling):
+        acceptance = acceptance.verdicts
     if (load := load_of(loaded.scenario, acceptance)) and not load.stable:
         yield load.words
     yield from _about_hardware(loaded.scenario)
@@ -89,7 +114,7 @@ def _about_curve(scenario: Scenario) -> Iterator[str]:
     """Yield where a window is wider than those whose mean lengths are known."""
     lengths, window = scenario.acceptance.lengths, scenario.schedule.window
     if lengths and window > len(lengths):
-        length, half = continued(lengths, window)[-1], half_interval(len(lengths), window)
+        length, half = continued(lengths, window)[-1], half_of_measured(lengths, window)
         between = f"{length * (1.0 - half):.3g} to {length * (1.0 + half):.3g}"
         known = f"windows of up to {len(lengths)} draft tokens are known"
         yield f"{known}; at {window} the curve is continued: {length:.3g} tokens a step, in four of five drafters {between}"
@@ -106,6 +131,7 @@ def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -
     if drafter != "draft" and scenario.schedule.window:
         priced = scenario.draft.model.name if scenario.draft else "the stated durations"
         yield f"acceptance is that of the drafter '{drafter}'; drafting is priced as {priced}"
+    yield from _outside_recording(scenario, trace)
     if "replay" in trace.header:
         yield f"replay of this trace: {trace.header['replay']}"
     if scenario.exit:
@@ -113,6 +139,21 @@ def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -
         if abs(used - scenario.exit.fraction) > 1e-9:
             wanted = scenario.exit.fraction
             yield f"the trace has no exit at {wanted:.3f} of the depth; the recorded one at {used:.3f} stands in"
+
+
+def _outside_recording(scenario: Scenario, trace: Trace) -> Iterator[str]:
+    """Yield where context, temperature or number format are not those that were recorded."""
+    spec, most = scenario.acceptance, scenario.lengths[2]
+    if trace.longest_context and most > trace.longest_context and not (spec.by_context or spec.rescale):
+        yield (
+            f"acceptance was recorded behind contexts of up to {trace.longest_context:,} tokens, the requests reach {most:,}: "
+            "it may fall with the context (acceptance.by_context)"
+        )
+    if None not in (spec.temperature, trace.temperature) and spec.temperature != trace.temperature:
+        yield f"the mean is of temperature {spec.temperature:g}, the bursts were recorded at {trace.temperature:g}"
+    recorded = trace.header["models"].get("target", {}).get("dtype")
+    if scenario.target and recorded and NAMES.get(recorded) != scenario.target.weights:
+        yield f"acceptance was recorded with weights in {recorded}, the target's are in {scenario.target.weights}"
 
 
 def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:

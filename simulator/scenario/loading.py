@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice, repeat
 from typing import Any, Self
 
+from simulator.acceptance.assignment import TraceAssignment
+from simulator.acceptance.by_context import ByContext, Falling
 from simulator.acceptance.rescale import rescaled
-from simulator.acceptance.sources import Acceptance
+from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.trace import Trace
 from simulator.files.schema import BadInput, Document, validate
@@ -16,6 +19,9 @@ from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.scenario.routing import routed_as_recorded
 from simulator.strategies.common.capabilities import DraftsChain
+
+SAMPLED, PARTS = 256, 16
+"""Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken over."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,21 @@ class Loaded:
         scenario, spec = self.scenario, self.scenario.acceptance
         if self.trace is not None:
             check_answers(self.trace, scenario, self.document)  # fields may have been replaced since it was read
-        key = spec, scenario.seed
+        key = spec.model_copy(update={"by_context": None}), scenario.seed
         plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))
+        if spec.by_context and not isinstance(plain, Replay):
+            return scenario.schedule.reads(falling(scenario, plain, spec.by_context))
+        read = self._read(plain, key)
+        if spec.by_context is None:
+            return read
+        if not isinstance(read, Replay) or read.p_min is not None:
+            message = "this strategy reads more of a recording than kept tokens; state a rate or lengths instead of a trace"
+            raise BadInput([self.document.fault(("acceptance", "by_context"), message)])
+        return falling(scenario, read, spec.by_context)
+
+    def _read(self, plain: Acceptance, key: object) -> Acceptance:
+        """Return verdicts as the strategy reads them, at the mean that they are re-scaled to."""
+        scenario, spec = self.scenario, self.scenario.acceptance
         as_read = scenario.schedule.reads(plain)
         if spec.rescale is None:
             return as_read
@@ -69,6 +88,20 @@ class Loaded:
     def replace(self, **updates: Any) -> Self:
         """Return the same scenario with whole fields of it replaced."""
         return type(self)(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
+
+
+def falling(scenario: Scenario, verdicts: Acceptance, stated: ByContext) -> Falling:
+    """Return verdicts that fall with the contexts of the scenario's requests."""
+    requests, window = scenario.requests, stated.window or scenario.schedule.window
+    deal, tasks = TraceAssignment(verdicts, requests.task_flavours), (line.task for line in requests.lines())
+    lengths = enumerate(zip(requests.lengths(scenario.seed), tasks if requests.traffic else repeat(""), strict=False))
+    prompts = {deal(index, task): prompt for index, ((prompt, _), task) in lengths}
+    met = [
+        (round(prompt + (part + 0.5) / PARTS * output), output)
+        for prompt, output in islice(requests.lengths(scenario.seed), SAMPLED)
+        for part in range(PARTS)
+    ]
+    return Falling(verdicts, stated, window, prompts.__getitem__, met, scenario.seed)
 
 
 def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:
@@ -119,9 +152,10 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
         loaded = loaded.replace(target=routed)
     if loaded.trace is not None and isinstance(scenario.strategy, DraftsChain):
         loaded = loaded.replace(strategy=scenario.strategy.recorded_in(loaded.trace))
-    if mean := loaded.scenario.acceptance.rescale:
-        if mean.window is None:
-            loaded = _at_its_window(loaded, mean)
+    mean = loaded.scenario.acceptance.rescale
+    if mean and mean.window is None:
+        loaded = _at_its_window(loaded, mean)
+    if mean or loaded.scenario.acceptance.by_context:
         loaded.acceptance()  # now, while a fault still ends the reading
     return loaded
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from simulator.acceptance.best_of import best_of
 from simulator.acceptance.sequences import RecordedSequences
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.spec import AcceptanceSpec
@@ -40,7 +41,7 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
     unrecorded = any(scenario.schedule.findings(Facts(trace=drafted)))
     if not unrecorded and isinstance(scenario.schedule.reads(Replay(drafted)), Replay | RecordedSequences):
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
-    known = {"source": spec.source, "confidence": spec.confidence}
+    known = {"source": spec.source, "confidence": spec.confidence, "by_context": spec.by_context}
     return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document
 
 
@@ -99,10 +100,12 @@ def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> 
         faults = [document.fault(("acceptance", "trace"), f"{shown(path)} {message}") for message in messages]
         raise BadInput(faults) from error
     _check_vocabulary(trace, scenario, document, catalogue)
-    if spec.drafter not in trace.drafters:
-        message = f"the trace has no drafter '{spec.drafter}'{did_you_mean(spec.drafter, trace.drafters)}"
-        raise BadInput([document.fault(("acceptance", "drafter"), message)])
-    return fitting(trace.drafted_by(spec.drafter, scenario.seed), scenario, document, catalogue)
+    for name in spec.best_of or (spec.drafter,):
+        if name not in trace.drafters:
+            message = f"the trace has no drafter '{name}'{did_you_mean(name, trace.drafters)}"
+            raise BadInput([document.fault(("acceptance", "best_of" if spec.best_of else "drafter"), message)])
+    drafted = best_of(trace, spec.best_of, scenario.seed) if spec.best_of else trace.drafted_by(spec.drafter, scenario.seed)
+    return fitting(drafted, scenario, document, catalogue)
 
 
 def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace:

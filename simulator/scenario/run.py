@@ -18,7 +18,7 @@ from simulator.cost.rows import Phase
 from simulator.files.schema import Fault, Infeasible, provenance
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
-from simulator.scenario.caveats import caveats
+from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.scenario.stability import load_of
@@ -64,6 +64,8 @@ class RunResult:
     """Shares of fallback by exit depth and width on the trace; empty without a trace or an early exit."""
     caveats: tuple[str, ...]
     """Sentences on what the law leaves out and where acceptance comes from."""
+    cautions: tuple[str, ...] = ()
+    """Sentences that stand beside the headline (:func:`simulator.scenario.caveats.cautions`)."""
     rests_on: str = ""
     """What in doubt the speed-up rests on (:func:`simulator.scenario.uncertainty.rests_on`); empty where that is little."""
     replications: Mapping[str, Mean] = field(default_factory=dict)
@@ -141,6 +143,7 @@ def run(
         spans=spans,
         fallback=_fallback(scenario, acceptance),
         caveats=tuple(caveats(loaded, acceptance)),
+        cautions=tuple(cautions(scenario)),
     )
 
 
@@ -280,7 +283,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
         "fallback": [asdict(rate) for rate in result.fallback],
-        "notes": [*result.caveats, *[result.rests_on] * bool(result.rests_on)],
+        "notes": [*result.cautions, *result.caveats, *[result.rests_on] * bool(result.rests_on)],
         "provenance": result.provenance(),
     }
 

@@ -193,6 +193,11 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
     before = by_law(loaded)
     changes = {name: log(by_law(change(loaded)) / before) for name, change in (*slowed(loaded), *doubtful(loaded))}
     changes |= {f"fit of engine {engine.name}": left_by(engine) for engine in nested(loaded.scenario, Engine) if engine.fit}
+    if stated := loaded.scenario.acceptance.by_context:
+        low = loaded.scenario.acceptance.model_copy(update={"by_context": stated.model_copy(update={"fall": "lowest"})})
+        lowest = law(loaded.scenario, loaded.replace(acceptance=low).acceptance()).tpot_s
+        slower = law(loaded.scenario, acceptance).tpot_s / lowest
+        changes["acceptance behind long contexts"] = log(slower) / SHARE_DEVIATIONS
     return Doubt(tuple(requests), changes, _acceptance_range(loaded))
 
 

@@ -16,10 +16,11 @@ the target reads the prompt and verifies them in one pass. The first token is sh
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from simulator.acceptance.sources import Acceptance, Replay
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
-from simulator.strategies.common.adaptive import FixedWindow, RequestWindow
+from simulator.strategies.common.adaptive import ConfidentWindow, FixedWindow, OracleWindow, RequestWindow
 from simulator.strategies.common.capabilities import DraftsFirst, ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
@@ -62,6 +63,13 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
         """Return windows of four tokens, 3 ms each, that cross a channel."""
         return Example(cls(gamma=4), StatedDurations(target_ms=36.0, draft_step_ms=3.0, rv_fv_ms=0.5))
 
+    def reads(self, verdicts: Acceptance) -> Acceptance:
+        """Return the verdicts, of a recording with the draft's confidence where the window follows it."""
+        rule = self.adaptive
+        if isinstance(rule, ConfidentWindow) and isinstance(verdicts, Replay):
+            return verdicts.behind_gate(rule.p_min)
+        return verdicts
+
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which all windows have one length, unless the scheduler grants a request fewer rows."""
         requests = len(states)
@@ -81,14 +89,15 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
     def _composed(self, states: Sequence[State], rule: RequestWindow, prompts: Rows) -> Step:
         """Return a step in which each request has a window of its own; the kind notes the longest."""
         for state in states:
-            window = rule.after(self.gamma, None, False, 0) if state.window is None else state.window
-            state.proposed = min(window, state.most_rows - 1)
+            state.proposed = min(rule.opened(self.gamma, state), state.most_rows - 1)
         longest, verifying = max(state.proposed or 0 for state in states), sum(bool(state.proposed) for state in states)
         kind = intern_kind("step", verifying, len(states) - verifying, 0, self._noted(longest), prompts.sequences)
         return Step(kind, cut_to_grants(states), 0, prompts)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify what was proposed; a window that follows its request moves."""
+        if isinstance(self.adaptive, OracleWindow):
+            return [self.adaptive.settled(state) for state in states]
         settled = super().settle(states)
         if isinstance(self.adaptive, RequestWindow):
             for state, progress in zip(states, settled, strict=True):
@@ -104,6 +113,12 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
             shares = self.adaptive.shares(self.gamma, odds)
         kinds = {gamma: Kind("step", requests) if gamma else Kind("step", 0, requests) for gamma in shares}
         return {kinds[gamma]._replace(window=self._noted(gamma)): share for gamma, share in shares.items()}
+
+    def _committed(self, kind: Kind, odds: OddsOf) -> Any:
+        """Return the expected tokens of a step; a rule that looks ahead keeps more of a window than a blind one."""
+        rule, window = self.adaptive, self._window_of(kind)
+        more = rule.kept(self.gamma, window, odds) - odds(window).mean_accepted if isinstance(rule, RequestWindow) else 0.0
+        return super()._committed(kind, odds) + kind.verifying * more
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return prompts through the draft and J internal steps, the transfer, and a pass over gamma + 1 tokens per request."""

@@ -1,17 +1,20 @@
-"""Adaptive windows follow the batch: they say how many draft tokens a request gets when so many decode together.
+"""Adaptive windows follow the batch or each request: they say how many draft tokens a request gets in its next step.
 
-A larger batch makes verification dearer per token, so the best window shrinks with it. ``gamma`` of the strategy is the longest
+A larger batch makes verification dearer per token, so the best window shrinks with it; and the best window of a request is what
+will be kept of it, which an oracle knows and a gate or a controller guesses. ``gamma`` of the strategy is the longest
 window; each rule here answers with a window from 0 (no speculation in this step) to ``gamma``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from simulator.acceptance.sources import Odds
 from simulator.files.schema import Fraction, Frozen
+from simulator.strategies.common.step import Progress, State, intern_chain, intern_progress
 
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, less whole numbers, are spread evenly however many are taken."""
@@ -73,24 +76,57 @@ class GoodputWindow(Frozen):
         return _looked_up(self.windows, gamma, requests)
 
 
-class RequestWindow(Frozen):
+class RequestWindow(Frozen, ABC):
     """The window follows each request; gamma is the longest."""
 
     def window(self, gamma: int, requests: int) -> int:
         """Return gamma, the most draft tokens of a window."""
         return gamma
 
-    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
-        """Return the window behind one of so many tokens in this turn of a request; None: the first."""
-        raise NotImplementedError
+    def opened(self, gamma: int, state: State) -> int:
+        """Return the draft tokens of the window that a request is about to write, before the scheduler cuts it."""
+        return self.after(gamma, None, False, 0) if state.window is None else state.window
 
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the window behind one of so many tokens in this turn of a request; None: the first. By default gamma."""
+        return gamma
+
+    @abstractmethod
     def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
         """Return the long-run share of steps of each window."""
-        raise NotImplementedError
+
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+        """Return the mean accepted draft tokens of the steps that have this window."""
+        return odds(window).mean_accepted
 
     def passes_beyond(self, gamma: int, window: int) -> int:
         """Return the draft passes whose token is not verified."""
         return 0
+
+
+class OracleWindow(RequestWindow):
+    """The window is what will be kept, up to gamma: no rule for the window can gain more."""
+
+    name: Literal["oracle"] = "oracle"
+
+    def opened(self, gamma: int, state: State) -> int:
+        """Return the tokens that the next verification keeps, which is judged now, of as many rows as are granted."""
+        state.foreseen = state.cursor.judge(intern_chain(min(gamma, state.most_rows - 1)))
+        return state.foreseen.accepted
+
+    def settled(self, state: State) -> Progress:
+        """Return the progress of a request by the verdict that its window was chosen by."""
+        accepted, committed, _, _ = state.foreseen
+        state.context += committed
+        return intern_progress(committed, committed, accepted, accepted)
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the chance of each number of kept tokens."""
+        return dict(enumerate(odds(gamma).accepted))
+
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+        """Return the window, which is kept whole."""
+        return window
 
 
 class MovingWindow(RequestWindow):
@@ -156,8 +192,35 @@ class GatedWindow(RequestWindow):
         return int(window < gamma)
 
 
+class ConfidentWindow(RequestWindow):
+    """Drafting stops at the first token of which the draft is less sure than ``p_min``, as the roll-outs of a recording say."""
+
+    name: Literal["confidence"] = "confidence"
+    p_min: float = Field(default=0.75, ge=0, le=1)
+    """Least chance of a token that is proposed."""
+
+    def opened(self, gamma: int, state: State) -> int:
+        """Return the tokens of which the draft is sure at this position of the recording."""
+        return min(gamma, state.cursor.sure)  # type: ignore[attr-defined,no-any-return]  # what `reads` gives has it
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the shares with which decoding meets each window."""
+        return {window: share for window, (share, _) in odds(gamma).gated.items()}
+
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+        """Return the mean accepted draft tokens: where a draft is sure more of them are kept."""
+        gated = odds(gamma).gated
+        return gated[window][1] if gated else super().kept(gamma, window, odds)
+
+    def passes_beyond(self, gamma: int, window: int) -> int:
+        """Return 1 for the pass whose token does not pass; 0 for a window of gamma."""
+        return int(window < gamma)
+
+
 Adaptive = Annotated[
-    FixedWindow | WindowTable | OffAbove | GoodputWindow | MovingWindow | GatedWindow, Field(discriminator="name")
+    FixedWindow | WindowTable | OffAbove | GoodputWindow | MovingWindow | GatedWindow | ConfidentWindow | OracleWindow,
+    Field(discriminator="name"),
+    BeforeValidator(lambda rule: {"name": rule} if isinstance(rule, str) else rule),
 ]
 
 

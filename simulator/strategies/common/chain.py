@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import count, takewhile
 from operator import add
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import tokens_per_pass
@@ -15,8 +15,10 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Rows
 from simulator.strategies.common.adaptive import (
     Adaptive,
+    ConfidentWindow,
     FixedWindow,
     GoodputWindow,
+    OracleWindow,
     RequestWindow,
     WindowTable,
     stated_windows,
@@ -28,6 +30,9 @@ from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import State
 from simulator.strategies.common.traits import Facts, Finding, Needs
 
+FORESEEN = 64
+"""Longest window of ``gamma: oracle``."""
+
 
 class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
     """A chain strategy drafts ``gamma`` tokens at most, fewer where ``adaptive`` says so.
@@ -36,11 +41,18 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
     """
 
     gamma: int = Field(default=4, ge=1, le=LONGEST_WINDOW)
-    """Draft tokens of a window, at most."""
+    """Draft tokens of a window, at most; ``oracle`` for as many as will be kept."""
     drafter: Drafter = AutoregressiveDrafter()
     """How the draft writes a window."""
     adaptive: Adaptive = FixedWindow()
     """How the window follows the batch."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _oracle(cls, stated: Any) -> Any:
+        """Read ``gamma: oracle`` as the oracle's window of up to :data:`FORESEEN` tokens."""
+        oracle = isinstance(stated, dict) and stated.get("gamma") == "oracle"
+        return {"adaptive": "oracle", **stated, "gamma": FORESEEN} if oracle else stated
 
     @property
     def window(self) -> int:
@@ -104,12 +116,24 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
         """Yield a stated window that is longer than gamma, and windows that follow requests in a schedule that cannot."""
+        if isinstance(self.adaptive, ConfidentWindow) and facts.stated:
+            yield "adaptive", "confidence is read from a recording, and acceptance is stated; take gated, or a trace"
+        if isinstance(self.adaptive, OracleWindow) and not self.bonus_on_full_accept:
+            yield "bonus_on_full_accept", "the oracle's windows are kept whole, and each step brings the target's own token"
         if isinstance(self.adaptive, RequestWindow) and not self.serial:
             yield "adaptive", f"a window that follows its request ({self.adaptive.name}) is drafted by vanilla_sd alone"
         longest = max(stated_windows(self.adaptive).values(), default=0)
         if longest > self.gamma:
             yield "adaptive.windows", f"a window of {longest} is longer than gamma = {self.gamma}, which is the longest"
         yield from super()._contradictions(facts)
+
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return a window, or confidence in it, that was not recorded; a shorter one in place of an oracle's is one still."""
+        depths, missing = len(trace.extra.get("rollout.q", ())), super()._unrecorded(trace)
+        if isinstance(self.adaptive, ConfidentWindow) and depths < self.gamma:
+            return "adaptive", f"holds the draft's confidence in {depths} tokens ahead, got a window of {self.gamma}"
+        too = " and strategy.adaptive=oracle" if isinstance(self.adaptive, OracleWindow) else ""
+        return missing and (missing[0], missing[1] + too)
 
     def _noted(self, window: int) -> int | None:
         """Return ``window`` as a kind of step notes it: only where it is not gamma."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from simpy import Event
 
-from simulator.acceptance.sources import Chain, Cursor
+from simulator.acceptance.sources import Chain, Cursor, Verdict
 from simulator.cost.rows import NO_ROWS, Rows
 from simulator.strategies.common.stage_pipeline import StagePipeline
 from simulator.world import Lane
@@ -109,6 +109,10 @@ class Step(NamedTuple):
     where a step has several."""
 
 
+NOTHING = Verdict(0, 0, False, False)
+"""A verdict on no window."""
+
+
 @dataclass(slots=True)
 class State:
     """A state holds what a strategy knows of one request."""
@@ -126,6 +130,8 @@ class State:
     """Draft tokens of the next window, where windows follow the request; None before the first."""
     turn: int = 0
     """Windows of this request so far, likewise."""
+    foreseen: Verdict = NOTHING
+    """Verdict on the window of this step, where it was judged to choose the window."""
     most_rows: int = UNLIMITED
     """Rows that the scheduler grants this request in the step; a longer window is cut."""
 

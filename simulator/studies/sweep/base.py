@@ -33,7 +33,8 @@ class Base:
         """Return a point with its acceptance read and its strategy tuned."""
         scenario = loaded.scenario
         sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
-        shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes), loaded)
+        lengths = [fields["requests"]] if scenario.acceptance.by_context else []
+        shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes, *lengths), loaded)
         return run.tuned(replace(loaded, precomputed=_acceptance(shared)))
 
 

@@ -86,7 +86,8 @@ def _walked(base: Loaded, chosen: Chosen, numbers: Arrays) -> list[str]:
     loaded = variant(base, chosen | {key: float(column[0]) for key, column in numbers.items()})
     if tuned(loaded) is not loaded:
         return list(numbers)
-    return [key for key in numbers if key in RATES and loaded.scenario.schedule.needs.single_rates]
+    one_at_a_time = loaded.scenario.schedule.needs.single_rates or loaded.scenario.acceptance.by_context
+    return [key for key in numbers if key in RATES and one_at_a_time]
 
 
 def _variant(base: Loaded, chosen: Chosen, numbers: Arrays) -> Loaded:
