@@ -151,8 +151,8 @@ class AcceptanceSpec(Frozen):
         """Return the acceptance of a recording that is re-scaled to the measured mean."""
         known = {"source": self.source or "not stated", "confidence": self.confidence or "assumed"}
         rescale = Rescale(tokens_per_step=mean, window=window, **known)
-        origin = {"window": window, "method": self.method, "temperature": self.temperature, "by_context": self.by_context}
-        origin |= {"tokens_per_step_between": self.tokens_per_step_between}
+        kept = ("method", "temperature", "by_context", "tokens_per_step_between")
+        origin = {"window": window, **{name: getattr(self, name) for name in kept}}
         return AcceptanceSpec(trace=trace, drafter=drafter, flavours=self.flavours, stand_in=True, rescale=rescale, **origin)
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:
