@@ -193,6 +193,15 @@ def test_no_simulation_beats_a_bound(
     assert FleetBounds(one, limits[:2]).broken_by(replicas) is None
 
 
+def test_demand_is_bounded_where_layers_see_a_window() -> None:
+    """No pass has fewer cached tokens than rows; of gpt-oss every other layer sees 128 tokens."""
+    requests = "requests={arrivals: {name: poisson, rate_per_s: 50}, count: 20, prompt_tokens: 900, output_tokens: 20}"
+    policy = "serving={policy: {name: prefill_first, max_requests: 4}}"
+    one = load("eagle3_gpt_oss_120b_h100", [requests, policy, "strategy=autoregressive", "acceptance={always: 0}"])
+    assert FleetBounds(one, (Limit("e2e", 0.99, 0.05),)).broken_by(1)
+    assert FleetBounds(one, (Limit("e2e", 0.99, 1000.0),)).broken_by(1) is None
+
+
 def test_bounds_bite() -> None:
     one = loaded("drafted", 50.0, "fixed_batch", 4, None, 0)
     for metric in ("ttft", "tpot", "e2e", "tbt"):
@@ -345,7 +354,7 @@ def test_a_fleet_is_named_in_plain_words(tmp_path: Path, strategy: str, replicas
 
 def test_a_single_replica_is_served_as_one(tmp_path: Path) -> None:
     drafted = next(candidate for candidate in small(tmp_path).candidates if candidate.strategy == "drafted")
-    assert exports(Finding(drafted, 1), None)["vllm.sh"].startswith("# 1 replica; models by their names here\n")
+    assert exports(Finding(drafted, 1), None, {})["vllm.sh"].startswith("# 1 replica; option names: vLLM 0.25")
 
 
 def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
@@ -356,23 +365,27 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     ranges = found.ranges(8)
     assert [size for first, last, _ in ranges for size in range(first, last + 1)] == list(range(1, 9))
     assert all(0 <= tokens <= 2 for _, _, tokens in ranges)
-    command = exports(examine(drafted, 2, to_the_end=True), found)["vllm.sh"]
+    command = exports(examine(drafted, 2, to_the_end=True), found, {})["vllm.sh"]
     assert command.startswith("# each of 2 replicas")
     config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
-    assert config["num_speculative_tokens_per_batch_size"] == (ranges if found.finding.kept else [[1, 8, 2]])
+    assert config.get("num_speculative_tokens_per_batch_size") == (ranges if found.finding.kept else None)
     assert WindowSchedule({1: 4, 6: 2}, found.finding).ranges(8) == [[1, 5, 4], [6, 8, 2]]
 
 
 @pytest.mark.parametrize(
     ("name", "file", "words"),
     [
-        ("vanilla_qwen3_32b_m2_ultra", "llama_cpp.sh", "-m qwen3_32b.gguf -md spd_qwen_0_6b.gguf -np 1 --spec-draft-n-max 7"),
+        (
+            "vanilla_qwen3_32b_m2_ultra",
+            "llama_cpp.sh",
+            "-m Qwen3-32B.gguf -md spd_qwen_0_6b.gguf -np 1 -c 1024 -ngl all \\\n    --spec-draft-n-max 7",
+        ),
         ("specpipe_llama_3_1_70b_8xl40", "specpipe.yaml", "stage_layers"),
     ],
 )
 def test_an_answer_is_written_for_what_serves_it_and_can_be_run(name: str, file: str, words: str, tmp_path: Path) -> None:
     loaded = load(name)
-    written = exports(SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=1), None)
+    written = exports(SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=1), None, {})
     assert set(written) == {"scenario.yaml", file}
     assert words in written[file]
     (tmp_path / "again.yaml").write_text(written["scenario.yaml"])

@@ -1,26 +1,123 @@
-"""The command ``specsim plan``: find the cheapest fleet that meets an SLO."""
+"""The command ``specsim plan``: find the cheapest fleet that meets an SLO, of a plan file or of a question in one line."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from simulator.cli.options import Names, Paths, answer, stated, typed, working
+from simulator.files.document import BadInput, Fault
 from simulator.names import Catalogue
+
+if TYPE_CHECKING:
+    from simulator.studies.plan.file import Plan
+
+LIMIT = re.compile(r"(ttft|tpot|e2e)_(p\d+)")
+"""Names of the options that limit a percentile of a time."""
+MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
 
 
 @click.command("plan", **stated("plan"))
-def plan(name: str, overrides: Names, seed: int | None, draws: int, out: Path | None, as_json: bool, own: Paths) -> None:
-    """Which strategy on which hardware, and how many: the cheapest fleet of PLAN (a name or a YAML file) that meets its SLO."""
+def plan(
+    name: str | None,
+    overrides: Names,
+    seed: int | None,
+    draws: int,
+    out: Path | None,
+    as_json: bool,
+    own: Paths,
+    save: Path | None,
+    **asked: Any,
+) -> None:
+    """Which strategy on which hardware, and how many: the cheapest fleet that meets an SLO."""
     from simulator.report.pages.plan import page, write_plan
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary
 
     with working("reading") as status:
-        read = load_plan(name, overrides, Catalogue(own), seed)
-        words = ["--draws", str(draws)] if draws != 20 else []
-        words += ["--out", str(out)] if out else []
-        answered = study(read, typed("plan", [name], overrides, seed, words), draws, status.update)
+        asked = {option: value for option, value in asked.items() if value is not None}
+        if name is None:
+            read = _read(asked, overrides, seed, Catalogue(own), save)
+        elif asked or save:
+            option = next(iter(asked), "save").replace("_", "-")
+            raise _fault(option, name, f"asks in one line, and the plan '{name}' says it itself; leave one of them out")
+        else:
+            read = load_plan(name, overrides, Catalogue(own), seed)
+        words = [word for option, value in asked.items() for word in (f"--{option.replace('_', '-')}", str(value))]
+        words += [*(["--draws", str(draws)] if draws != 20 else []), *(["--out", str(out)] if out else [])]
+        answered = study(read, typed("plan", [name] if name else [], overrides, seed, words), draws, status.update)
         if out:
             write_plan(answered, out)
     files = [f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}"] if out else []
     answer(as_json, lambda: summary(answered), lambda: page(answered), *files)
+
+
+def _fault(option: str, value: object, message: str) -> BadInput:
+    return BadInput([Fault((f"--{option.replace('_', '-')} {value}", 0, 0), "", message)])
+
+
+def _read(
+    asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: Catalogue, save: Path | None
+) -> "Plan":
+    """Return the plan of a question, and write it where it is to be kept."""
+    from simulator.files.writing import write
+    from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned, saved
+
+    slo: dict[str, dict[str, float]] = {}
+    for option, metric, percentile in _limits(asked):
+        slo.setdefault(f"{metric}_ms", {})[percentile] = _milliseconds(option, asked[option])
+    missing = [f"--{option}" for option in ("model", "device", "traffic") if option not in asked]
+    missing += [] if {"ttft_ms", "e2e_ms"} & slo.keys() else ["a limit on the wait (--ttft-p95 1s)"]
+    if missing:
+        raise BadInput([Fault(("specsim plan", 0, 0), "", f"needs a PLAN, or a question; it lacks {', '.join(missing)}")])
+    requests: Any = asked["traffic"]
+    said: list[str] = []
+    if Path(requests).suffix or "/" in requests:
+        context = find_model(asked["model"], catalogue, f"--model {asked['model']}").spec.context_tokens
+        count = asked.get("requests", DEFAULTS["requests"]["value"])
+        columns = dict(_pairs("columns", asked.get("columns"), ("arrival", "prompt", "output", "task")))
+        requests, said = busiest(requests, columns, count, asked.get("rate"), context)
+    question = PlanQuestion(
+        model=asked["model"],
+        devices=tuple(dict.fromkeys(part.strip() for part in asked["device"].split(","))),
+        requests=requests,
+        slo=slo,
+        prices={device: _price(device, text) for device, text in _pairs("price", asked.get("price"))},
+        engine=asked.get("engine"),
+        draft=asked.get("draft"),
+        weights=asked.get("weights"),
+        said=tuple(said),
+    )
+    read, document = planned(question, catalogue, overrides, seed)
+    if save:
+        write(save, saved(document, save.parent))
+    return read
+
+
+def _limits(asked: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    yield from ((option, match[1], match[2]) for option in asked if (match := LIMIT.fullmatch(option)))
+
+
+def _milliseconds(option: str, text: str) -> float:
+    """Return a time with its unit in milliseconds."""
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(us|ms|s|min)\s*", text)
+    if not match or not float(match[1]):
+        raise _fault(option, text, "expected a time with its unit, as in 1s or 40ms")
+    return float(f"{float(match[1]) * MILLISECONDS[match[2]]:.12g}")
+
+
+def _pairs(option: str, text: str | None, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Yield names and values of ``NAME=VALUE,NAME=VALUE``."""
+    for part in text.split(",") if text else ():
+        key, _, value = part.strip().partition("=")
+        if not value or (keys and key not in keys):
+            raise _fault(option, text, f"expected {'=...,'.join(keys) or 'NAME'}=..., got '{part}'")
+        yield key, value
+
+
+def _price(device: str, text: str) -> float:
+    if not re.fullmatch(r"\d+\.?\d*|\.\d+", text) or not float(text):
+        raise _fault("price", f"{device}={text}", "expected USD an hour above 0")
+    return float(text)

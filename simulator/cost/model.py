@@ -117,6 +117,8 @@ class ModelSpec(Frozen):
     """Where the shapes come from."""
     confidence: Confidence = "assumed"
     """How well the shapes are known."""
+    huggingface: tuple[str, ...] = ()
+    """Checkpoints of these shapes on Hugging Face, by id; commands that serve the model name the first one."""
     hidden_size: int = Field(gt=0)
     """Width of a token between layers, in elements."""
     num_hidden_layers: int = Field(gt=0, le=MOST_LAYERS)

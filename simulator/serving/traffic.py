@@ -1,6 +1,6 @@
 """Traffic files: recorded requests, read line by line, so that a file of any length takes the memory of a single request.
 
-``format`` names one of four formats:
+``format`` names one of five formats:
 
 * ``azure``: Azure LLM inference trace (Patel et al., Splitwise, ISCA 2024; Azure/AzurePublicDataset), CSV with
   ``TIMESTAMP, ContextTokens, GeneratedTokens``. Time counts from the first request.
@@ -9,18 +9,22 @@
 * ``burstgpt``: BurstGPT (Wang et al., 2024; HPMLL/BurstGPT), CSV with ``Timestamp`` in s, ``Request tokens``,
   ``Response tokens`` and ``Log Type``, which is the task. Lines without response tokens are failed calls and left out.
 * ``csv``: our own, ``arrival_s, prompt_tokens, output_tokens`` and perhaps ``task``.
+* ``log``: whatever :mod:`simulator.files.logs` recognises, sorted by arrival; it alone is read whole.
 """
 
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from itertools import starmap
 from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.files import reading
+from simulator.files.logs import read_log
 from simulator.files.schema import BadInput, Fault, Frozen
 
 Values = Mapping[str, Any]
@@ -71,7 +75,7 @@ class TrafficFile(Frozen):
     """
 
     name: Literal["file"] = "file"
-    format: Literal["azure", "mooncake", "burstgpt", "csv"]
+    format: Literal["azure", "mooncake", "burstgpt", "csv", "log"]
     """Who recorded it, which says what its columns are called."""
     file: str
     """Path, beside the file that names it."""
@@ -85,11 +89,17 @@ class TrafficFile(Frozen):
     """That of lines which name none."""
     drop_above_tokens: int | None = Field(default=None, gt=0)
     """Longer requests, prompt and output together, are left out."""
+    columns: dict[Literal["arrival", "prompt", "output", "task"], str] = Field(default={})
+    """Columns of a log, by what they hold; those that are left out are recognised by their names."""
+    rate_per_s: float | None = Field(default=None, gt=0)
+    """Requests per second of a log that has no times; gaps are drawn as of a Poisson process, the same in every run."""
 
     @model_validator(mode="after")
     def _some_time(self) -> Self:
         if self.to_s is not None and self.to_s <= self.from_s:
             raise ValueError(f"to_s {self.to_s:g} must be more than from_s {self.from_s:g}")
+        if self.format != "log" and (self.columns or self.rate_per_s):
+            raise ValueError("columns and rate_per_s are for format: log; the other formats have names and times of their own")
         return self
 
     def lines(self) -> Iterator[Line]:
@@ -124,6 +134,9 @@ class TrafficFile(Frozen):
 
     def _recorded(self) -> Iterator[Line]:
         """Yield all requests of the file, in its own time."""
+        if self.format == "log":
+            yield from self._logged()
+            return
         columns, first, number = FORMATS[self.format], None, 1
         try:
             with open(self.file, newline="", encoding="utf-8-sig") as file:
@@ -139,6 +152,20 @@ class TrafficFile(Frozen):
             raise self.fault(0, f"cannot be read: {reading.reason(error)}") from error
         except (csv.Error, json.JSONDecodeError) as error:
             raise self.fault(number + 1, f"cannot be read as {self.format}: {error}") from error
+
+    def _logged(self) -> Iterator[Line]:
+        """Yield the requests of a log."""
+        log = read_log(self.file, self.columns)
+        if log.timed == (self.rate_per_s is not None):
+            what = "has times of its own; rate_scale makes them come faster" if log.timed else "has no times of arrival"
+            remedy = "" if log.timed else "; state rate_per_s (--rate), or the column that has them (--columns arrival=COLUMN)"
+            raise self.fault(0, what + remedy, field="rate_per_s")
+        lines = starmap(Line, log.requests)
+        if self.rate_per_s is None:
+            yield from lines
+        else:
+            at = np.random.default_rng(0).exponential(1.0 / self.rate_per_s, len(log.requests)).cumsum()
+            yield from (line._replace(arrival_s=float(at[place] - at[0])) for place, line in enumerate(lines))
 
     def _tokens(self, number: int, values: Values, name: str, least: int) -> int:
         value = self._given(number, values, name)

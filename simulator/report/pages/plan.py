@@ -15,6 +15,7 @@ from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, res
 from simulator.report.page import page_files, write_files
 from simulator.report.wording import Wording, number, share
 from simulator.scenario.uncertainty import SHARE
+from simulator.studies.plan.export import DraftLengths
 from simulator.studies.plan.file import Candidate
 from simulator.studies.plan.robustness import Sensitivity
 from simulator.studies.plan.search import Finding
@@ -48,7 +49,9 @@ def page(study: PlanStudy) -> Page:
         answer=headline(study),
         opening=[Bullets(list(sentences(study))), Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study))],
         sections=[
-            *sections(("Alternatives", _families(study)), ("Sensitivity", _changes(study))),
+            *sections(
+                ("Alternatives", _families(study)), ("Sensitivity", _changes(study)), ("Taken by default", _assumed(study))
+            ),
             *sections(
                 ("By law, one replica", _laws(study)),
                 ("Left out", _left_out(study)),
@@ -127,12 +130,24 @@ def sentences(study: PlanStudy) -> Iterator[str]:
             f"Draft tokens by batch size that give the most tokens per second by law: {ranges}. "
             f"Run with them, the SLO is {_met(run.kept)}, {tightest}."
         )
+    yield from _switched_off(study.lengths)
     looked = study.search
     ruled_out = sum(bool(finding.bound) for finding in looked.findings)
     yield (
         f"There are {len(looked.plan.candidates)} candidates; of {len(looked.findings)} fleets looked at, "
         f"{looked.simulated} were simulated and {ruled_out} ruled out by a bound."
     )
+
+
+def _switched_off(lengths: DraftLengths) -> Iterator[str]:
+    """Yield where speculation has to be off, by law."""
+    off = {
+        context: min((batch for batch, tokens in table.items() if not tokens), default=0) for context, table in lengths.items()
+    }
+    words = [f"from {batch} requests of {context:,} cached tokens on" for context, batch in off.items() if batch]
+    if lengths:
+        where = ", ".join(words) or "nowhere"
+        yield f"By law speculation has to be switched off {where} (schedule.csv: draft tokens by batch and context)."
 
 
 def _met(met: bool | None) -> str:
@@ -223,6 +238,11 @@ def _answer(case: Sensitivity) -> str:
         tightest = case.answer.tightest
         return f"still holds; {limit_name(tightest.limit)} at {share(tightest.strain)} of its limit"
     return f"{fleet(case.answer)}, {number(case.answer.cost_usd_per_hour)} USD per hour"
+
+
+def _assumed(study: PlanStudy) -> Iterator[Block]:
+    if study.search.plan.file.assumed:
+        yield Bullets(list(study.search.plan.file.assumed))
 
 
 def _laws(study: PlanStudy) -> Iterator[Block]:

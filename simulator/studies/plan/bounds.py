@@ -232,7 +232,8 @@ class FleetBounds:
         scenario = self._scenario
         most = getattr(scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max()))
         sizes = [0, *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)), most]
-        prompts = [Rows(below + 1, 1, 1, prompt_tokens=below + 1, prompt_sequences=1) for below in sizes[:-1]]
+        least = (Rows.prefill(below + 1) for below in sizes[:-1])  # however long: a token sees itself at least
+        prompts = [rows._replace(attention_pairs=rows.tokens, prompt_pairs=rows.tokens) for rows in least]
         passes = [_slowest_stage(scenario, rows) or scenario.cost.prefill("target", rows).wall_s for rows in prompts]
         share = min(seconds / above for seconds, above in zip(passes, sizes[1:], strict=True))
         return np.asarray(self._lengths[:, 0] * share, dtype=np.float64)

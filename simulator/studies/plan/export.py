@@ -1,27 +1,44 @@
 """Write the answer of a plan for the programs that serve it.
 
-* ``scenario.yaml``: the whole scenario with its replicas, to be run again by ``specsim run``.
-* ``vllm.sh`` (a draft model in vLLM): ``--speculative-config`` with ``num_speculative_tokens_per_batch_size``, entries of
-  first size, last size and tokens (vLLM 0.25, features/speculative_decoding/dynamic_speculative_decoding).
-* ``llama_cpp.sh`` (a draft model in llama.cpp): the draft length; ``--spec-draft-n-max`` was ``--draft-max`` before,
-  ``--spec-draft-n-min`` ``--draft-min``. A window is fixed here, so drafting never stops early (``--spec-draft-p-min 0``).
+* ``scenario.yaml``: the whole scenario with its replicas, to be run again by ``specsim run``; with ``traffic.csv`` beside it
+  where requests were read from a file.
+* ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``: a command for each replica, plain decoding too. Templates, names of options and
+  the documentation that they are from are in ``exports.yaml``.
+* ``schedule.csv``: draft tokens by batch and context that give the most by law; 0 where speculation has to be off.
 * ``specpipe.yaml``: width, branching and layers of the stages.
 """
 
+import csv
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
+from jinja2 import Template
+from jinja2.nativetypes import NativeTemplate
 
+from simulator.acceptance.sources import odds_of
+from simulator.cost.placement import Placement
 from simulator.scenario import Loaded, Scenario, resolved
-from simulator.scenario.run import tuned
+from simulator.scenario.run import plain, tuned
 from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, WindowTable, stated_windows
-from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.studied import LevelTree
 from simulator.studies.plan.search import Finding, examine, replicated
+
+ENGINES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("exports.yaml").read_text("utf-8"))
+TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task")
+CONTEXTS = (1024, 4096, 16_384, 65_536, 131_072)
+"""Cached tokens for which draft lengths are given, beside the mean of the plan."""
+CONTEXT_STEP = 1024
+"""A server's longest context is the plan's longest request, rounded up to a multiple of so many tokens."""
+
+
+DraftLengths = dict[int, dict[int, int]]
+"""Draft tokens by cached tokens of a request, then by requests that decode together; 0: without speculation."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +73,73 @@ def schedule(finding: Finding) -> WindowSchedule | None:
     return WindowSchedule(windows, examine(scheduled, finding.replicas, to_the_end=True))
 
 
-def exports(finding: Finding, windows: WindowSchedule | None) -> dict[str, str]:
-    """Return text by file name; which of the files there are depends on the strategy and the engine."""
-    return dict(_files(replicated(finding.candidate.loaded, finding.replicas), windows))
+def draft_lengths(loaded: Loaded) -> DraftLengths:
+    """Return the draft tokens that give the most by law, for batches of 1, 2, 4, ... and contexts of ``CONTEXTS``.
+
+    Chains may draft fewer than the answer, other drafts all of their levels or none. A context goes as far as the model's
+    and the batch as the cache has room. What a pass is padded to, as graphs are captured, counts; to switch costs nothing
+    here. Empty for plain decoding.
+    """
+    loaded = tuned(loaded)
+    scenario, strategy = loaded.scenario, loaded.scenario.schedule
+    if not strategy.window:
+        return {}
+    options = {0: Loaded(plain(scenario), None, loaded.document), strategy.window: loaded}
+    if isinstance(strategy, DraftsChain) and isinstance(strategy.chain_rule, FixedWindow):
+        options |= {tokens: loaded.change(gamma=tokens) for tokens in range(1, strategy.window)}
+    longest = scenario.target.model.context_tokens if scenario.target else None
+    contexts = sorted({scenario.mean_context, *(size for size in CONTEXTS if size <= (longest or scenario.lengths[2]))})
+    batches = [1 << power for power in range(scenario.batch.bit_length())]
+    room = scenario.kv_tokens
+    return {
+        context: {batch: _best(options, batch, context) for batch in batches if room is None or batch * context <= room}
+        for context in contexts
+    }
 
 
-def _files(loaded: Loaded, windows: WindowSchedule | None) -> Iterator[tuple[str, str]]:
-    scenario, strategy = loaded.scenario, loaded.scenario.strategy
+def _best(options: Mapping[int, Loaded], batch: int, context: int) -> int:
+    def tpot_s(tokens: int) -> float:
+        scenario, acceptance = options[tokens].scenario, options[tokens].acceptance()
+        odds = odds_of(acceptance, scenario.exit)
+        return float(scenario.schedule.law(scenario.cost, odds, batch, context, one_lane=scenario.one_lane).tpot_s)
+
+    return min(sorted(options), key=tpot_s)
+
+
+def exports(finding: Finding, windows: WindowSchedule | None, lengths: DraftLengths, head: str = "") -> dict[str, str]:
+    """Return text by file name; which of the files there are depends on the strategy and the engine.
+
+    ``head`` is the checkpoint of a draft head.
+    """
+    return dict(_files(replicated(finding.candidate.loaded, finding.replicas).scenario, windows, lengths, head))
+
+
+def _files(scenario: Scenario, windows: WindowSchedule | None, lengths: DraftLengths, head: str) -> Iterator[tuple[str, str]]:
+    strategy = scenario.strategy
     yield "scenario.yaml", yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)
-    if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft and scenario.target:
-        if "llama" in scenario.target.engine.name:
-            yield "llama_cpp.sh", _llama_cpp(scenario, strategy)
-        else:
-            yield "vllm.sh", _vllm(scenario, strategy, windows)
+    if scenario.requests.traffic:
+        table = [TRAFFIC, *([repr(line.arrival_s), *line[2:]] for line in scenario.requests.lines())]
+        yield "traffic.csv", _csv(table)
+    if lengths:
+        sizes = sorted({batch for table in lengths.values() for batch in table})
+        rows = [[batch, *(table.get(batch, "") for table in lengths.values())] for batch in sizes]
+        yield "schedule.csv", _csv([["requests", *(f"context_{context}_tokens" for context in lengths)], *rows])
     if isinstance(strategy, LevelTree) and scenario.target and scenario.target.pipeline:
         layers = [stage.layers for stage in scenario.target.pipeline.stages]
         settings = {"width": strategy.beam.width, "branching": strategy.beam.branching, "stage_layers": layers}
         yield "specpipe.yaml", yaml.safe_dump(settings, sort_keys=False)
+    elif scenario.target:
+        engine = scenario.target.engine.name
+        for entry in (entry for name, entry in ENGINES.items() if engine.startswith(name)):
+            fields = command_fields(scenario, entry, windows, head)
+            if fields is not None:
+                yield entry["file"], Template(entry["template"]).render(fields) + "\n"
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _runnable(scenario: Scenario) -> dict[str, Any]:
@@ -82,36 +149,51 @@ def _runnable(scenario: Scenario) -> dict[str, Any]:
     if scenario.requests.traffic:
         for field in ("count", "prompt_tokens", "output_tokens"):
             fields["requests"].pop(field, None)
+        fields["requests"]["arrivals"] = {"name": "file", "format": "csv", "file": "traffic.csv"}
     return fields
 
 
-def _vllm(scenario: Scenario, strategy: Strategy, windows: WindowSchedule | None) -> str:
-    target, draft, places = scenario.target, scenario.draft, scenario.batch
-    ranges = [[1, places, strategy.window]]
-    if windows is not None and windows.finding.kept:
-        ranges = windows.ranges(places)
-    config = {
-        "method": "draft_model",
-        "model": draft.model.name if draft else "",
-        "draft_tensor_parallel_size": draft.tensor_parallel if draft else 1,
-        "num_speculative_tokens": max(tokens for _, _, tokens in ranges) or strategy.window,
-        "num_speculative_tokens_per_batch_size": ranges,
+def command_fields(
+    scenario: Scenario, entry: Mapping[str, Any], windows: WindowSchedule | None, head: str
+) -> dict[str, Any] | None:
+    """Return what the template of an engine is filled with; None for a way to draft that it has no options for."""
+    target, strategy = scenario.target, scenario.schedule
+    kind = kind_of(scenario, entry["methods"])
+    if target is None or kind is None:
+        return None
+    drafted = scenario.draft if kind == "draft_model" else None
+    ranges = windows.ranges(scenario.batch) if windows is not None and windows.finding.kept else None
+    fields = {
+        "scenario": scenario,
+        "target": target,
+        "strategy": strategy,
+        "tree": strategy.model_dump(mode="json").get("tree") or {},
+        "source": entry["source"],
+        "model": checkpoint(target),
+        "draft": checkpoint(drafted) if drafted else head,
+        "draft_ranks": drafted.tensor_parallel if drafted else None,
+        "context": -(-(scenario.lengths[2] + strategy.window) // CONTEXT_STEP) * CONTEXT_STEP,
+        "form": entry["formats"].get(target.weights),
+        "cache": entry["cache"].get(target.kv_cache),
+        "method": entry["methods"].get(kind, ""),
+        "tokens": max((most for _, _, most in ranges or ()), default=0) or strategy.window,
+        "ranges": ranges,
     }
-    name, ranks = (target.model.name, target.tensor_parallel) if target else ("", 1)
-    replicas = scenario.serving.replicas
-    return (
-        f"# {'1 replica' if replicas == 1 else f'each of {replicas} replicas'}; models by their names here\n"
-        f"vllm serve {name} --tensor-parallel-size {ranks} --max-num-seqs {places} \\\n"
-        f"    --speculative-config '{json.dumps(config)}'\n"
-    )
+    # a template of one expression keeps its type: numbers and lists stay what they are in the JSON
+    config = {name: NativeTemplate(text).render(fields) for name, text in entry.get("config", {}).items()}
+    return fields | {"config": json.dumps({name: value for name, value in config.items() if value not in ("", None)})}
 
 
-def _llama_cpp(scenario: Scenario, strategy: Strategy) -> str:
-    target, draft = scenario.target, scenario.draft
-    names = [place.model.name if place else "" for place in (target, draft)]
-    words = f"-m {names[0]}.gguf -md {names[1]}.gguf -np {scenario.batch}"
-    older = "    # before the options were renamed"
-    return (
-        f"llama-server {words} --spec-draft-n-max {strategy.window} --spec-draft-n-min 0 --spec-draft-p-min 0\n"
-        f"llama-server {words} --draft-max {strategy.window} --draft-min 0 --draft-p-min 0{older}\n"
-    )
+def kind_of(scenario: Scenario, known: Iterable[str]) -> str | None:
+    """Return how drafts come about, of the ``known`` ways; empty where there are none, None where it is another way."""
+    strategy = scenario.schedule
+    if not strategy.window:
+        return ""
+    if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft:
+        return "draft_model"
+    return next((kind for kind in known if kind in scenario.method_name), None)
+
+
+def checkpoint(place: Placement) -> str:
+    """Return the id of a model on Hugging Face, or its name where none is known."""
+    return next(iter(place.model.huggingface), place.model.name)

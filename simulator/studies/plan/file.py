@@ -49,6 +49,10 @@ class PlanFile(Frozen):
     """The name that reports use; the file's name where none is stated."""
     about: str = ""
     """The question that the plan asks, in a sentence."""
+    assumed: tuple[str, ...] = ()
+    """What was taken by default, in words; the answer repeats it."""
+    heads: dict[str, str] = Field(default={})
+    """Checkpoints of draft heads on Hugging Face, by strategy of the plan; exported commands name them."""
     scenario: Fields
     """The fields that all candidates share, as in a scenario's file."""
     slo: Slo
@@ -135,11 +139,25 @@ def load_plan(name: str, overrides: tuple[str, ...] = (), catalogue: Catalogue |
     not fit. Raises :class:`BadInput` with all faults found, :class:`Infeasible` where no candidate has room for its model.
     """
     catalogue = catalogue or Catalogue()
-    document = catalogue.plan(name)
+    plan = combined(amended(catalogue.plan(name), overrides, seed), catalogue)
+    _check_entries(plan)
+    return plan
+
+
+def amended(document: Document, overrides: tuple[str, ...], seed: int | None) -> Document:
+    """Return the document of a plan with ``key=value`` and the seed written into it."""
     for assignment in overrides:
         document.override(assignment)
     if seed is not None and isinstance(document.data.get("scenario"), dict):
         document.data["scenario"]["seed"] = seed
+    return document
+
+
+def combined(document: Document, catalogue: Catalogue) -> Plan:
+    """Return a plan with every combination of its entries, entries that fit nothing else among them.
+
+    Raises :class:`BadInput` for faults of the file itself.
+    """
     file = validate(PlanFile, document)
     base = _base(document, catalogue)
     candidates, left_out = [], []
@@ -149,9 +167,7 @@ def load_plan(name: str, overrides: tuple[str, ...] = (), catalogue: Catalogue |
                 candidates.append(combination)
             else:
                 left_out.append(combination)
-    plan = Plan(file, tuple(candidates), tuple(left_out))
-    _check_entries(plan)
-    return plan
+    return Plan(file, tuple(candidates), tuple(left_out))
 
 
 def _check_entries(plan: Plan) -> None:
@@ -169,10 +185,16 @@ def _base(document: Document, catalogue: Catalogue) -> Document:
     """Return what all candidates share, as a scenario's document."""
     shared = _part(document, ("scenario",))
     like = shared.data.pop("like", None)
+    if like is None and "target" not in shared.data:
+        raise BadInput(
+            [document.fault(("scenario",), "needs like: the scenario that every candidate starts from; or a target")]
+        )
     if like is None:
-        raise BadInput([document.fault(("scenario",), "needs like: the scenario that every candidate starts from")])
-    base = catalogue.scenario_of(str(like), shared, ("like",))
-    catalogue.lay_over(base, shared)
+        base = shared
+        base.data["name"] = str(document.data.get("name") or "plan")
+    else:
+        base = catalogue.scenario_of(str(like), shared, ("like",))
+        catalogue.lay_over(base, shared)
     catalogue.expand(base)
     return base
 

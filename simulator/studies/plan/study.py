@@ -10,7 +10,7 @@ from simulator.scenario.uncertainty import rests_on
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import Progress, Trial, quiet, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
-from simulator.studies.plan.export import WindowSchedule, exports, schedule
+from simulator.studies.plan.export import DraftLengths, WindowSchedule, draft_lengths, exports, schedule
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
@@ -57,6 +57,8 @@ class PlanStudy:
     """What in doubt the speed of the answer rests on; empty where that is little."""
     break_even: BreakEven | None
     schedule: WindowSchedule | None
+    lengths: DraftLengths
+    """Draft tokens by context and batch that give the most by law; empty for plain decoding."""
     exports: dict[str, str]
     laws: tuple[LawPoint, ...]
     sizes: tuple[Finding, ...]
@@ -88,7 +90,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, report: Progress = 
     if chosen is None:
         report("no fleet meets the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
-    table = schedule(chosen)
+    table, lengths = schedule(chosen), draft_lengths(chosen.candidate.loaded)
     return PlanStudy(
         command=command,
         search=searched,
@@ -100,7 +102,8 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS, report: Progress = 
         rests_on=rests_on(chosen.candidate.loaded),
         break_even=break_even(chosen),
         schedule=table,
-        exports=exports(chosen, table),
+        lengths=lengths,
+        exports=exports(chosen, table, lengths, plan.file.heads.get(chosen.candidate.strategy, "")),
         laws=tuple(point for candidate in plan.candidates for point in _laws(candidate)),
         sizes=tuple(size for cheapest in searched.by_family.values() for size in _sizes(cheapest, report)),
     )
@@ -161,6 +164,7 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
         ],
         "sensitivity": [_sensitivity_data(case) for case in answered.sensitivity],
         "break_even": answered.break_even and asdict(answered.break_even),
+        "draft_lengths": answered.lengths,
         "exports": answered.exports,
         "sizes": [finding_data(finding) for finding in answered.sizes],
         "searched": [finding_data(finding) for finding in answered.search.findings],

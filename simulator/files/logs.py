@@ -1,0 +1,280 @@
+"""Logs as people have them: tables, records and conversations, read into requests with a time, a prompt and an output.
+
+A log is CSV, JSONL, JSON or Parquet, or the text log of a server. ``log_columns.yaml`` holds the names of columns that are
+recognised; others are named by the user. Records may be nested (OpenAI usage), columns of lists (benchmarks), or conversations
+with turns (ShareGPT), of which every answer is a request whose prompt is all before it. Requests come in the order of their
+arrival, the first at 0; records without an output are failed calls and left out.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from simulator.files import reading
+from simulator.files.document import BadInput, Fault
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KNOWN: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("log_columns.yaml").read_text("utf-8"))
+ROLES = ("arrival", "prompt", "output", "task")
+"""What a column may be named as."""
+EPOCHS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0.0, 1.0))
+"""From where on a number is nanoseconds, microseconds, milliseconds, seconds since 1970: each begins before 1974."""
+UNITS = {"_ns": 1e-9, "_us": 1e-6, "_ms": 1e-3, "_s": 1.0}
+TEXTS = (".log", ".txt")
+"""Endings of the text logs of servers."""
+FIRST_LINE = {".csv": 2, ".tsv": 2, ".jsonl": 1, ".ndjson": 1}
+"""Line of the first record, by the ending of a file whose records are lines."""
+BARS = "▁▂▃▄▅▆▇█"
+LENGTHS = {"prompts": 2, "outputs": 3}
+"""Place of the lengths in a request."""
+BINS = 32
+"""Intervals of the small picture."""
+
+
+@dataclass(frozen=True)
+class RecordedLog:
+    """Holds the requests of a log, and how they were read."""
+
+    requests: tuple[tuple[int, float, int, int, str], ...]
+    """Number of the record, arrival (s, from the first), tokens of prompt and output, task; in order of arrival."""
+    columns: Mapping[str, str]
+    """Name of the column by what it was taken for."""
+    skipped: int
+    """Records without a prompt or an output."""
+    timed: bool
+    """Whether it says when requests came."""
+    counted: str = ""
+    """How tokens were counted where the log has texts; empty where it has counts."""
+
+    @property
+    def words(self) -> list[str]:
+        """Return what was read, in sentences."""
+        arrivals = [at for _, at, *_ in self.requests]
+        taken = ", ".join(f"{role} from '{name}'" for role, name in self.columns.items())
+        left = f"; {self.skipped:,} records without prompt or output left out" if self.skipped else ""
+        said = [f"{len(arrivals):,} requests read: {taken}{left}{f'; {self.counted}' if self.counted else ''}"]
+        if self.timed and arrivals[-1]:
+            span = f"{arrivals[-1]:,.0f} s" if arrivals[-1] >= 1 else f"{arrivals[-1]:.3g} s"
+            said.append(f"over {span} |{picture(arrivals)}| {len(arrivals) / arrivals[-1]:.3g} a second in the mean")
+        said += [f"{name} of {_spread([request[at] for request in self.requests])} tokens" for name, at in LENGTHS.items()]
+        return said
+
+
+def picture(arrivals: list[float]) -> str:
+    """Return requests over time as a row of bars, as high as the most of any of ``BINS`` equal intervals."""
+    counts, last = [0] * BINS, arrivals[-1]
+    for at in arrivals:
+        counts[min(BINS - 1, int(at / last * BINS))] += 1
+    most = max(counts)
+    return "".join(BARS[-(-count * (len(BARS) - 1) // most)] for count in counts)
+
+
+def _spread(values: list[Any]) -> str:
+    """Return the median and the 95th percentile of lengths in words."""
+    ordered = sorted(values)
+    return f"{ordered[len(ordered) // 2]:,} (median; p95 {ordered[-(-95 * len(ordered) // 100) - 1]:,})"
+
+
+def read_log(file: str, columns: Mapping[Any, str]) -> RecordedLog:
+    """Return the requests of a log; raises :class:`BadInput` with file, line and column.
+
+    ``columns`` names columns by role: arrival, prompt, output, task; the others are recognised. What was read is kept as
+    long as the file stays as it is.
+    """
+    try:
+        facts = os.stat(file)
+        return _read(file, tuple(sorted(columns.items())), (facts.st_mtime_ns, facts.st_size))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput([Fault((file, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
+
+
+@lru_cache(maxsize=4)
+def _read(file: str, stated: tuple[tuple[str, str], ...], _: tuple[int, int]) -> RecordedLog:
+    table, counted = _table(file)
+    taken = _columns(file, table, dict(stated))
+    prompt, output = (_tokens(file, table, taken, role) for role in ("prompt", "output"))
+    whole = (prompt > 0) & (output > 0)
+    if not whole.any():
+        raise BadInput([Fault((file, 0, 0), "", "holds no request with a prompt and an output")])
+    at = _arrivals(file, table, taken, whole)
+    tasks = table[taken["task"]].fillna("").astype(str) if "task" in taken else dict.fromkeys(table.index, "")
+    kept = sorted(table.index[whole], key=lambda row: at[row])
+    first = at[kept[0]]
+    requests = ((_line(file, row), float(at[row] - first), int(prompt[row]), int(output[row]), tasks[row]) for row in kept)
+    return RecordedLog(tuple(requests), taken, int((~whole).sum()), "arrival" in taken or "end" in taken, counted)
+
+
+def _line(file: str, row: int) -> int:
+    """Return the line of a record: below its head in a table, its own in lines of JSON; 0 where records have no lines."""
+    return row + FIRST_LINE[Path(file).suffix] if Path(file).suffix in FIRST_LINE else 0
+
+
+def _table(file: str) -> tuple["pd.DataFrame", str]:
+    """Return the records of a log as a table with dotted columns, and how tokens were counted where it has texts."""
+    import pandas as pd  # noqa: PLC0415 - slow to load, and only logs need it
+
+    path = Path(file)
+    reading.check_regular(path)
+    try:
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path), ""
+        if path.suffix in (".csv", ".tsv"):
+            separator = "\t" if path.suffix == ".tsv" else ","
+            return pd.read_csv(path, sep=separator, dtype=str, skipinitialspace=True, encoding="utf-8-sig"), ""
+        records = list(_records(path))
+    except ImportError as error:
+        message = "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'"
+        raise BadInput([Fault((file, 0, 0), "", message)]) from error
+    except (ValueError, pd.errors.ParserError) as error:
+        raise BadInput([Fault((file, 0, 0), "", f"cannot be read as {path.suffix[1:]}: {error}")]) from error
+    turned = list(_conversations(records))
+    if turned:
+        return pd.DataFrame(turned), f"tokens counted as {KNOWN['characters_per_token']} characters each"
+    return _exploded(pd.json_normalize(records)), ""
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of JSON, of JSONL, or those that the patterns find in a text log."""
+    if path.suffix == ".json":
+        value = reading.from_json(path.read_text("utf-8-sig"))
+        yield from (record for record in (value if isinstance(value, list) else [value]) if isinstance(record, dict))
+        return
+    with path.open(encoding="utf-8-sig") as opened:
+        for number, line in enumerate(reading.lines(opened), start=1):
+            if path.suffix in TEXTS:
+                yield from (match.groupdict() for pattern in KNOWN["lines"] if (match := re.search(pattern, line)))
+            elif line.strip():
+                try:
+                    yield reading.from_json(line)
+                except json.JSONDecodeError as error:
+                    message = f"cannot be read as {path.suffix[1:]}: {error}"
+                    raise BadInput([Fault((str(path), number, 1), "", message)]) from error
+
+
+def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table with a line for every element where a benchmark has written lists, or one list of records."""
+    import pandas as pd  # noqa: PLC0415
+
+    listed = [name for name in table if len(table) and isinstance(table[name].iloc[0], list)]
+    counts = next((name for role in ("prompt", "output") if (name := _recognised(role, listed))), None)
+    if counts is not None:
+        alike = [name for name in listed if table[name].str.len().equals(table[counts].str.len())]
+        return table[alike].explode(alike, ignore_index=True)
+    return pd.json_normalize(table[listed[0]].iloc[0]) if len(table) == len(listed) == 1 else table
+
+
+def _turns(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages of a conversation; none where the record is no conversation."""
+    return next((record[name] for name in KNOWN["turns"] if isinstance(record.get(name), list)), [])
+
+
+def _conversations(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield a request for every answer in conversations that have no counts; its prompt is all before it."""
+    if not records or "usage" in records[0] or not _turns(records[0]):
+        return
+    for record in records:
+        before = 0
+        for turn in _turns(record):
+            speaker, text = (
+                next((str(turn[name]) for name in KNOWN[part] if name in turn), "") for part in ("speaker", "text")
+            )
+            tokens = -(-len(text) // KNOWN["characters_per_token"])
+            if speaker in KNOWN["assistant"]:
+                others = {name: value for name, value in record.items() if not isinstance(value, list | dict)}
+                yield others | {"prompt_tokens": before, "completion_tokens": tokens}
+            before += tokens
+
+
+def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[str, str]:
+    """Return the column of every role that the table has; raises :class:`BadInput` for one that is missing."""
+    names = list(map(str, table.columns))
+    for role, name in stated.items():
+        if name not in names:
+            message = f"there is no column '{name}' for {role}; it has {', '.join(names)}"
+            raise BadInput([Fault((file, 1, 1), "columns", message)])
+    taken = dict(stated)
+    for role in (*ROLES, "total", "end", "duration_s"):
+        if role not in taken and (known := _recognised(role, names)):
+            taken[role] = known
+    lacking = [role for role in ("prompt", "output") if role not in taken]
+    if lacking and not (len(lacking) == 1 and "total" in taken):
+        message = f"no column is known as {' or '.join(lacking)} tokens; it has {', '.join(names) or 'nothing'}"
+        raise BadInput([Fault((file, 1, 1), "", f"{message}; name them, as in --columns {lacking[0]}=COLUMN")])
+    unused = {"total": not lacking, "end": "arrival" in taken, "duration_s": "end" not in taken}
+    return {role: name for role, name in taken.items() if not unused.get(role)}
+
+
+def _recognised(role: str, names: list[str]) -> str | None:
+    """Return the first column that is known for a role; of several at different depths the shallowest."""
+    stems = (*KNOWN.get(role, ()), role)
+    known = [stem + ending for stem in stems for ending in (("", *UNITS) if role == "arrival" else ("",))]
+    for word in map(str.lower, known):
+        if fitting := [name for name in names if name.lower() == word or name.lower().endswith(f".{word}")]:
+            return min(fitting, key=lambda name: (name.count("."), name))
+    return None
+
+
+def _tokens(file: str, table: "pd.DataFrame", taken: Mapping[str, str], role: str) -> "pd.Series[float]":
+    """Return the tokens of every record, 0 where it has none."""
+    if role not in taken:
+        other = "output" if role == "prompt" else "prompt"
+        return _tokens(file, table, {other: taken["total"]}, other) - _tokens(file, table, taken, other)
+    return _numbers(file, table, taken[role], "a whole number of tokens").fillna(0)
+
+
+def _numbers(file: str, table: "pd.DataFrame", name: str, expected: str) -> "pd.Series[float]":
+    import pandas as pd  # noqa: PLC0415
+
+    numbers = pd.to_numeric(table[name], errors="coerce").astype(float)
+    wrong = numbers.isna() & table[name].notna() & (table[name].astype(str).str.strip() != "")
+    wrong |= (numbers < 0) | (numbers > 1e18) | ((numbers % 1 != 0) & numbers.notna() & ("whole" in expected))
+    if wrong.any():
+        row = int(wrong.to_numpy().argmax())
+        message = f"expected {expected}, got {table[name].iloc[row]!r}"
+        raise BadInput([Fault((file, _line(file, row), 1), name, message)])
+    return numbers
+
+
+def _arrivals(file: str, table: "pd.DataFrame", taken: Mapping[str, str], whole: "pd.Series[bool]") -> "pd.Series[float]":
+    """Return when every record came, in seconds of its own clock; 0 where the log does not say."""
+    import pandas as pd  # noqa: PLC0415
+
+    name = taken.get("arrival") or taken.get("end")
+    if name is None:
+        return pd.Series(0.0, index=table.index)
+    column = table[name]
+    numbers = pd.to_numeric(column, errors="coerce")
+    if pd.api.types.is_datetime64_any_dtype(column) or numbers[whole].isna().any():
+        dates = pd.to_datetime(
+            column.astype(str).str.replace(",", ".", regex=False), errors="coerce", utc=True, format="ISO8601"
+        )
+        undated = whole & dates.isna()
+        if undated.any():
+            neither = undated & numbers.isna()
+            row = int((neither if neither.any() else undated).to_numpy().argmax())
+            message = f"expected a time: ISO 8601, or a number, got {column.iloc[row]!r}"
+            raise BadInput([Fault((file, _line(file, row), 1), name, message)])
+        seconds = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+    else:
+        numbers = _numbers(file, table, name, "a time of 0 or later")
+        unit = next((factor for ending, factor in UNITS.items() if name.lower().endswith(ending)), None)
+        scale = unit or next(factor for least, factor in EPOCHS if numbers[whole].min() >= least)
+        if unit is None and _milliseconds(numbers[whole], name):
+            scale = 1e-3
+        seconds = numbers * scale
+    late = pd.to_numeric(table[taken["duration_s"]], errors="coerce").fillna(0.0) if "duration_s" in taken else 0.0
+    return seconds - late
+
+
+def _milliseconds(numbers: "pd.Series[float]", name: str) -> bool:
+    """Return whether numbers from a beginning are milliseconds: whole ones, called as Mooncake calls them."""
+    return name == "timestamp" and bool(numbers.max() < EPOCHS[-2][0] and (numbers % 1 == 0).all() and numbers.min() == 0)

@@ -1,0 +1,356 @@
+"""Write the plan that one line asks for: a model, devices, traffic and limits. Everything else is a default that is said.
+
+``defaults.yaml`` holds what is taken: engines, links, degrees, methods and drafts. A method is offered where it exists for the
+model: a smaller model with its tokenizer, a draft head that is published for its shapes, layers that predict further tokens.
+Its acceptance is borrowed from the nearest published mean, measured in a chain at least as long. Nothing is taken over from
+another scenario: a draft writes one token a pass, and sits on the GPUs of its target.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from simulator.cost.huggingface import read_config
+from simulator.cost.model import ModelSpec
+from simulator.files.logs import read_log
+from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read, validate
+from simulator.names import Catalogue, shown
+from simulator.scenario.bank import Loan, nearest, published
+from simulator.serving.traffic import TrafficFile
+from simulator.studies.plan.file import Plan, amended, combined
+
+DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
+ONE_PROMPT = re.compile(r"\bone\b.*\bprompt\b")
+"""A mean over a single prompt is none to plan with."""
+MACHINE = "server"
+"""Name of the machine that target and draft share."""
+
+
+@dataclass(frozen=True)
+class PlanQuestion:
+    """States what a line says; ``places`` says with which option, by path of the plan's field."""
+
+    model: str
+    devices: tuple[str, ...]
+    requests: str | dict[str, Any]
+    """Name of a workload, or the fields of one."""
+    slo: dict[str, dict[str, float]]
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """Price of a device (USD per hour), where it is not that of its file."""
+    engine: str | None = None
+    draft: str | None = None
+    """Draft model; by default the first that ``defaults.yaml`` names for the model."""
+    weights: str | None = None
+    """Format of the weights; by default that in which the model was published."""
+    said: tuple[str, ...] = ()
+    """What else was taken by default, in words."""
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """Is a model that a name led to: what a file calls it, its shapes and the id by which it is published."""
+
+    reference: str
+    spec: ModelSpec
+    published_as: str
+
+
+def planned(
+    question: PlanQuestion, catalogue: Catalogue, overrides: tuple[str, ...] = (), seed: int | None = None
+) -> tuple[Plan, Document]:
+    """Return the plan of a question, and the document of the file that states it.
+
+    Methods and devices that nothing in it can run are left out of the file, and said. Raises :class:`BadInput` naming the
+    option, and :class:`Infeasible` where nothing has room for the model.
+    """
+    document = amended(written(question, catalogue), overrides, seed)
+    plan = combined(document, catalogue)
+    for part, names in (("hardware", plan.file.hardware), ("strategies", plan.file.strategies)):
+        for name in names:
+            ours = [combination for combination in plan.left_out if name in combination.family]
+            if not any(name in candidate.family for candidate in plan.candidates):
+                if len(names) == 1 or not plan.candidates:
+                    raise ours[0].error
+                del document.data[part][name]
+                document.data["assumed"].append(f"{name}: left out, as {ours[0].reason}")
+    names_left = {*document.data["hardware"], *document.data["strategies"]}
+    kept = [combination for combination in plan.left_out if names_left.issuperset(combination.family)]
+    file = plan.file.model_copy(update={"assumed": tuple(document.data["assumed"])})
+    return replace(plan, file=file, left_out=tuple(kept)), document
+
+
+def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
+    """Return the plan file of a question as a document whose places are options."""
+    target = find_model(question.model, catalogue, f"--model {question.model}")
+    assumed = [*question.said, *_said(question, target)]
+    scenario = {
+        "target": {"model": target.reference, "machine": MACHINE, "weights": _format(question, target)},
+        "requests": question.requests,
+        "serving": {"policy": {"name": DEFAULTS["policy"]["value"], "max_requests": DEFAULTS["max_requests"]["value"]}},
+    }
+    engines, strategies, heads = set[str](), dict[str, Any](), dict[str, str]()
+    hardware, devices = {}, {}
+    for name in question.devices:
+        hardware[name], devices[name], words = _hardware(question, catalogue, name)
+        engines.add(hardware[name]["target"]["engine"])
+        assumed.append(words)
+    strategies["plain"] = {"strategy": "autoregressive", "draft": None, "acceptance": {"always": 0}}
+    for engine in sorted(engines):
+        for name, method in _methods(engine).items():
+            entry, words, head = _strategy(question, catalogue, target, method)
+            if entry and name not in strategies:
+                strategies[name] = entry
+            if head:
+                heads[name] = head
+            assumed.append(f"{name}: {words}")
+    data = {
+        "name": target.spec.name or target.reference,
+        "about": f"{target.published_as or target.reference} on {' or '.join(question.devices)}, asked in one line",
+        "assumed": list(dict.fromkeys(assumed)),
+        "scenario": scenario,
+        "slo": question.slo,
+        "devices": devices,
+        "hardware": hardware,
+        "strategies": strategies,
+        **({"heads": heads} if heads else {}),
+        "replicas": DEFAULTS["replicas"]["value"],
+    }
+    return Document(data, dict(_places(data, question)))
+
+
+def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
+    """Yield the option that every value comes from."""
+    devices = f"--device {','.join(question.devices)}"
+    of_options: dict[Path_, str] = {
+        ("devices",): devices,
+        ("hardware",): devices,
+        ("scenario", "target", "model"): f"--model {question.model}",
+        ("scenario", "target", "weights"): f"--weights {question.weights}",
+        ("scenario", "requests"): "--traffic",
+        **{
+            ("hardware", name, "target", "engine"): f"--engine {question.engine}"
+            for name in question.devices
+            if question.engine
+        },
+    }
+    for path in parse(yaml.safe_dump(data), "").places:
+        option = next((of_options[path[:end]] for end in range(len(path), 0, -1) if path[:end] in of_options), "specsim plan")
+        yield path, (option, 0, 0)
+
+
+def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
+    """Yield the defaults that hold for all candidates, in words."""
+    for name in ("policy", "max_requests", "ranks", "replicas"):
+        value, why = DEFAULTS[name].values()
+        yield f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value} ({why})"
+    if not question.weights:
+        known = target.spec.expert_format or target.spec.weight_format
+        yield f"weights: {_format(question, target)} ({'as published' if known else DEFAULTS['weights']['why']})"
+
+
+def _format(question: PlanQuestion, target: NamedModel) -> str:
+    published_in = target.spec.expert_format or target.spec.weight_format
+    return question.weights or published_in or str(DEFAULTS["weights"]["value"])
+
+
+def _hardware(question: PlanQuestion, catalogue: Catalogue, name: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return a device's entry of the plan, the offer to rent it, and what was taken by default, in words."""
+    option = Document({}, {(): (f"--device {name}", 0, 0)})
+    profile = catalogue.content("device", catalogue.path("device", name, option, ())).data
+    price = profile.get("price_usd_per_hour")
+    if name in question.prices:
+        price = {"value": question.prices[name], "source": "stated with --price", "confidence": "assumed"}
+    if price is None:
+        raise BadInput([option.fault((), f"has no price in the catalogue; state yours, as in --price {name}=2.50")])
+    engine = question.engine or DEFAULTS["engines"].get(profile.get("maker"), "vllm")
+    link = next((link for link, members in DEFAULTS["links"].items() if name in members), None)
+    place = {"device": name, "engine": engine}
+    ranks = DEFAULTS["ranks"]["value"] if link else [1]
+    entry = {"target": {**place, **({"link": link} if link else {})}, "draft": {**place, "machine": MACHINE}}
+    entry["vary"] = {"target.tensor_parallel": list(ranks)}
+    words = (
+        f"{name}: engine {engine}, {f'joined by {link}' if link else 'one device a replica'}, {price['value']:g} USD an hour"
+    )
+    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, f"{words} ({price['source']})"
+
+
+def _methods(engine: str) -> dict[str, Any]:
+    """Return the methods of an engine, whose name may go on (llama_cpp_cuda)."""
+    return next((methods for name, methods in DEFAULTS["methods"].items() if engine.startswith(name)), {})
+
+
+def _strategy(
+    question: PlanQuestion, catalogue: Catalogue, target: NamedModel, method: Mapping[str, Any]
+) -> tuple[dict[str, Any] | None, str, str]:
+    """Return a method's entry of the plan, what is to be said of it, and its head; no entry where it does not exist."""
+    entry: dict[str, Any] = {"strategy": method["strategy"], "draft": None}
+    kind, head, words, drafter = method["kind"], "", "", None
+    if method["shape"] == "draft":
+        name = question.draft or next(iter(DEFAULTS["drafts"].get(target.reference, ())), None)
+        if name is None:
+            return None, "left out, as no smaller model with its tokenizer is known; name one with --draft", ""
+        draft = find_model(name, catalogue, f"--draft {name}")
+        drafter = draft.published_as or draft.reference
+        entry["draft"] = {"model": draft.reference, "weights": DEFAULTS["weights"]["value"]}
+        words = f"draft {drafter} on the GPUs of its target, one token a pass; "
+    if method["shape"] == "mtp" and not target.spec.mtp_layers:
+        return None, "left out, as the model has no layer that predicts further tokens", ""
+    if method["shape"] == "head":
+        trained = _head(catalogue, target, kind)
+        if trained is None:
+            return None, "left out, as no such head is published for a model of these shapes", ""
+        of, head = trained
+        words = f"head {head}" + ("; " if of == target.published_as else f", which was trained for {of}; ")
+    entry |= {"vary": dict(method["vary"])} if "vary" in method else {}
+    acceptance = _acceptance(catalogue, target, method, drafter)
+    if acceptance is None:
+        return None, f"left out, as no mean of {kind} in a chain is published", ""
+    entry["acceptance"], lent = acceptance
+    return entry, words + lent, head
+
+
+def _acceptance(
+    catalogue: Catalogue, target: NamedModel, method: Mapping[str, Any], draft: str | None
+) -> tuple[dict[str, Any], str] | None:
+    """Return the acceptance that is borrowed for a method, and from whom in words; None where nothing is published."""
+    chain = method.get("chain", DEFAULTS["chain"])
+    wanted = {"method": method["kind"], "draft": draft, "window": chain, "temperature": 0}
+    loans = [
+        loan for loan in nearest(catalogue, target.published_as or target.reference, wanted, 10_000) if _usable(loan, method)
+    ]
+    if not loans:
+        return _of_method(catalogue, method)
+    loan = loans[0]
+    same = [
+        other.mean.tokens_per_step for other in loans if (other.target, other.mean.window) == (loan.target, loan.mean.window)
+    ]
+    ends = [value for value in same if value]
+    span = f"; {min(ends):g} to {max(ends):g} are published for it" if len(set(ends)) > 1 else ""
+    mean = loan.mean
+    words = (
+        f"acceptance borrowed from {loan.target} with {mean.draft}: {mean.tokens_per_step:g} tokens a step "
+        f"in a chain of {mean.window} on {mean.task}{span}"
+    )
+    return dict(loan.block), words
+
+
+def _usable(loan: Loan, method: Mapping[str, Any]) -> bool:
+    """Return whether a mean is of this kind, of several prompts, and of a chain as long as the method's, a head's exactly."""
+    mean, chain = loan.mean, method.get("chain", DEFAULTS["chain"])
+    fits = mean.window is not None and (mean.window == chain if method["shape"] == "head" else mean.window >= chain)
+    return mean.method == method["kind"] and fits and "chain" in mean.setting and not ONE_PROMPT.search(mean.task)
+
+
+def _of_method(catalogue: Catalogue, method: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """Return the first mean that the method's own file states, in the same form."""
+    path = catalogue.names("method").get(method["strategy"])
+    facts = read(path, shown(path)).data if path else {}
+    for mean in facts.get("published", ()):
+        block = {name: mean[name] for name in ("tokens_per_step", "source", "confidence") if name in mean}
+        words = (
+            f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a step, as the method's file states"
+        )
+        return block | {"method": method["strategy"]}, words
+    return None
+
+
+def _head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str] | None:
+    """Return for which model, and as what, a head is published that fits the target's shapes; None without any."""
+    fitting = []
+    for name, mean in published(catalogue):
+        trained_for = identified(name, catalogue)
+        if mean.method == kind and "/" in mean.draft and trained_for and _shape(trained_for[1]) == _shape(target.spec):
+            fitting.append((name != target.published_as, name, mean.draft))
+    return min(fitting)[1:] if fitting else None
+
+
+def _shape(spec: ModelSpec) -> tuple[int, int, int]:
+    return spec.hidden_size, spec.num_hidden_layers, spec.vocab_size
+
+
+def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
+    """Return the model of a name of the catalogue, of an id of Hugging Face, or of a folder with a ``config.json``.
+
+    Raises :class:`BadInput` that says how to get one.
+    """
+    place = (option, 0, 0)
+    names = catalogue.names("model")
+    if name in names:
+        spec = _spec(names[name])
+        return NamedModel(name, spec, next(iter(spec.huggingface), ""))
+    if known := identified(name, catalogue):
+        return NamedModel(*known, name)
+    folder = Path(name)
+    if (folder / "config.json").is_file() or (folder.is_file() and folder.suffix == ".json"):
+        return NamedModel(os.path.relpath(folder) if "/" in os.path.relpath(folder) else f"./{folder}", read_config(folder), "")
+    ids = [id_ for path in names.values() for id_ in _spec(path).huggingface]
+    local = name.rpartition("/")[2]
+    perhaps = did_you_mean(name, [*ids, *names])
+    message = (
+        f"is neither a model of the catalogue, nor an id that it knows, nor a folder with a config.json{perhaps}; "
+        f"get its config.json: hf download {name} config.json --local-dir {local}, then --model ./{local}"
+    )
+    raise BadInput([Fault(place, "", message)])
+
+
+def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:
+    """Return the catalogue's name and the shapes of an id of Hugging Face; None for an unknown one."""
+    for ours, path in catalogue.names("model").items():
+        spec = _spec(path)
+        if name.lower() in map(str.lower, spec.huggingface):
+            return ours, spec
+    return None
+
+
+@cache
+def _spec(path: Path) -> ModelSpec:
+    document = read(path, shown(path))
+    document.data.setdefault("name", path.stem)
+    return validate(ModelSpec, document)
+
+
+def busiest(
+    file: str, columns: Mapping[str, str], count: int, rate_per_s: float | None, context: int | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the workload of the ``count`` requests of a log that come closest together, and what was read, in words.
+
+    Requests of more than ``context`` tokens are left out. Raises :class:`BadInput` for a log that cannot be read.
+    """
+    arrivals: dict[str, Any] = {"name": "file", "format": "log", "file": file}
+    arrivals |= {"columns": dict(columns)} if columns else {}
+    arrivals |= {"rate_per_s": rate_per_s} if rate_per_s else {}
+    log = read_log(file, columns)
+    said = [f"{Path(file).name}: {words}" for words in log.words]
+    limited = TrafficFile.model_validate(arrivals | {"drop_above_tokens": context})
+    if dropped := limited.dropped:
+        arrivals["drop_above_tokens"] = context
+        said.append(f"{dropped:,} requests of more than {context:,} tokens left out: the context of the model is no longer")
+    at = [line.arrival_s for line in limited.lines()]
+    said += [] if log.timed else [f"{Path(file).name} has no times: Poisson arrivals at {rate_per_s:g} a second, as stated"]
+    if len(at) <= count:
+        return {"arrivals": arrivals}, said
+    span, begin = min((at[index + count - 1] - at[index], index) for index in range(len(at) - count + 1))
+    said.append(
+        f"of them the {count:,} that come closest together are planned for: from {at[begin]:,.0f} s on, within {span:,.0f} s"
+    )
+    return {"arrivals": arrivals | {"from_s": at[begin]}, "count": count}, said
+
+
+def saved(document: Document, folder: Path) -> str:
+    """Return the text of a plan file in ``folder``, with a line that says what it is."""
+    data = {key: value for key, value in deepcopy(document.data).items() if key != "name"}
+    arrivals = document.get(("scenario", "requests", "arrivals"))
+    if isinstance(arrivals, dict) and "file" in arrivals:
+        data["scenario"]["requests"]["arrivals"]["file"] = os.path.relpath(arrivals["file"], folder)
+    for place in (data["scenario"]["target"], *(entry.get("draft") or {} for entry in data["strategies"].values())):
+        if "/" in place.get("model", ""):
+            place["model"] = os.path.join(os.path.curdir, os.path.relpath(place["model"], folder))
+    text = yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True)
+    return f"# Made by specsim plan from one line; change what you know better and run it by its path.\n{text}"

@@ -1,0 +1,302 @@
+"""A plan from one line: what it takes by default, what it says, and whom its errors blame."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from simulator.acceptance.sources import Cycle, odds_of
+from simulator.cli.main import main
+from simulator.cost.model import ModelSpec
+from simulator.files.schema import BadInput, Infeasible
+from simulator.names import Catalogue
+from simulator.scenario import load
+from simulator.scenario.expenses import expenses, rented_devices
+from simulator.scenario.run import plain, simulate
+from simulator.studies.plan.export import ENGINES, draft_lengths, exports
+from simulator.studies.plan.file import load_plan
+from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned
+from simulator.studies.plan.search import examine, search
+
+ROWS = [(0.0, 400, 30), (0.5, 300, 20), (0.75, 900, 40), (4.0, 200, 25), (9.0, 100, 60)]
+
+
+def log(folder: Path, head: str = "ts,input_tokens,output_tokens") -> Path:
+    path = folder / "my.csv"
+    path.write_text("\n".join([head, *(f"{at},{prompt},{output}" for at, prompt, output in ROWS)]) + "\n")
+    return path
+
+
+def question(folder: Path, **changes: Any) -> PlanQuestion:
+    requests, _ = busiest(str(log(folder)), {}, 4, None, None)
+    asked = {"model": "lmsys/vicuna-7b-v1.3", "devices": ("a100_80g_sxm",), "requests": requests}
+    return PlanQuestion(**(asked | {"slo": {"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p95": 60.0}}} | changes))
+
+
+def asked(folder: Path, *words: str, **options: str) -> Result:
+    given = {"model": "lmsys/vicuna-7b-v1.3", "device": "a100_80g_sxm", "traffic": str(log(folder)), "ttft-p95": "1s"} | options
+    return CliRunner().invoke(main, ["plan", *(word for name, value in given.items() for word in (f"--{name}", value)), *words])
+
+
+def test_ids_of_hugging_face_name_one_model_of_the_catalogue() -> None:
+    ids = [
+        id_.lower()
+        for path in Catalogue().names("model").values()
+        for id_ in yaml.safe_load(path.read_text()).get("huggingface", ())
+    ]
+    assert len(ids) == len(set(ids)) > 40
+    assert all(id_.count("/") == 1 for id_ in ids)
+    llama = find_model("meta-llama/Llama-3.1-70B-Instruct", Catalogue(), "--model x")
+    assert (llama.reference, llama.published_as) == ("llama_3_1_70b", "meta-llama/Llama-3.1-70B-Instruct")
+    assert find_model("llama_3_1_70b", Catalogue(), "--model x").published_as == "meta-llama/Llama-3.1-70B-Instruct"
+
+
+def test_what_the_defaults_name_is_in_the_catalogue() -> None:
+    catalogue = Catalogue()
+    linked = [name for members in DEFAULTS["links"].values() for name in members]
+    assert len(linked) == len(set(linked))
+    assert set(linked) <= set(catalogue.names("device"))
+    assert set(DEFAULTS["links"]) <= set(catalogue.names("link"))
+    assert set(DEFAULTS["engines"].values()) <= set(catalogue.names("engine"))
+    for model, drafts in DEFAULTS["drafts"].items():
+        specs = [find_model(name, catalogue, "").spec for name in (model, *drafts)]
+        assert len({spec.vocab_size for spec in specs}) == 1, model
+        assert all(spec.weights < specs[0].weights / 2 for spec in specs[1:]), model
+    for methods in DEFAULTS["methods"].values():
+        assert {method["strategy"] for method in methods.values()} <= {*catalogue.names("method"), "vanilla_sd"}
+
+
+def test_a_folder_with_a_config_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shapes = {
+        "hidden_size": 1024,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "intermediate_size": 2048,
+        "vocab_size": 32000,
+    }
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(
+        json.dumps(shapes | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]})
+    )
+    mine = find_model("mine", Catalogue(), "--model mine")
+    assert isinstance(mine.spec, ModelSpec)
+    assert mine.spec.num_hidden_layers == 4
+    plan, document = planned(question(tmp_path, model="mine"), Catalogue())
+    assert {candidate.strategy for candidate in plan.candidates} == {"plain", "ngram"}
+    assert document.data["scenario"]["target"]["model"] == "./mine"
+    assert any("no smaller model with its tokenizer is known" in words for words in plan.file.assumed)
+
+
+def test_a_question_offers_what_exists_and_says_what_it_took(tmp_path: Path) -> None:
+    plan, _ = planned(question(tmp_path), Catalogue())
+    assert {candidate.strategy for candidate in plan.candidates} == {"plain", "draft_model", "ngram"}
+    said = "\n".join(plan.file.assumed)
+    for words in (
+        "max_requests: 64",
+        "engine vllm, joined by nvlink_a100, 1.6 USD an hour",
+        "mtp: left out",
+        "acceptance borrowed from",
+    ):
+        assert words in said
+    drafted = next(one for one in plan.candidates if one.strategy == "draft_model")
+    assert drafted.loaded.scenario.one_lane
+    assert (
+        sum(group.number for group in rented_devices(drafted.loaded.scenario)) == drafted.loaded.scenario.target.tensor_parallel
+    )  # type: ignore[union-attr]
+    assert drafted.loaded.scenario.strategy.model_dump()["drafter"] == {"name": "autoregressive"}
+
+
+def test_heads_and_mtp_layers_are_offered_where_they_exist(tmp_path: Path) -> None:
+    llama, _ = planned(question(tmp_path, model="meta-llama/Llama-3.1-70B-Instruct", devices=("h200_sxm",)), Catalogue())
+    assert llama.file.heads == {"eagle_3": "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"}
+    assert any("which was trained for meta-llama/Llama-3.3-70B-Instruct" in words for words in llama.file.assumed)
+    qwen, _ = planned(question(tmp_path, model="Qwen/Qwen3-32B", devices=("h200_sxm",)), Catalogue())
+    assert qwen.file.heads == {"eagle_3": "RedHatAI/Qwen3-32B-speculator.eagle3"}
+    drafted = next(one for one in qwen.candidates if one.strategy == "draft_model").loaded.scenario
+    assert drafted.draft is not None
+    assert drafted.draft.model.name == "qwen3_1_7b"
+    deepseek, _ = planned(question(tmp_path, model="deepseek-ai/DeepSeek-V3", devices=("h200_sxm",)), Catalogue())
+    assert {"mtp", "mtp_3"} <= {one.strategy for one in deepseek.candidates}
+    assert not any("eagle" in one.strategy for one in deepseek.candidates)
+
+
+def test_the_saved_file_asks_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    done = asked(
+        tmp_path, "--tpot-p95", "60ms", "--save", str(folder / "mine.yaml"), "--json", "--draws", "1", "--requests", "4"
+    )
+    assert done.exit_code == 0, done.output
+    again = CliRunner().invoke(main, ["plan", str(folder / "mine.yaml"), "--json", "--draws", "1"])
+    assert again.exit_code == 0, again.output
+    first, second = json.loads(done.stdout), json.loads(again.stdout)
+    assert first["answer"] == second["answer"]
+    assert first["laws"] == second["laws"]
+    assert load_plan(str(folder / "mine.yaml")).file.assumed
+
+
+def test_the_requests_that_come_closest_together_are_taken(tmp_path: Path) -> None:
+    requests, said = busiest(str(log(tmp_path)), {}, 3, None, None)
+    assert (requests["arrivals"].get("from_s", 0.0), requests["count"]) == (0.0, 3)
+    assert any("5 requests read: arrival from 'ts'" in words for words in said)
+    requests, said = busiest(str(log(tmp_path)), {}, 3, None, 900)
+    assert requests["arrivals"]["drop_above_tokens"] == 900
+    assert any("1 requests of more than 900 tokens left out" in words for words in said)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": "foo/Bar-7B"}, "--model foo/Bar-7B: is neither"),
+        ({"model": "foo/Bar-7B"}, "hf download foo/Bar-7B config.json --local-dir Bar-7B, then --model ./Bar-7B"),
+        ({"device": "h100"}, "--device h100: there is no device 'h100'; did you mean 'h100_sxm'?"),
+        ({"device": "mi300x"}, "--device mi300x: has no price in the catalogue; state yours, as in --price mi300x=2.50"),
+        ({"ttft-p95": "1"}, "--ttft-p95 1: expected a time with its unit, as in 1s or 40ms"),
+        ({"engine": "vlm"}, "--engine vlm"),
+        ({"weights": "fp7"}, "--weights fp7"),
+        ({"draft": "qwen"}, "--draft qwen: is neither"),
+        ({"traffic": "chat_poisso"}, "--traffic"),
+        ({"columns": "when=ts"}, "--columns when=ts: expected arrival=...,prompt=...,output=...,task=..., got 'when=ts'"),
+        ({"columns": "arrival=when"}, "there is no column 'when' for arrival; it has ts, input_tokens, output_tokens"),
+        ({"price": "a100_80g_sxm=-1"}, "--price a100_80g_sxm=-1: expected USD an hour above 0"),
+    ],
+)
+def test_an_error_blames_what_was_typed(tmp_path: Path, options: dict[str, str], words: str) -> None:
+    done = asked(tmp_path, **options)
+    assert done.exit_code == 2, done.output
+    assert words in done.output
+
+
+def test_a_question_beside_a_plan_or_without_its_parts_is_refused(tmp_path: Path) -> None:
+    beside = CliRunner().invoke(main, ["plan", "chat_qwen3_32b", "--model", "x"])
+    assert (beside.exit_code, "--model chat_qwen3_32b: asks in one line" in beside.output) == (2, True)
+    alone = CliRunner().invoke(main, ["plan", "--device", "h100_sxm", "--tpot-p95", "40ms"])
+    assert alone.exit_code == 2
+    assert "it lacks --model, --traffic, a limit on the wait (--ttft-p95 1s)" in alone.output
+
+
+def test_a_model_without_room_ends_with_code_3(tmp_path: Path) -> None:
+    with pytest.raises(Infeasible, match="does not fit"):
+        planned(question(tmp_path, model="deepseek-ai/DeepSeek-V3", devices=("l4",)), Catalogue())
+    assert asked(tmp_path, device="l4", model="deepseek-ai/DeepSeek-V3").exit_code == 3
+
+
+def test_a_draft_of_another_tokenizer_is_left_out_and_said(tmp_path: Path) -> None:
+    plan, document = planned(question(tmp_path, draft="qwen3_0_6b"), Catalogue())
+    assert "draft_model" not in document.data["strategies"]
+    assert any("draft_model: left out" in words and "tokenizer" in words for words in plan.file.assumed)
+    with pytest.raises(BadInput, match="vlm"):
+        planned(question(tmp_path, engine="vlm"), Catalogue())
+
+
+COMMANDS = {
+    ("vllm_chain", "vllm"): """
+        vllm serve lmsys/vicuna-7b-v1.3 --tensor-parallel-size 1
+        "method": "draft_model", "model": "Jiayi-Pan/Tiny-Vicuna-1B", "draft_tensor_parallel_size": 1""",
+    ("autoregressive", "vllm"): """
+        --max-num-seqs 8 --max-model-len 1024 --gpu-memory-utilization 0.9 --dtype bfloat16
+        --no-enable-chunked-prefill --max-num-batched-tokens 1024 --no-enable-prefix-caching""",
+    ("vllm_ngram", "vllm"): '"method": "ngram", "num_speculative_tokens": 5',
+    ("vllm_eagle_3", "vllm"): '"method": "eagle3", "model": "some/head", "num_speculative_tokens": 3',
+    ("sglang_chain", "sglang"): """
+        --speculative-algorithm STANDALONE --speculative-draft-model-path Jiayi-Pan/Tiny-Vicuna-1B
+        --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4""",
+    ("sglang_eagle", "sglang"): """
+        --speculative-algorithm EAGLE --speculative-draft-model-path some/head
+        --speculative-num-steps 5 --speculative-eagle-topk 4 --speculative-num-draft-tokens 8""",
+    ("autoregressive", "llama_cpp_cuda"): "llama-server -m vicuna-7b-v1.3.gguf -np 8",
+    ("sglang_chain", "llama_cpp_cuda"): """
+        -md Tiny-Vicuna-1B.gguf
+        --spec-draft-n-max 3 --spec-draft-n-min 0 --spec-draft-p-min 0""",
+}
+"""Lines, or parts of them, of the command for a strategy and an engine."""
+
+
+@pytest.mark.parametrize(("strategy", "engine"), sorted(COMMANDS))
+def test_commands_name_checkpoints_and_documented_options(strategy: str, engine: str) -> None:
+    place = f"{{machine: server, device: a100_80g_sxm, engine: {engine}, weights: bf16, model: "
+    settings = [
+        f"strategy={strategy}",
+        f"target={place}vicuna_7b}}",
+        f"draft={place}tiny_vicuna_1b}}",
+        "acceptance={rate: 0.7}",
+        "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 100, output_tokens: 20}",
+        "serving={policy: {name: prefill_first, max_requests: 8}}",
+    ]
+    loaded = load("vanilla_llama_2_7b_a100", settings)
+    chosen: Any = SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=2)
+    kind = next(entry for name, entry in ENGINES.items() if engine.startswith(name))
+    command = exports(chosen, None, {}, "some/head" if "eagle" in strategy else "")[kind["file"]]
+    assert command.startswith(f"# each of 2 replicas; option names: {kind['source']}")
+    for words in COMMANDS[strategy, engine].strip().splitlines():
+        assert words.strip() in command
+    assert not any(line.rstrip() != line for line in command.splitlines())
+
+
+def test_draft_lengths_are_those_of_the_fastest_law() -> None:
+    requests = "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 100, output_tokens: 20}"
+    serving = "serving={policy: {name: prefill_first, max_requests: 16}}"
+    for rate, gamma in ((0.8, 4), (0.02, 4)):
+        loaded = load("vanilla_llama_2_7b_a100", [requests, serving, f"acceptance={{rate: {rate}}}", f"strategy.gamma={gamma}"])
+        lengths = draft_lengths(loaded)
+        assert list(lengths) == [110, 1024, 4096]
+        for context, table in lengths.items():
+            for batch, tokens in table.items():
+                tpot = {}
+                for most in range(gamma + 1):
+                    drafted = loaded.change(gamma=most).scenario if most else plain(loaded.scenario)
+                    odds = odds_of(loaded.acceptance() if most else Cycle((0,)), drafted.exit)
+                    tpot[most] = drafted.schedule.law(drafted.cost, odds, batch, context, one_lane=drafted.one_lane).tpot_s
+                assert tpot[tokens] == pytest.approx(min(tpot.values()), rel=1e-12), (context, batch)
+        assert (0 in lengths[110].values()) is (rate < 0.5)
+
+
+def test_the_exported_scenario_gives_the_figures_of_the_plan(tmp_path: Path) -> None:
+    done = asked(tmp_path, "--tpot-p95", "60ms", "--out", str(tmp_path / "out"), "--json", "--draws", "1", "--requests", "4")
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)["answer"]
+    again = load(str(tmp_path / "out/scenario.yaml"))
+    outcome, _ = simulate(again.scenario, again.acceptance())
+    spent = expenses(again.scenario, outcome)
+    assert spent is not None
+    assert outcome.tpot_s * 1e3 == answer["tpot_ms"]
+    assert (spent.usd_per_hour, spent.usd_per_million_tokens) == (
+        answer["cost_usd_per_hour"],
+        answer["cost_usd_per_million_tokens"],
+    )
+    measured = outcome.serving.counted.slo
+    assert [verdict.found_ms for verdict in measured] == list(answer["measured_ms"].values())
+    assert (tmp_path / "out/vllm.sh").is_file()
+
+
+QUESTIONS = {
+    "70B at home": ("meta-llama/Llama-3.1-70B-Instruct", ("rtx_3090",), "15s", {"plain", "draft_model", "eagle_3", "ngram"}),
+    "H200 against B200": ("Qwen/Qwen3-32B", ("h200_sxm", "b200_sxm"), "1s", {"plain", "draft_model", "eagle_3", "ngram"}),
+    "a mixture with MTP": ("deepseek-ai/DeepSeek-V3", ("h200_sxm",), "4s", {"plain", "mtp", "mtp_3", "ngram"}),
+    "a mixture with windows": ("openai/gpt-oss-120b", ("h100_sxm",), "1s", {"plain", "eagle_3", "ngram"}),
+}
+"""Model, devices, limit on TTFT, and the methods that there are for it."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", sorted(QUESTIONS))
+def test_questions_of_users_are_answered(tmp_path: Path, words: str) -> None:
+    model, devices, ttft, methods = QUESTIONS[words]
+    slo = {"ttft_ms": {"p95": float(ttft[:-1]) * 1e3}, "tpot_ms": {"p95": 200.0}}
+    plan, _ = planned(question(tmp_path, model=model, devices=devices, slo=slo), Catalogue())
+    assert {candidate.strategy for candidate in plan.candidates} == methods
+    found = search(plan)
+    assert found.best is not None
+    assert {family[0] for family in found.by_family} == set(devices)
+    heads = plan.file.heads.get(found.best.candidate.strategy, "")
+    command = exports(found.best, None, {}, heads)["vllm.sh"]
+    assert f"vllm serve {model} " in command
+    fewer = examine(found.best.candidate, found.best.replicas - 1) if found.best.replicas > 1 else None
+    assert fewer is None or not fewer.kept
