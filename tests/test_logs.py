@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.files.logs import picture, read_log
 from simulator.files.schema import BadInput
 from simulator.scenario import load
-from simulator.files.logs import picture, read_log
 from simulator.serving.traffic import TrafficFile
 
 SHARED = Path(__file__).parents[2] / "shared"

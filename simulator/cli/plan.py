@@ -58,9 +58,7 @@ def _fault(option: str, value: object, message: str) -> BadInput:
     return BadInput([Fault((f"--{option.replace('_', '-')} {value}", 0, 0), "", message)])
 
 
-def _read(
-    asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: Catalogue, save: Path | None
-) -> "Plan":
+def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: Catalogue, save: Path | None) -> "Plan":
     """Return the plan of a question, and write it where it is to be kept."""
     from simulator.files.writing import write
     from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned, saved
