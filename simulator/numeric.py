@@ -31,6 +31,11 @@ def elementwise_max(*seconds: Any) -> Any:
         return reduce(np.maximum, seconds)
 
 
+def elementwise_min(first: Any, second: Any) -> Any:
+    """Return the smaller of two numbers, element by element where one is an array."""
+    return -elementwise_max(-first, -second)
+
+
 def binomial(requests: int, share: Any) -> dict[int, Any]:
     """Return the chance of exactly k successes among ``requests`` that succeed with chance ``share``, by k.
 

@@ -20,10 +20,12 @@ from simulator.cli.options import OPTIONS
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device, Link
 from simulator.cost.model import ModelSpec
-from simulator.evidence.calibrate import fit, importers, measurements, passes, profile, quality
+from simulator.cost.roofline import AttentionParts
+from simulator.evidence.calibrate import attention, fit, importers, measurements, passes, profile, quality
 from simulator.evidence.calibrate.fit import DATASHEET, Form, roofline
-from simulator.files.schema import BadInput, read, validate
+from simulator.files.schema import BadInput, Positive, read, validate
 from simulator.names import Catalogue
+from simulator.report.pages.calibrate import tables
 
 PARTS = {"matmul": {"default": DATASHEET}, "attention": DATASHEET, "small_operations": DATASHEET}
 RATES = {"memory_gb": 80.0, "memory_bandwidth_gb_s": 1000.0, "peak_tflops": 100.0}
@@ -88,7 +90,7 @@ def test_attention_small_operations_and_links_are_found() -> None:
     queries += [importers.Queries(1, new, 0) for new in (64, 512, 2048)]
     rows = measurements.table([importers.attention("decode" if q.cached else "prefill", q, heads, 0.0) for q in queries])
     rows["time_us"] = fit.seconds(DEVICE, roofline((10.0, 0.8, 0.5, 2.0)), rows) * 1e6
-    assert fit._numbers(fit.attention(DEVICE, rows, DATASHEET)) == pytest.approx([10.0, 0.8, 0.5, 2.0], rel=0.02)
+    assert fit._numbers(attention.one_roofline(DEVICE, rows, DATASHEET)) == pytest.approx([10.0, 0.8, 0.5, 2.0], rel=0.02)
 
     rows = measurements.table([importers.small(n, 4096, 14336, 6144, 0.0) for n in TOKENS])
     rows["time_us"] = fit.seconds(DEVICE, roofline((20.0, 0.5, 1.0, 1.0)), rows) * 1e6
@@ -117,8 +119,54 @@ def test_what_was_not_measured_stays_as_it_was() -> None:
     heads, like = importers.Heads(8, 4096, 4096), roofline((1.0, 0.66, 0.9, 3.0))
     rows = measurements.table([importers.attention("prefill", importers.Queries(1, n, 0), heads, 0.0) for n in TOKENS])
     rows["time_us"] = fit.seconds(DEVICE, roofline((8.0, 0.66, 0.5, 3.0)), rows) * 1e6
-    assert not fit.bound_by_memory(DEVICE, rows)
-    assert fit._numbers(fit.attention(DEVICE, rows, like)) == pytest.approx([8.0, 0.66, 0.5, 3.0], rel=0.02)
+    assert not attention.bound_by_memory(DEVICE, rows)
+    assert fit._numbers(attention.one_roofline(DEVICE, rows, like)) == pytest.approx([8.0, 0.66, 0.5, 3.0], rel=0.02)
+
+
+CARD = DEVICE.model_copy(update={"multiprocessors": Positive(value=100.0), "cache_mb": Positive(value=100.0)})
+HEADS = ((1, 8), (2, 8), (4, 32), (8, 8))
+
+
+def attention_rows(parts: AttentionParts) -> measurements.Table:
+    """Rows of four shapes of heads of 128, as long as parts say."""
+    made = []
+    for kv_heads, heads in HEADS:
+        shape = importers.Heads(kv_heads, 512 * kv_heads, 128 * heads)
+        decodes = [importers.Queries(batch, 1, cached) for batch in (1, 4, 16, 64, 256) for cached in (63, 1023, 16383, 65535)]
+        prompts = [importers.Queries(batch, new, 0) for batch in (1, 4, 16) for new in (16, 64, 256, 1024, 4096, 16384)]
+        made += [importers.attention("prefill" if one.new > 1 else "decode", one, shape, 1.0) for one in (*decodes, *prompts)]
+    rows = attention.with_queries(measurements.table(made))
+    for part, roofline_of in (("decode", parts.decode), ("prefill", parts.prefill)):
+        of_part = rows.part == part
+        rows.loc[of_part, "time_us"] = fit.seconds(CARD, roofline_of, rows[of_part]) * 1e6
+    return measurements.table(made).assign(time_us=rows.time_us)
+
+
+def test_the_blocks_of_attention_are_found_and_half_of_the_heads_tell_the_other() -> None:
+    numbers = {"memory_efficiency": 0.8, "compute_efficiency": 0.5, "p_norm": 2.0, "key_us": 0.02}
+    decode = numbers | {"fixed_us": 9.0, "head_us": 0.03, "reduction_us": 1.0, "regroup_us": 3.0, "splits": "grouped"}
+    prefill = numbers | {"fixed_us": 7.0, "head_us": 0.05, "cached_ratio": 3.0, "packs": False}
+    made = AttentionParts.model_validate({"decode": decode, "prefill": prefill})
+    rows = attention_rows(made)
+    found = attention.in_parts(CARD, rows, made)
+    for part in ("decode", "prefill"):
+        for name, number in getattr(made, part):
+            if hasattr(number, "value"):
+                assert getattr(getattr(found, part), name).value == pytest.approx(number.value, rel=0.03), (part, name)
+    errors = quality.heads_left_out(CARD, rows, made)
+    assert {error.what for error in errors} == {"decode, half of the shapes", "prefill, half of the shapes"}
+    assert sum(error.rows for error in errors if error.most_tokens == 131072 and error.least_tokens == 1) <= len(rows)
+    assert max(error.mape_percent for error in errors) < 3.0
+    assert quality.heads_left_out(CARD, rows[rows.kv_heads == 8], made) == []
+    assert quality.heads_left_out(CARD, rows, made.decode) == []
+
+
+def test_each_format_stands_beside_its_own_error_of_the_profile_it_starts_from() -> None:
+    errors = [quality.FitError("decode", 1, 64, 9, mape, 0.0, 0.0, None) for mape in (1.0, 2.0, 3.0, 4.0)]
+    fitted = {"attention": errors[:1], "attention, fp8": errors[1:2]}
+    before = {"attention": errors[2:3], "attention, fp8": errors[3:]}
+    first, *_ = tables(profile.FittedProfile({}, fitted, before, [], [], [], {}, None))
+    assert [(row[3], row[6]) for row in first.rows] == [("1.0", "3.0"), ("2.0", "4.0")]
 
 
 # ---- errors

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.device import Attention, Device
+from simulator.cost.device import Device
 from simulator.cost.formats import FORMATS, WeightFormat
 from simulator.cost.kernels import attention_timer, computes_longer_than_it_reads
 from simulator.cost.placement import Placement
+from simulator.cost.roofline import Attention
 from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Document, validate
 from simulator.names import Catalogue
@@ -137,6 +139,50 @@ def test_attention_in_parts_by_hand() -> None:
     assert seconds(Rows()) == 0.0
 
 
+BLOCKS = {**SUM, "head_us": 1e-3, "key_us": 1e-3, "reduction_us": 1e-3, "regroup_us": 7e-3}
+
+
+def block_seconds(rows: Rows, model: dict[str, Any] | None = None, processors: float | None = 12.5, **kernel: Any) -> Any:
+    """Seconds of a device whose blocks take a nanosecond and one for each key; it has room for 25 blocks, or says nothing."""
+    parts = {"decode": BLOCKS | kernel, "prefill": BLOCKS | kernel}
+    device = {"attention": parts, "cache_mb": 0.014} | ({} if processors is None else {"multiprocessors": processors})
+    return attention_timer(place(device, model=MODEL | (model or {})))(rows)
+
+
+def test_a_cache_is_cut_until_blocks_fill_the_card_or_pieces_are_the_smallest() -> None:
+    """640 cached tokens are five pieces of 128, and 25 blocks of five heads; what joins them takes the root of four."""
+    one = 640 * 200 + 400 + 640 * 400 + 5
+    assert block_seconds(Rows.decode(1, 639), splits="all") == nanoseconds(one + 640 / 5 + 2)
+    assert block_seconds(Rows.decode(1, 639), splits="grouped") == nanoseconds(one + 640 / 5 + 2)
+    assert block_seconds(Rows.decode(1, 639), splits="none") == nanoseconds(one + 640)
+    assert block_seconds(Rows.decode(1, 639), None, None, splits="all") == nanoseconds(one + 640)
+    assert block_seconds(Rows.decode(1, 255), splits="all") == nanoseconds(256 * 600 + 400 + 5 + 128 + 1)
+    two = Rows.decode(1, 2 * 639, 2)  # ten heads leave room for two and a half pieces; queries are copied into order
+    assert block_seconds(two, splits="all") == nanoseconds(2 * one + 640 / 2.5 + 1.5**0.5 + 7)
+    seconds = attention_timer(
+        place({"attention": {"decode": BLOCKS | {"splits": "all"}, "prefill": SUM}, "multiprocessors": 12.5})
+    )
+    assert list(seconds(Rows.decode(1, np.array([639, 255])))) == [seconds(Rows.decode(1, context)) for context in (639, 255)]
+
+
+def test_a_kernel_that_cuts_for_shared_heads_cuts_neither_single_ones_nor_for_a_verification() -> None:
+    alone = block_seconds(Rows.decode(1, 639), {"num_key_value_heads": 10}, splits="grouped")
+    assert alone == nanoseconds(640 * 400 + 400 + 640 * 400 + 10 + 640)
+    verified = 640 * 200 + 800 + (639 + 640) * 400 + 5 + 640
+    assert block_seconds(Rows.decode(2, 638), splits="grouped") == nanoseconds(verified * 1.02)
+
+
+def test_a_prompt_is_tiles_and_what_the_cache_holds_moves_faster() -> None:
+    """130 rows are two tiles of each of ten heads, or three where five KV heads pack two; the cache has 14,000 bytes."""
+    moved, pairs = 130 * 200 + 130 * 400, 130 * 131 / 2 * 400
+    assert block_seconds(Rows.prefill(130), packs=False) == nanoseconds(moved + pairs + 20 + 130)
+    assert block_seconds(Rows.prefill(130), packs=True) == nanoseconds(moved + pairs + 15 + 130)
+    faster = block_seconds(Rows.prefill(10), packs=False, cached_ratio=3)
+    assert faster == nanoseconds(6_000 / 3 + 55 * 400 + 10 + 10)
+    half = block_seconds(Rows.prefill(35), packs=False, cached_ratio=3)  # 21,000 bytes, one and a half times the cache
+    assert half == nanoseconds(21_000 * (0.5 + 0.5 / 3) + 35 * 18 * 400 + 10 + 35)
+
+
 def test_a_cache_format_may_have_kernels_of_its_own() -> None:
     parts = {"decode": {**SUM, "fixed_us": 7}, "prefill": SUM}
     on = place({"attention": {**DEVICE["attention"], "kv_cache": {"fp8": parts}}}, kv_cache="fp8")  # type: ignore[dict-item]
@@ -199,7 +245,7 @@ def test_show_lists_the_formats_of_a_device() -> None:
         (2, Rows.decode(1, 2047), 17.1 + 13.2 + 51.2 + 31.0 + 14.5, 3),
         (4, Rows.decode(1, 2047), 11.9 + 10.3 + 29.4 + 18.0 + 14.0, 3),
         (1, Rows.decode(1, 8 * 2047, 8), 25.3 + 21.9 + 99.1 + 59.0 + 40.2, 3),
-        (2, Rows.decode(1, 8 * 2047, 8), 17.2 + 13.2 + 52.5 + 33.0 + 17.9, 4.5),
+        (2, Rows.decode(1, 8 * 2047, 8), 17.2 + 13.2 + 52.5 + 33.0 + 17.9, 5),
         (4, Rows.decode(1, 8 * 2047, 8), 11.1 + 9.7 + 32.8 + 19.3 + 16.3, 3),
         (1, Rows.prefill(2048), 182.0 + 153.6 + 824.1 + 487.5 + 162.4, 3),
         (2, Rows.prefill(2048), 101.9 + 80.7 + 424.1 + 245.1 + 83.3, 3),

@@ -4,8 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
-from simulator.cost.device import Device, Link, Roofline
+from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
+from simulator.cost.roofline import Roofline
 
 
 def roofline(**changes):

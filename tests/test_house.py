@@ -151,6 +151,7 @@ COUNTS_AND_RATIOS = {
         "tensor_parallel",
         "count",
         "extra_row",
+        "multiprocessors",
         "low",
         "high",
         "concurrency",

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from simulator.cli.main import main
-from simulator.cost.device import Device, Roofline
+from simulator.cost.device import Device
+from simulator.cost.roofline import Roofline
 from simulator.files.schema import BadInput, Infeasible, Positive, replace_nested
 from simulator.names import Catalogue
 from simulator.report.pages.plan import fleet

@@ -15,7 +15,7 @@ from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import WEIGHT_BYTES
 from simulator.cost.model import ModelSpec
-from simulator.evidence.calibrate import fit, passes, quality
+from simulator.evidence.calibrate import attention, fit, passes, quality
 from simulator.evidence.calibrate.importers import checked, imported
 from simulator.evidence.calibrate.measurements import table as make_table
 from simulator.files.schema import provenance, read, validate
@@ -185,7 +185,7 @@ def test_the_command_fits_the_shipped_numbers(measurements, name):
     form = fit.Form(products.tile_tokens, tuple(point.tokens for point in products.width))
     found = {
         "matmul": fit.products(device, some(measurements, name, "matmul"), form),
-        "attention": fit.attention(device, some(measurements, name, "attention"), device.attention),
+        "attention": attention.one_roofline(device, some(measurements, name, "attention"), device.attention),
         "small_operations": fit.small_operations(device, some(measurements, name, "small_operations")),
     }
     for operation, fitted in found.items():

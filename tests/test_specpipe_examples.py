@@ -17,9 +17,10 @@ import pytest
 
 from benchmarks.family.draft_tree import DraftTree, widest
 from simulator.acceptance.tree_replay import tree_of
-from simulator.cost.device import Link, Roofline
+from simulator.cost.device import Link
 from simulator.cost.model import ModelSpec
 from simulator.cost.partition import GIB, message_bytes, printed_layer_weights, stage_memory
+from simulator.cost.roofline import Roofline
 from simulator.files.schema import read, validate
 from simulator.names import Catalogue
 from simulator.strategies.common.pipeline_laws import PipelineTimes, break_even, hit_shares, unequal_stages

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from math import inf, log, sqrt
 from typing import Any, NamedTuple
 
-from simulator.cost.device import Attention, Device, Roofline, WidthPoint
+from simulator.cost.device import Device
 from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
 from simulator.cost.mixer import INDEX_BYTES, LayerKind, Mixer
 from simulator.cost.placement import Placement
+from simulator.cost.roofline import Attention, AttentionRoofline, CachedHeads, Roofline, WidthPoint
 from simulator.cost.rows import Rows
 
 STATE_FLOPS = 7.0
@@ -92,24 +93,28 @@ def _attention_in_parts(place: Placement, attention: Attention, mixer: Mixer, ca
 
     Prompts are priced by ``prefill``, all other rows by ``decode``, with ``extra_row`` for those of a verification.
     """
-    ranks, parts = place.mixer_ranks, attention.over(place.kv_cache)
-    decode, prefill, extra = place.device.timer(parts.decode), place.device.timer(parts.prefill), attention.extra_row.value
+    ranks, parts, device = place.mixer_ranks, attention.over(place.kv_cache), place.device
+    decode, prefill, extra = device.timer(parts.decode), device.timer(parts.prefill), attention.extra_row.value
     pair = mixer.pair_flops / ranks
     prompt_pair = pair if mixer.prompt_pair_flops is None else mixer.prompt_pair_flops / ranks
     heads = max(1.0, mixer.cache_heads / ranks)
+    queries = max(1.0, place.model.num_attention_heads / ranks / heads)
     query_and_output = 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
+
+    def timed(part: AttentionRoofline, timer: Any, sequences: int, tokens: int, kv_tokens: Any, flops: Any) -> Any:
+        read = CachedHeads(sequences, tokens / sequences, heads, queries, kv_tokens / sequences)
+        size, *apart, on_top = part.apart(read, kv_tokens * cached + tokens * query_and_output, *device.chip)
+        return timer(size, flops, tokens, *apart) + on_top
 
     def seconds(rows: Rows) -> Any:
         total: Any = 0.0
-        if rows.prompt_tokens:
-            size = rows.prompt_kv_tokens * cached + rows.prompt_tokens * query_and_output
-            total = prefill(size, rows.prompt_pairs * prompt_pair, rows.prompt_tokens)
+        if prompt := rows.prompt_tokens:
+            sequences, flops = max(1, rows.prompt_sequences), rows.prompt_pairs * prompt_pair
+            total = timed(parts.prefill, prefill, sequences, prompt, rows.prompt_kv_tokens, flops)
         if tokens := rows.tokens - rows.prompt_tokens:
-            sequences = max(1, rows.sequences - rows.prompt_sequences)
-            size = (rows.kv_tokens - rows.prompt_kv_tokens) * cached + tokens * query_and_output
-            flops = (rows.attention_pairs - rows.prompt_pairs) * pair
-            verifying = 1.0 + extra * max(0.0, tokens / sequences - 1.0)
-            total = total + decode(size, flops, tokens, sequences * heads) * verifying
+            sequences, flops = max(1, rows.sequences - rows.prompt_sequences), (rows.attention_pairs - rows.prompt_pairs) * pair
+            took = timed(parts.decode, decode, sequences, tokens, rows.kv_tokens - rows.prompt_kv_tokens, flops)
+            total = total + took * (1.0 + extra * max(0.0, tokens / sequences - 1.0))
         return total
 
     return seconds

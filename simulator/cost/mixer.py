@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from simulator.cost.rows import Rows
 from simulator.files.schema import Frozen
-from simulator.numeric import elementwise_max
+from simulator.numeric import elementwise_max, elementwise_min
 
 INDEX_BYTES = 1.0 + 4 / 128
 """Bytes of a cached value of an indexer: 8 bits, and a scale of 4 bytes for 128 of them (DeepSeek-V3.2)."""
@@ -130,26 +130,23 @@ class Mixer(Frozen):
         near, near_pairs = 0.0, 0.0
         if self.window is not None:
             window = (self.window + 1) // 2 if self.kind == "chunked" else self.window
-            near = _least(cached, sequences * (window - 1) + tokens)
+            near = elementwise_min(cached, sequences * (window - 1) + tokens)
             near_pairs = _pairs(*shape, window)
             if every == 1:
                 return near, near_pairs
         if self.top_k is None:
             return cached / every + near, pairs / every + near_pairs
-        return _least(cached / every, tokens * self.top_k) + near, _pairs(*shape, self.top_k * every) / every + near_pairs
+        return elementwise_min(cached / every, tokens * self.top_k) + near, _pairs(
+            *shape, self.top_k * every
+        ) / every + near_pairs
 
 
 def _pairs(tokens: int, sequences: int, cached: Any, pairs: Any, most: int) -> Any:
     """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most, in sequences of equal length."""
     each = tokens / sequences
     before = cached / sequences - each
-    whole = _least(elementwise_max(most - before, 0.0), each)
-    return _least(pairs, sequences * (whole * before + whole * (whole + 1.0) / 2.0 + (each - whole) * most))
-
-
-def _least(first: Any, second: Any) -> Any:
-    """Return the smaller of two numbers, element by element where one is an array."""
-    return -elementwise_max(-first, -second)
+    whole = elementwise_min(elementwise_max(most - before, 0.0), each)
+    return elementwise_min(pairs, sequences * (whole * before + whole * (whole + 1.0) / 2.0 + (each - whole) * most))
 
 
 class LayerRun(Frozen):

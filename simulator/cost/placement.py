@@ -8,12 +8,13 @@ from typing import Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from simulator.cost.collectives import AllReduceForm
-from simulator.cost.device import Attention, Device, Link, Roofline
+from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
 from simulator.cost.model import ModelSpec
 from simulator.cost.partition import Pipeline
 from simulator.cost.protocol import Depth
+from simulator.cost.roofline import Attention, Roofline
 from simulator.files.schema import Frozen
 from simulator.numeric import ordered_sum
 

@@ -34,10 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from simulator.cost.device import Attention, Device
+from simulator.cost.device import Device
 from simulator.cost.engine import Engine, RowCosts
 from simulator.cost.kernels import lacks_curve
 from simulator.cost.model import Experts
+from simulator.cost.roofline import Attention
 from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import RunResult, baseline, law, run, tuned

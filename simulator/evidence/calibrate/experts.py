@@ -6,7 +6,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cost.device import Device, ExpertRoofline
+from simulator.cost.device import Device
+from simulator.cost.roofline import ExpertRoofline
 from simulator.evidence.calibrate.fit import PRODUCTS_BESIDE_LAYERS, Form, Seconds, least, measured, roofline, seconds
 from simulator.evidence.calibrate.measurements import Table
 

@@ -1,7 +1,7 @@
 """Rooflines and links with the least error on measured times; bounded, so that every number stays physical.
 
 What is fitted is what the simulator uses: ``fixed + ||(bytes / bandwidth, flops / peak)||_p`` with flops rounded up to
-tiles (:class:`~simulator.cost.device.Roofline`). A ``table`` beside the formula multiplies memory time and constant by ratios
+tiles (:class:`~simulator.cost.roofline.Roofline`). A ``table`` beside the formula multiplies memory time and constant by ratios
 that depend on the token count alone; it follows a curve that steps, or is not monotone, where tiles do not. Fits minimise
 a robust (soft L1) loss of log(predicted / measured); numbers are rounded to three digits before any error is stated.
 """
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from simulator.cost.collectives import Exchange, RingAllReduce, TreeAllReduce
-from simulator.cost.device import AttentionParts, DecodeRoofline, Device, ExpertRoofline, Roofline
-from simulator.cost.formats import ACTIVATION_BYTES, FORMATS
+from simulator.cost.device import Device
+from simulator.cost.formats import FORMATS
+from simulator.cost.roofline import AttentionRoofline, CachedHeads, ExpertRoofline, Roofline
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table, unfit
 
 Seconds: TypeAlias = NDArray[np.float64]
 Bounds: TypeAlias = tuple[Sequence[float], Sequence[float]]
-DIGITS = 3
+DIGITS, NOTHING = 3, 9
+"""Digits of a fitted number, and decimals behind which it is zero."""
 LEAST_TILE = 8
 """Rows that tensor cores multiply at once: the N of their instructions, with the weights as M."""
 LAYER = ["model", "tensor_parallel", "tokens"]
 SAMPLE = (1, 2, 4, 8, 16, 32, 48, 64, 65, 72, 96, 128, 129, 136, 160, 192, 200, 256, 257, 264, 320, 384, 385, 392, 448, 512,
           513, 520, 640, 768, 1024, 1536, 2048)  # fmt: skip
 """Token counts that weigh in a fit, dense where kernels step; others only in the errors."""
-FEW = 171
-"""Rows of attention that weigh in a fit, by part and shape, so that no large set outweighs a small one."""
 PRODUCTS_BESIDE_LAYERS = 0.3
 """Weight of single products where a table is fitted to layers, which is what it is for."""
 
@@ -52,7 +52,6 @@ TABLE = Form((64,), (1, 64, 65, 128, 129, 192, 256, 257, 384, 385, 512))
 """The table: a point on each side of a step; steps beyond one tile of 64 stand in it."""
 START, BOUNDS = (5.0, 0.8, 0.7, 3.0), ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))
 """Start and bounds of fixed_us, memory_efficiency, compute_efficiency and p_norm."""
-ATTENTION_START = (10.0, 0.8, 0.5, 5.0)
 RATIOS = ((1.0, 30.0), (0.5, 30.0))
 """Bounds of the ratio of the memory time, and of that of the constant."""
 
@@ -81,9 +80,13 @@ DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))
 def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
     """Return ``Device.seconds`` of every row, shape (rows,)."""
     tokens, size, beside = rows.tokens.to_numpy(float), rows.size_bytes.to_numpy(), 0.0
+    apart: Sequence[Any] = ()
     if isinstance(operation, ExpertRoofline):
         tokens, size = (rows.pairs / rows.experts).to_numpy(), size + operation.pair_bytes(rows.pairs, rows.width).to_numpy()
         beside = operation.beside_s(rows.experts, rows.width).to_numpy()
+    elif isinstance(operation, AttentionRoofline):
+        read = CachedHeads(*rows[["sequences", "rows", "kv_heads", "queries", "keys"]].to_numpy(float).T)
+        size, *apart, beside = operation.apart(read, size, *device.chip)
     distinct, place = np.unique(tokens, return_inverse=True)
     tiled = np.array([operation.tiled(count) / count for count in distinct])[place]
     ratio, fixed_ratio = np.array([operation.width_ratios(count) for count in distinct])[place].T
@@ -93,10 +96,8 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
         per_byte = (1.0 - share) * per_byte + share / (device.cache_bandwidth_gb_s.value * 1e9)
     memory = size * ratio * per_byte
     compute = rows.flops.to_numpy() * tiled / (operation.compute_efficiency.value * _peaks(device, rows) * 1e12)
-    largest, p = np.maximum(memory, compute), operation.p_norm.value
-    norm = (memory / largest) ** p + (compute / largest) ** p
-    if isinstance(operation, DecodeRoofline):
-        norm += (rows.sequences.to_numpy() * rows.kv_heads.to_numpy() * operation.head_us.value * 1e-6 / largest) ** p
+    largest, p = np.maximum.reduce((memory, compute, *apart)), operation.p_norm.value
+    norm = sum((term / largest) ** p for term in (memory, compute, *apart))
     return np.asarray(operation.fixed_us.value * 1e-6 * fixed_ratio + largest * norm ** (1.0 / p) + beside)
 
 
@@ -154,12 +155,6 @@ def sample(rows: Table, at: Sequence[int] = ()) -> Table:
     counts = np.unique(rows.tokens)
     near = {counts[np.abs(counts - wanted).argmin()] for wanted in (*SAMPLE, *at) if wanted <= counts[-1]}
     return rows[rows.tokens.isin(near)]
-
-
-def evenly(rows: Table) -> Table:
-    """Return at most ``FEW`` rows of each part and shape, evenly spaced in the table."""
-    kept = [part.iloc[:: -(-len(part) // FEW)] for _, part in rows.groupby(["part", "shape"])]
-    return rows.loc[np.concatenate([part.index for part in kept])]
 
 
 def by_layer(rows: Table, times: Seconds) -> Table:
@@ -241,73 +236,6 @@ def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
     return errors
 
 
-def attention(device: Device, rows: Table, like: Roofline) -> Roofline:
-    """Return one roofline of decode and prefill attention, each part and shape weighing the same.
-
-    Where keys and values never took a share of the time worth fitting to (:func:`bound_by_memory`), the memory side and
-    the knee stay those of ``like``.
-    """
-    bound = bound_by_memory(device, rows)
-    rows = evenly(rows) if bound else sample(rows)
-    truth = measured(rows)
-    if bound:
-        return roofline(least(lambda x: np.log(seconds(device, roofline(x), rows) / truth), ATTENTION_START, BOUNDS))
-    memory, p = like.memory_efficiency.value, like.p_norm.value
-    bounds = ((0.0, 0.02), (60.0, 1.0))
-    fixed, compute = least(
-        lambda x: np.log(seconds(device, roofline((x[0], memory, x[1], p)), rows) / truth), (6.0, 0.5), bounds
-    )
-    return roofline((fixed, memory, compute, p))
-
-
-def with_queries(rows: Table) -> Table:
-    """Return rows of attention whose bytes also count queries and outputs, as those of attention in parts do."""
-    return rows.assign(size_bytes=rows.size_bytes + 2.0 * ACTIVATION_BYTES * rows.tokens * rows.query_width)
-
-
-def uncached(device: Device, rows: Table) -> Table:
-    """Return the rows of attention without those whose cached tokens the device's cache serves when a call is repeated.
-
-    In a model, other layers push them out. Decode stays where twice the cache does not hold its keys and values, or where
-    reading them at the datasheet's rate takes less than a fifth of the time; a prompt has just written its own.
-    """
-    if device.cache_mb is None:
-        return rows
-    beyond = rows.size_bytes > 2e6 * device.cache_mb.value
-    minor = rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) < 0.2 * measured(rows)
-    return rows[beyond | minor | (rows.part == "prefill")]
-
-
-def attention_parts(device: Device, rows: Table, like: AttentionParts) -> AttentionParts:
-    """Return decode and prefill, each fitted to its own rows; a part without rows is that of ``like``.
-
-    Decode takes the compute efficiency of prefill, as it does too few flops to tell one.
-    """
-    rows = evenly(with_queries(uncached(device, rows)))
-    prefill, decode = like.prefill, like.decode
-    wide, narrow = rows[rows.part == "prefill"], rows[rows.part == "decode"]
-    if len(wide):
-        truth = measured(wide)
-        bounds = ((0.0, 0.02, 0.02, 1.0), (300.0, 1.0, 1.0, 50.0))
-        numbers = least(lambda x: np.log(seconds(device, roofline(x), wide) / truth), (12.0, 0.5, 0.6, 1.2), bounds)
-        prefill = roofline(numbers)
-    if len(narrow):
-        truth, compute = measured(narrow), prefill.compute_efficiency.value
-
-        def made(x: Sequence[float]) -> DecodeRoofline:
-            return DecodeRoofline.model_validate(roofline((x[0], x[1], compute, x[2])).model_dump() | {"head_us": x[3]})
-
-        bounds = ((0.0, 0.02, 1.0, 0.0), (60.0, 1.0, 50.0, 2.0))
-        error: Callable[[Sequence[float]], Seconds] = lambda x: np.log(seconds(device, made(x), narrow) / truth)  # noqa: E731
-        decode = made(least(error, (10.0, 0.8, 2.0, 0.02), bounds))
-    return AttentionParts(decode=decode, prefill=prefill)
-
-
-def bound_by_memory(device: Device, rows: Table) -> bool:
-    """Return whether reading keys and values at the datasheet's bandwidth takes a fifth of the measured time of any row."""
-    return bool((rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) >= 0.2 * measured(rows)).any())
-
-
 def small_operations(device: Device, rows: Table) -> Roofline:
     """Return the roofline of small operations: constant and memory efficiency, on up to 512 tokens; they count no flops."""
     rows = sample(rows[rows.tokens <= 512])
@@ -381,4 +309,4 @@ def least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bound
         x_scale=np.maximum(inside, 1e-3),
         diff_step=np.full(len(inside), 1e-4),
     )
-    return [float(f"{value:.{DIGITS}g}") for value in best.x]
+    return [float(f"{round(value, NOTHING):.{DIGITS}g}") for value in best.x]

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
-from simulator.cost.device import Attention, AttentionParts, DecodeRoofline, Device, ExpertRoofline, Link, Roofline
-from simulator.evidence.calibrate import experts, fit, quality
+from simulator.cost.device import Device, Link
+from simulator.cost.roofline import Attention, AttentionParts, AttentionRoofline, ExpertRoofline, Roofline
+from simulator.evidence.calibrate import attention, experts, fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import CACHED, Table, unfit
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
-from simulator.files.schema import Document, Positive
+from simulator.files.schema import Document, Positive, Sourced
 from simulator.names import IN_PARTS, borrow
 
 DEVICE_OPERATIONS = ("matmul", "attention", "experts", "small_operations")
@@ -73,14 +74,15 @@ def device(
         tick(f"fitting {name}")
         measured = _uncached(profile, all_rows)
         before[name] = _of(profile, *group, measured)
-        fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
+        fitted = fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
         if group == PRODUCTS:
-            data, profile = _with_cache(data, profile, fits[name], all_rows)
-        _write(data, group, profile, fits[name], measured, like)
+            data, profile = _with_cache(data, profile, fitted, all_rows)
+        _write(data, group, profile, fitted, measured, like)
         if ratios:
             old, section = like.data["matmul"]["default"], data["matmul"]["default"]
             data["matmul"] |= {"default": old | {key: section[key] for key in ("width", "width_source")}}
         errors[name], errors_before[name] = (_errors(profile, of[name], measured) for of in (fits, before))
+        errors[name] += quality.heads_left_out(profile, measured, fitted) if left_out and name.startswith("attention") else []
     outside: list[HeldOutErrors] = []
     steps, layers = _steps(profile, products, fits.get("matmul"), before.get("matmul"))
     for (name, kind), measured in groups.items():
@@ -131,18 +133,18 @@ def _of(profile: Device, name: str, form: str, rows: Table) -> Operation:
         return profile.experts_for(form) or fit.DATASHEET
     if name == "small_operations":
         return profile.small_operations
-    attention = profile.attention
-    if isinstance(attention, Attention):
-        return attention.over(form)  # type: ignore[arg-type]
+    whole = profile.attention
+    if isinstance(whole, Attention):
+        return whole.over(form)  # type: ignore[arg-type]
     if set(rows.part) - {"decode", "prefill"}:
-        return attention
-    return AttentionParts(decode=DecodeRoofline.model_validate(attention.model_dump()), prefill=attention)
+        return whole
+    return AttentionParts.model_validate(dict.fromkeys(IN_PARTS, whole.model_dump()))
 
 
 def _errors(profile: Device, operation: Operation, rows: Table) -> list[FitError]:
     if isinstance(operation, Roofline):
         return quality.errors(profile, operation, rows)
-    rows = fit.with_queries(fit.uncached(profile, rows))
+    rows = attention.with_queries(attention.uncached(profile, rows))
     parts = [(operation.decode, rows[rows.part == "decode"]), (operation.prefill, rows[rows.part == "prefill"])]
     return [error for part, measured in parts if len(measured) for error in quality.errors(profile, part, measured)]
 
@@ -165,8 +167,8 @@ def _fitted(
     if group[0] == "small_operations":
         return fit.small_operations(profile, rows)
     if isinstance(before, Roofline):
-        return fit.attention(profile, rows, before)
-    return fit.attention_parts(profile, rows, before)
+        return attention.one_roofline(profile, rows, before)
+    return attention.in_parts(profile, rows, before)
 
 
 def _write(
@@ -182,7 +184,7 @@ def _write(
         if form != "fp16":
             parts = parts.setdefault("kv_cache", {}).setdefault(form, {key: deepcopy(parts[key]) for key in IN_PARTS})
         for part in IN_PARTS:
-            measured = fit.with_queries(fit.uncached(profile, rows[rows.part == part]))
+            measured = attention.with_queries(attention.uncached(profile, rows[rows.part == part]))
             if len(measured):
                 parts[part] = _written(
                     getattr(fitted, part), _source(measured, _parts(profile, getattr(fitted, part), measured))
@@ -204,7 +206,7 @@ def _section(name: str, profile: Device, operation: Roofline, rows: Table, like:
         growth = quality.growth_bias(profile, operation, rows)
         errors += "" if growth is None else f"; t(n)/t(1) {growth:+.1f} % on average"
     section = _written(operation, _source(rows, errors))
-    if name == "attention" and not fit.bound_by_memory(profile, rows):
+    if name == "attention" and not attention.bound_by_memory(profile, rows):
         section |= {key: like.data[name][key] for key in ("memory_efficiency", "p_norm")}
     if name == "small_operations":
         unused = {"source": "not used: small operations count no flops", "confidence": "assumed"}
@@ -252,12 +254,15 @@ def text(data: Mapping[str, Any]) -> str:
 
 def _written(operation: Roofline, source: str) -> dict[str, Any]:
     """Return a roofline as it stands in a file; it is one fit, so the source stands with its first number."""
-    keys = (*NUMBERS, *(key for key in type(operation).model_fields if key not in Roofline.model_fields))
+    own = {key: value for key, value in operation if key not in Roofline.model_fields and isinstance(value, Sourced)}
+    keys = (*NUMBERS, *(key for key, number in own.items() if "not told apart" not in number.source))
     numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
-    tiles = {}
+    tiles: dict[str, Any] = {}
     if operation.tile_tokens != (1,):
         tiles = {"tile_tokens": list(operation.tile_tokens), "least_tile_tokens": operation.least_tile_tokens}
         tiles = {key: value for key, value in tiles.items() if value is not None}
+    if isinstance(operation, AttentionRoofline):
+        tiles |= operation.model_dump(include={"splits", "packs"})
     if not operation.width:
         return numbers | tiles
     points = [point.model_dump() for point in operation.width]

@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from simulator.cost.device import Attention, Device, ExpertRoofline, Link, Roofline
-from simulator.evidence.calibrate import experts, fit
+from simulator.cost.device import Device, Link
+from simulator.cost.roofline import Attention, AttentionParts, ExpertRoofline, Roofline
+from simulator.evidence.calibrate import attention, experts, fit
 from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
 from simulator.evidence.calibrate.measurements import Table, unfit
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048), (2049, 131072))
+EVERY = (1, 131072)
 EXPERT_RANGES = ((1, 128), (129, 2048))
 SCORE_RANGES = ((1, 64), (65, 256), (1, 256), (257, 2048))
 STEPS = (64, 128, 256)
@@ -132,7 +134,7 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
             if bare or not isinstance(operation, Attention):
                 times[some.index] = seconds(device, DATASHEET if bare else operation, some)
                 continue
-            parts, of_part = operation.over(weights), fit.with_queries(some)
+            parts, of_part = operation.over(weights), attention.with_queries(some)
             times[some.index] = seconds(device, parts.prefill if part == "prefill" else parts.decode, of_part)
             if part not in ("decode", "prefill"):  # several query rows of a sequence
                 times[some.index] *= 1.0 + operation.extra_row.value * (some.tokens / some.sequences - 1.0)
@@ -191,6 +193,20 @@ def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str)
         name = f"{value:g}" if isinstance(value, float) else str(value)
         results.append(HeldOutErrors(by, name, tuple(mapes), tuple(map(len, parts))))
     return results
+
+
+def heads_left_out(device: Device, rows: Table, like: Roofline | AttentionParts) -> list[FitError]:
+    """Return the errors of decode and prefill where each half of the head shapes is asked of a fit to the other; maybe none."""
+    shapes, asked = rows.kv_heads.map(str) + "x" + rows.query_width.map(str), []
+    for _, outside, others in _splits(rows.assign(shape=shapes), HALF):
+        if isinstance(like, Roofline) or shapes.nunique() == 1:
+            return []
+        parts = attention.in_parts(device, rows[others], like)
+        for part, some in attention.with_queries(attention.uncached(device, rows[outside])).groupby("part"):
+            times = [seconds(device, operation, some) for operation in (getattr(parts, str(part)), DATASHEET)]
+            asked.append(some.assign(seconds=measured(some), predicted=times[0], sheet=times[1]))
+    parts_asked = pd.concat(asked).groupby("part")
+    return [one for part, timed in parts_asked for one in _by_range(f"{part}, {HALF}", timed, (*RANGES, EVERY))]
 
 
 def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:

@@ -28,7 +28,10 @@ say = Wording("calibrate")
 def tables(profile: FittedProfile) -> Iterator[Table]:
     """Yield every table that is not empty: errors, errors of what was left out, growth behind the steps of a tile."""
     errors = [error for own in profile.errors.values() for error in own]
-    before = {error[:3]: f"{error.mape_percent:.1f}" for own in profile.before.values() for error in own}
+    before: dict[FitError, str] = {}  # formats have ranges of the same name
+    for name, own in profile.errors.items():
+        of_like = {error[:3]: f"{error.mape_percent:.1f}" for error in profile.before.get(name, ())}
+        before |= {error: of_like.get(error[:3], "") for error in own}
     head = ("left out", "", *(f"MAPE {low}..{high}" for low, high in LEFT_OUT_RANGES))
     yield say.table("errors", errors, like=before)
     yield Table(head, list(_left_out_rows(profile.left_out)), say("left_out"))

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.sources import Acceptance, Chain, Cycle
-from simulator.cost.device import Roofline
+from simulator.cost.roofline import Roofline
 from simulator.cost.rows import Rows
 from simulator.files.schema import replace_nested
 from simulator.scenario import Loaded, Scenario
