@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from simulator.cost.collectives import AllReduce, AllToAll
-from simulator.cost.formats import FORMATS, Arithmetic, NumberFormat
+from simulator.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
 from simulator.cost.roofline import Attention, ExpertRoofline, Roofline
 from simulator.files.schema import Frozen, NonNegative, Positive
 from simulator.numeric import elementwise_max
