@@ -5,10 +5,14 @@ of your own is made. All of it is loaded when it is first asked for, so that ``i
 quick.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False  # to a type checker it is true; the module that has it takes long to load, and Ctrl-C may come early
 if TYPE_CHECKING:
+    from typing import Any
+
     from simulator.api.calls import catalogue, compare, iid, law, load, plan, run, study, sweep, trace
     from simulator.api.result import Result
     from simulator.files.schema import BadInput, Infeasible

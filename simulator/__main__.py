@@ -1,5 +1,10 @@
 """``python -m simulator`` is the command ``specsim``."""
 
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C just ends it until there is something to tidy up, imports included
+
 from simulator.cli.main import main
 
 if __name__ == "__main__":

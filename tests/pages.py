@@ -93,7 +93,8 @@ def swept(folder: Path) -> tuple[SweepTable, Scenario]:
     given = study(str(folder / "small.yaml"), Catalogue())
     with writing(folder / "small.sqlite") as store, crew(1) as hired:
         evaluate(given, store, hired)
-    return table(reading(folder / "small.sqlite")), given.base.scenario
+    with reading(folder / "small.sqlite") as store:
+        return table(store), given.base.scenario
 
 
 def validation(folder: Path) -> Page:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -239,7 +238,7 @@ def test_a_store_keeps_what_it_holds_when_the_disk_is_full_and_goes_on_later(mos
     assert errors.startswith("error: s.sqlite: cannot be written: ")
     code, errors = sweep(*few, "--resume")
     assert code == 0, errors
-    with closing(reading(tmp_path / "s.sqlite")) as store:
+    with reading(tmp_path / "s.sqlite") as store:
         assert store.progress("law") == (3, 0)
 
 

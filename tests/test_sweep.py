@@ -134,7 +134,8 @@ def test_evaluators_agree_where_acceptance_is_certain(world: Path, evaluator: st
 def test_a_speedup_is_that_of_a_run_whatever_its_neighbours_were(world: Path) -> None:
     """Baselines are shared between points; each must still be its own."""
     swept("--axis", "durations.target_ms=10,30", "--axis", "requests.concurrency=1,2", "--axis", "strategy.gamma=1,3")
-    frame = table(reading(Path("reports/sweeps/tiny.sqlite"))).frame
+    with reading(Path("reports/sweeps/tiny.sqlite")) as store:
+        frame = table(store).frame
     for _, row in frame.iterrows():
         fields = ("durations.target_ms", "requests.concurrency", "strategy.gamma")
         loaded = load("tiny.yaml" if world else "", [f"{key}={row[key]}" for key in fields])
@@ -524,7 +525,8 @@ def test_the_table_as_parquet_holds_the_same(stored: Path, tmp_path: Path) -> No
     pytest.importorskip("pyarrow")
     from simulator.studies.sweep.table import export
 
-    found = table(reading(stored))
+    with reading(stored) as store:
+        found = table(store)
     export(found, tmp_path / "table.parquet")
     assert pandas.read_parquet(tmp_path / "table.parquet").equals(found.frame)
 

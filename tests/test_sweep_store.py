@@ -120,7 +120,7 @@ def test_reading_a_store_writes_nothing(folder: Path) -> None:
     assert specsim("plot", "ours.sqlite", *picture).exit_code == 0
     (folder / "picture.svg").unlink()
     assert specsim("sweep", "tiny.yaml", "--store", "ours.sqlite", "--status").exit_code == 0
-    with closing(reading(folder / "ours.sqlite")) as store, pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with pytest.raises(BadInput, match="readonly"), reading(folder / "ours.sqlite") as store:
         store.begin({}, "another")
     assert contents(folder) == before
 
@@ -129,12 +129,13 @@ def test_a_store_is_read_while_it_is_written_and_whole_afterwards(folder: Path) 
     path = folder / "ours.sqlite"
     with writing(path) as store:
         store.begin({"name": "x"}, "x")
-        with closing(reading(path)) as reader:
+        with reading(path) as reader:
             assert reader.fact("definition") == {"name": "x"}
         store.begin({"name": "y"}, "y")
         assert (folder / "ours.sqlite-wal").exists()
     assert sorted(contents(folder)) == ["ours.sqlite", "tiny.yaml"]
-    assert reading(path).fact("definition") == {"name": "y"}
+    with reading(path) as reader:
+        assert reader.fact("definition") == {"name": "y"}
 
 
 def test_a_store_of_another_version_is_refused(folder: Path) -> None:

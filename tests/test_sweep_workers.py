@@ -71,7 +71,7 @@ def until(happened: Callable[[], object], why: str) -> None:
 def done(folder: Path, name: str) -> int:
     """Points that the store of a running sweep holds."""
     try:
-        with contextlib.closing(reading(folder / f"{name}.sqlite")) as store:
+        with reading(folder / f"{name}.sqlite") as store:
             return store.progress("simulation").done
     except BadInput:  # it is only being made
         return 0

@@ -146,7 +146,8 @@ def sweep(
     with _place(store) as path:
         with writing(path) as database, crew(workers) as hired:
             evaluate_points(given, database, hired)
-        points = table(reading(path))
+        with reading(path) as stored:
+            points = table(stored)
     words = [word for axis in _axes(axes) for word in ("--axis", axis)] + (["--evaluate", evaluate] if evaluate else [])
     command = _command("sweep", [str(name)], _lines(overrides), seed, words)
 

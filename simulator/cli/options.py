@@ -36,12 +36,15 @@ Paths: TypeAlias = tuple[Path, ...]
 OPTIONS = _described("options.yaml")
 """Arguments and options of all other commands."""
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 
 @contextmanager
 def faults_as_lines() -> Iterator[None]:
     """End the command on bad input with a line for each fault on stderr: exit code 2, or 3 if infeasible.
 
-    SIGTERM ends it too, after whatever was begun is tidied up.
+    SIGTERM and Ctrl-C end it too, after whatever was begun is tidied up.
     """
     from simulator.files.document import BadInput, Fault
     from simulator.files.writing import ended_by_sigterm
@@ -49,6 +52,8 @@ def faults_as_lines() -> Iterator[None]:
     try:
         with ended_by_sigterm():
             yield
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except BadInput as error:
         for fault in error.faults:
             click.echo(f"error: {fault}", err=True)

@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
-from simulator.cli.options import faults_as_lines, stated
+from simulator.cli.options import INTERRUPTED, faults_as_lines, stated
 from simulator.files.document import BadInput, Fault
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
 INSTALL = "pip install 'specdecode-sim[record]'"
-INTERRUPTED = 130
 
 
 def shares(text: str) -> tuple[float, ...]:

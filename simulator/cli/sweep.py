@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import answer, faults_as_lines, stated, typed
-from simulator.files.document import BadInput, Document, Fault
+from simulator.cli.options import INTERRUPTED, answer, faults_as_lines, stated, typed
+from simulator.files.document import CONTROLS, BadInput, Document, Fault
 from simulator.names import Catalogue
 from simulator.parallel import CORES
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 NAMED_FAULTS = 20
 """Faulty points that are printed with their fault."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 
 @click.command("sweep", **stated("sweep"))
@@ -39,12 +37,14 @@ def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: A
     files = {option: asked.pop(option) for option in ("exported", "plots", "report")}
     with faults_as_lines():
         if status:
-            _print_status(reading(path), as_json)
+            with reading(path) as database:
+                _print_status(database, as_json)
             return
         if files["exported"]:
             check_ending(files["exported"])
         study, finished = _evaluated(name, path, **asked)
-        points = table(reading(path))
+        with reading(path) as database:
+            points = table(database)
         unwritten = "no other file was changed"
         if finished:
             try:
@@ -165,17 +165,18 @@ def _print_status(store: Store, as_json: bool) -> None:
     from simulator.studies.sweep.key import code_version
     from simulator.studies.sweep.study import layout
 
-    definition = store.fact("definition")
-    file, design = layout(definition)
+    file, design = layout(store.fact("definition"))
+    store.check(len(design))
     evaluators = {}
     for number, evaluator in enumerate(file.evaluators):
         evaluators[evaluator] = {"points": None if number else len(design), **store.progress(evaluator)._asdict()}
     same_code = store.fact("code_version") == code_version().hex()
     if as_json:
-        status = {"sweep": definition["name"], "scenario": file.scenario, "evaluators": evaluators, "same_code": same_code}
+        status = {"sweep": file.name, "scenario": file.scenario, "evaluators": evaluators, "same_code": same_code}
         click.echo(json.dumps(status, indent=2))
         return
-    click.echo(f"{definition['name']}: {file.scenario} over {', '.join(axis.key for axis in design.axes)}")
+    title = f"{file.name}: {file.scenario} over {', '.join(axis.key for axis in design.axes)}"
+    click.echo(title.translate(CONTROLS))
     for evaluator, state in evaluators.items():
         total = f" of {state['points']:,}" if state["points"] else ""
         click.echo(f"  {evaluator}: {state['done']:,}{total} points, {state['faults']:,} of them faulty")
@@ -224,7 +225,8 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     from simulator.studies.sweep.table import table
 
     with faults_as_lines():
-        points = table(reading(store))
+        with reading(store) as database:
+            points = table(database)
         if kind is None:
             if not points.file.plots:
                 raise BadInput([Fault((str(store), 0, 0), "", "names no plots of its own; choose --kind, --x and --y")])

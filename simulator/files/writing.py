@@ -1,22 +1,27 @@
 """Write files and folders that take their name only when they are complete: there is always the old one or the new one.
 
-Until then they are written in a hidden folder next to their place. An error, Ctrl-C or SIGTERM takes that folder
-away; a kill may leave it, or a signal that comes while it is taken away, and nothing reads it.
+Until then they are written in a hidden folder next to their place. An error, Ctrl-C or SIGTERM takes that folder away.
+A kill may leave it; then nothing reads it, and the next writing of the same name takes it away.
 """
 
 import ctypes
+import fcntl
 import os
+import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
 from simulator.files.document import BadInput, Fault
 
+FRESH_S = 5.0
+"""How old a hidden folder is at least when nobody writes to it any more (s); whoever makes one locks it at once."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
@@ -32,8 +37,8 @@ def replacing(path: Path, *, parents: bool = False) -> Iterator[Path]:
     try:
         if parents:
             path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{path.name[:100]}.", dir=path.parent) as folder:
-            new = Path(folder) / path.name
+        with _workplace(path) as folder:
+            new = folder / path.name
             yield new
             _flush(new)
             if path.is_dir() and new.is_dir():
@@ -55,6 +60,31 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def _workplace(path: Path) -> Iterator[Path]:
+    """Yield a hidden folder beside ``path``, locked while it is written to; those that killed processes left go first."""
+    prefix = f".{path.name[:100]}.specsim-"
+    for left in [entry for entry in path.parent.iterdir() if entry.name.startswith(prefix)]:
+        with suppress(OSError), _opened(left) as lock:  # somebody writes there, or it is no folder
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - left.stat().st_mtime > FRESH_S:
+                shutil.rmtree(left)
+    with TemporaryDirectory(prefix=prefix, dir=path.parent) as name, _opened(Path(name)) as lock:
+        with suppress(OSError):  # a file system without locks, where nothing is taken away either
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(name)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """Yield the descriptor of a folder that is no link; raises :class:`OSError` for anything else."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[str] | None]:
     """Yield a text file to write to, as :func:`replacing`; None without a path."""
     if path is None:
@@ -72,7 +102,7 @@ def write(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as an exception, so that what it began is tidied up; processes it started die as ever."""
+    """Let SIGTERM and Ctrl-C end the block as exceptions, so that what it began is tidied up; its processes die as ever."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -85,10 +115,15 @@ def ended_by_sigterm() -> Iterator[None]:
         os.kill(os.getpid(), number)
 
     before = signal.signal(signal.SIGTERM, end)
+    deadly = signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    if deadly:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+        if deadly:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _check(path: Path, parents: bool) -> None:

@@ -18,16 +18,15 @@ With an SLO it is the highest rate that meets it, which DistServe calls goodput 
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.files.schema import BadInput
-from simulator.parallel import CORES
+from simulator.parallel import CORES, pool
 from simulator.scenario import Loaded
 from simulator.scenario.run import simulate, tuned
 from simulator.serving.requests import Request
@@ -138,8 +137,8 @@ def study(
     processes = min(workers or CORES, len(loaded))
     if processes == 1:
         return CapacityStudy(tuple(capacity(scenario, workload, search, progress) for workload, scenario in loaded))
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(capacity, scenario, workload, search) for workload, scenario in loaded]
+    with pool(processes) as executor:
+        jobs = [executor.submit(capacity, scenario, workload, search) for workload, scenario in loaded]
         for count, job in enumerate(as_completed(jobs), start=1):
             progress(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
         return CapacityStudy(tuple(job.result() for job in jobs))

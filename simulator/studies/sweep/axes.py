@@ -6,6 +6,7 @@ a Latin hypercube.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,11 @@ MOST_POINTS = 100_000_000
 
 
 MOST_VALUES = 1_000_000
-"""Most values of a range: a point takes milliseconds, so that more would take days."""
+"""Most values of all axes together: a point takes milliseconds, so that more would take days."""
+MOST_DRAWN = 10_000_000
+"""Most values that a Latin hypercube draws."""
+NUMBER = r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?"
+"""Pattern of a number in words that are typed."""
 
 
 class Range(NamedTuple):
@@ -134,6 +139,18 @@ class Design:
         return qmc.LatinHypercube(len(self.axes), rng=np.random.default_rng(self.seed)).random(self.samples)
 
 
+def axes_of(stated: Mapping[str, tuple[object, Place]]) -> list[Axis]:
+    """Return axes by their values as stated and where; raises :class:`BadInput`, and before much is held for many values."""
+    laid: list[Axis] = []
+    left = MOST_VALUES
+    for key, (values, place) in stated.items():
+        laid.append(axis(key, values, place))
+        left -= len(laid[-1].labels)
+        if left < 0:
+            raise BadInput([Fault(place, key, f"expected at most {MOST_VALUES:,} values on all axes together")])
+    return laid
+
+
 def axis(key: str, stated: object, place: Place) -> Axis:
     """Return an axis as a file or the command line states it; raises :class:`BadInput` at ``place``."""
     limits = _range(key, stated, place) if isinstance(stated, str) else None
@@ -147,6 +164,8 @@ def axis(key: str, stated: object, place: Place) -> Axis:
             if not _labelled(value):
                 raise BadInput([Fault(place, key, f"expected {{label: ..., set: {{field: value}}}} throughout, got {value!r}")])
         return Axis(key, tuple(value["label"] for value in values), tuple(dict(value["set"]) for value in values))
+    if infinite := [value for value in values if isinstance(value, float) and not math.isfinite(value)]:
+        raise BadInput([Fault(place, key, f"expected finite numbers, got {infinite[0]}")])
     labels = tuple(value if isinstance(value, Label) else json.dumps(value) for value in values)
     return Axis(key, labels, tuple({key: value} for value in values), limits)
 
@@ -163,14 +182,13 @@ def _labelled(value: object) -> bool:
 
 def _range(key: str, text: str, place: Place) -> Range | None:
     """Return the range ``low:high:count`` or ``log:low:high:count``; None for any other text, which is a value."""
-    number = r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?"
-    match = re.fullmatch(rf"\s*(log:)?({number}):({number}):(\d+)\s*", text)
+    match = re.fullmatch(rf"\s*(log:)?({NUMBER}):({NUMBER}):(\d{{1,18}})\s*", text)
     if not match:
-        if text.strip().startswith("log:") or re.fullmatch(rf"\s*{number}(:{number})+\s*", text):
+        if text.strip().startswith("log:") or re.fullmatch(rf"\s*{NUMBER}(:{NUMBER})+\s*", text):
             raise BadInput([Fault(place, key, f"expected low:high:count or log:low:high:count, got '{text}'")])
         return None
     low, high, count, ratios = float(match[2]), float(match[3]), int(match[4]), bool(match[1])
-    if low >= high or count < 2:
+    if not -math.inf < low < high < math.inf or count < 2:
         raise BadInput([Fault(place, key, f"expected low below high and two values or more, got '{text}'")])
     if count > MOST_VALUES:
         raise BadInput([Fault(place, key, f"expected at most {MOST_VALUES:,} values on an axis, got '{text}'")])
@@ -202,6 +220,8 @@ def design(axes: Sequence[Axis], combination: Combination, samples: int, seed: i
         raise BadInput([Fault(place, "axes", f"axes that go in step must be equally long; values: {counts}")])
     if combination == "latin_hypercube" and samples < 1:
         raise BadInput([Fault(place, "samples", "a Latin hypercube needs its number of points")])
+    if combination == "latin_hypercube" and samples * len(axes) > MOST_DRAWN:
+        raise BadInput([Fault(place, "samples", f"expected at most {MOST_DRAWN // len(axes):,} points on {len(axes)} axes")])
     fields = [key for axis in axes for key in axis.settings[0]]
     if both := sorted({key for key in fields if fields.count(key) > 1}):
         raise BadInput([Fault(place, "axes", f"two axes set {both[0]}")])

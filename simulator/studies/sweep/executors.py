@@ -7,19 +7,17 @@ kills whoever evaluates it is found whatever happens around it, and all others g
 """
 
 import gc
+import logging
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from simulator.files.schema import BadInput, Fault
-from simulator.parallel import CORES
+from simulator.parallel import CORES, begin_worker, ended
 from simulator.studies.sweep.axes import Point
 
 Value = TypeVar("Value")
@@ -169,39 +167,26 @@ def _processes(workers: int) -> Iterator[Crew]:
     context.set_forkserver_preload(["simulator.studies.sweep.point"])
 
     def hire() -> Executor:
-        return ProcessPoolExecutor(workers, context, _worker)
+        return ProcessPoolExecutor(workers, context, _begin_worker)
 
-    children_before = set(multiprocessing.active_children())
     hired = Crew(hire, workers, (BrokenProcessPool,))
-    try:
+    with ended(lambda: hired.executor):
         yield hired
-        hired.executor.shutdown()
-    finally:
-        for child in set(multiprocessing.active_children()) - children_before:
-            child.terminate()  # whoever is left has been interrupted, and its bundle is not wanted any more
-        hired.executor.shutdown(cancel_futures=True)  # waits for its thread, which may not meet the end of this process
 
 
-def _worker() -> None:
-    """Prepare a new worker: Ctrl-C is for the parent to answer, and no worker outlives it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin_worker() -> None:
+    begin_worker()
     gc.freeze()  # what is imported stays; searching it again and again for garbage takes a tenth of a simulation
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _cluster(address: str) -> Iterator[Crew]:
     place = (f"--scheduler {address}", 0, 0)
     try:
         from distributed import Client, KilledWorker  # noqa: PLC0415 - an extra
+        from distributed.comm import CommClosedError  # noqa: PLC0415
     except ImportError as error:
         raise BadInput([Fault(place, "", "needs the extra 'dask': pip install 'specdecode-sim[dask]'")]) from error
+    logging.getLogger("distributed.client").disabled = True  # what goes wrong there is said here, in a line
     try:
         client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -212,4 +197,8 @@ def _cluster(address: str) -> Iterator[Crew]:
         except TimeoutError as error:
             raise BadInput([Fault(place, "", "the scheduler has no workers; start some with: dask worker ADDRESS")]) from error
         executor = client.get_executor(pure=False)
-        yield Crew(lambda: executor, sum(client.nthreads().values()), (KilledWorker,))
+        try:
+            yield Crew(lambda: executor, sum(client.nthreads().values()), (KilledWorker,))
+        except (CancelledError, CommClosedError) as error:
+            message = "the scheduler is gone; the store keeps the points that are done, and --resume goes on with another"
+            raise BadInput([Fault(place, "", message)]) from error

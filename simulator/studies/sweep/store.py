@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from simulator.files.reading import from_json
 from simulator.files.schema import BadInput, Fault
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.key import code_version
@@ -32,6 +33,8 @@ LOCK_SUFFIX = ".specsim-lock"
 """Ending of the empty file beside a store that exists while a process sweeps into it."""
 PATIENCE_S = 60.0
 """How long to wait for a process that is reading the file just now (s)."""
+MOST_BYTES = 20_000_000
+"""Most bytes of a text in a store; a definition with a million values on an axis is half of that."""
 DIED = "its worker process died"
 """The fault of a point that killed its worker twice; a resumed sweep tries it again."""
 TABLES = f"""
@@ -67,8 +70,11 @@ class Store:
         self.path, self.writable = path, writable
         _refuse_other_files(path)
         try:
-            uri = _uri(path, "rwc" if writable else "ro")
+            uri = _uri(path, "rwc") if writable else _uri(path, "ro", _unchanging(path))
             self._database = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=PATIENCE_S)
+            self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+            if self._database.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
+                raise _fault(path, "is no store of a sweep: it holds more than tables")
             if writable:
                 self._database.executescript(TABLES)
                 self._database.executescript(WRITTEN_AHEAD)
@@ -83,14 +89,32 @@ class Store:
     def close(self) -> None:
         """Close the file; one that was written is whole without its log, unless somebody is reading it."""
         if self.writable:
-            with suppress(sqlite3.OperationalError):  # the log then stays beside the store, and is read with it
+            with suppress(sqlite3.DatabaseError):  # the log then stays beside the store, and is read with it
                 self._database.executescript("PRAGMA busy_timeout=0; PRAGMA journal_mode=DELETE;")
         self._database.close()
 
     def fact(self, name: str) -> Any:
         """Return what the store says about its sweep under a name, as plain data; None if it says nothing."""
         row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return json.loads(row[0]) if row else None
+        if not row:
+            return None
+        try:
+            return from_json(row[0])
+        except (TypeError, json.JSONDecodeError) as error:
+            raise _fault(self.path, f"is damaged: what it says of its {name} is no JSON") from error
+
+    def check(self, points: int, metrics: Sequence[str] = ()) -> None:
+        """Raise :class:`BadInput` where a page or a column of these metrics holds what no sweep of so many points writes."""
+        (damage,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+        numbers = [f"({name} IS NULL OR typeof({name}) = 'real' AND abs({name}) < 9e999)" for name in metrics]
+        sound = " AND ".join(["typeof(fault) IN ('text', 'null')", *numbers])
+        in_sweep = "typeof(number) = 'integer' AND number >= 0 AND number < ?"
+        if damage != "ok":
+            raise _fault(self.path, f"is damaged: {damage}")
+        if self._database.execute(f"SELECT 1 FROM points WHERE NOT ({in_sweep})", (points,)).fetchone():  # noqa: S608 - no input
+            raise _fault(self.path, f"is damaged: it holds points that are none of its sweep's {points:,}")
+        if self._database.execute(f"SELECT 1 FROM results WHERE NOT ({sound})").fetchone():  # noqa: S608 - names of METRICS
+            raise _fault(self.path, "is damaged: it holds results that are no numbers")
 
     def begin(self, definition: dict[str, Any], identity: str) -> None:
         """Write down what is asked for; points of anything else are forgotten, their results are not."""
@@ -107,7 +131,7 @@ class Store:
         marks = ", ".join("?" * (2 + len(METRICS)))
         with self._transaction():
             self._database.executemany(
-                f"INSERT OR REPLACE INTO results VALUES ({marks})",  # noqa: S608
+                f"INSERT OR REPLACE INTO results VALUES ({marks})",  # noqa: S608 - question marks alone
                 ((row.key, row.fault, *(row.metrics.get(name) for name in METRICS)) for row in rows),
             )
             self._match(evaluator, ((row.number, row.key) for row in rows))
@@ -142,7 +166,7 @@ class Store:
     def rows(self, evaluator: Evaluator, metrics: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Return (number, fault, metrics...) of every point that has a result, by number."""
         columns = ", ".join(("number", "fault", *metrics))
-        query = f"SELECT {columns} FROM points JOIN results USING (key) WHERE evaluator = ? ORDER BY number"  # noqa: S608
+        query = f"SELECT {columns} FROM points JOIN results USING (key) WHERE evaluator = ? ORDER BY number"  # noqa: S608 - METRICS
         return self._database.execute(query, (evaluator,))
 
     @contextmanager
@@ -161,8 +185,8 @@ class Store:
 def writing(path: Path, warn: Callable[[str], object] = lambda _: None) -> Iterator[Store]:
     """Yield the store, for one process at a time; a second process says so to ``warn`` and waits.
 
-    Raises :class:`BadInput` where there can be no such file, where the file is no store (it stays as it is), and where the
-    disk is full; what the store holds is kept.
+    Raises :class:`BadInput` where there can be no such file, where the file is no store (it stays as it is) or a damaged one,
+    and where the disk is full; what the store holds is kept.
     """
     with ExitStack() as stack:
         try:
@@ -174,7 +198,7 @@ def writing(path: Path, warn: Callable[[str], object] = lambda _: None) -> Itera
         store = Store(path, writable=True)
         try:
             yield store
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise _fault(path, f"cannot be written: {error}") from error
         finally:
             store.close()
@@ -213,17 +237,29 @@ def _is_at(descriptor: int, path: Path) -> bool:
     return False
 
 
-def reading(path: Path) -> Store:
-    """Open a store that must be there, also while it is being written, and write nothing; raises :class:`BadInput`."""
+@contextmanager
+def reading(path: Path) -> Iterator[Store]:
+    """Yield a store that must be there, also while it is being written, and write nothing.
+
+    Raises :class:`BadInput`, also in the block, where the store turns out to be damaged.
+    """
     if not os.access(path, os.R_OK) or not path.is_file():
         raise _fault(path, "there is no such store; specsim sweep makes one")
     if not path.stat().st_size:
         raise _fault(path, "is empty; specsim sweep makes a store")
-    store = Store(path)
-    if store.fact("definition") is None:
-        store.close()
-        raise _fault(path, "holds no sweep yet")
-    return store
+    with closing(Store(path)) as store:
+        try:
+            if store.fact("definition") is None:
+                raise _fault(path, "holds no sweep yet")
+            yield store
+        except sqlite3.Error as error:
+            raise _fault(path, f"cannot be read: {error}") from error
+
+
+def _unchanging(path: Path) -> str:
+    """Return the option for a store that nothing can write, in a folder where SQLite can put no file of its own."""
+    store = os.path.realpath(path)
+    return "" if os.path.exists(f"{store}-wal") or os.access(os.path.dirname(store), os.W_OK) else "&immutable=1"
 
 
 def _refuse_other_files(path: Path) -> None:

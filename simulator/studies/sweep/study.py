@@ -17,7 +17,7 @@ A value ``{label: 8, set: {field: value, ...}}`` sets fields that change togethe
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,14 +29,14 @@ from pydantic import Field, field_validator, model_validator
 from simulator.files.schema import BadInput, Document, Fault, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
 from simulator.names import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
-from simulator.studies.sweep.axes import Combination, Design, assigned, axis, design
+from simulator.studies.sweep.axes import NUMBER, Combination, Design, assigned, axes_of, design
 from simulator.studies.sweep.base import Evaluator, SweepJob, with_settings
 from simulator.studies.sweep.key import canonical, code_version, digest, fields_of, file_digest
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 
 Evaluation = Literal["law", "replay", "simulation", "law then simulation"]
 StatedAxis = list[Any] | str
-KEEP = r"best (?P<share>\d+(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<sign><=|>=) ?(?P<bound>[-+.\deE]+)"
+KEEP = rf"best (?P<share>\d{{1,3}}(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<sign><=|>=) ?(?P<bound>{NUMBER})"
 
 
 class Plot(Frozen):
@@ -174,10 +174,17 @@ class SweepStudy:
                 raise BadInput([replace(fault, place=(f"{self.name}: axes", 0, 0)) for fault in unknown]) from error
 
 
-def layout(definition: Mapping[str, Any]) -> tuple[SweepFile, Design]:
+class StoredSweep(SweepFile):
+    """A sweep as its store has it, with the name that files about it begin with."""
+
+    name: str = Field(pattern=r"^[^/\x00]*$")
+    """What the sweep is called."""
+
+
+def layout(definition: object) -> tuple[StoredSweep, Design]:
     """Return a sweep from its definition in a store, and its points; the scenario itself is not needed for that."""
-    written = Document({name: value for name, value in definition.items() if name != "name"}, {(): ("store", 0, 0)})
-    file = validate(SweepFile, written)
+    written = Document(definition, {(): ("store", 0, 0)})
+    file = validate(StoredSweep, written)
     return file, _designed(file, written)
 
 
@@ -245,8 +252,8 @@ def _override(assignment: str) -> tuple[str, Any]:
 
 
 def _designed(file: SweepFile, document: Document) -> Design:
-    axes = [axis(key, stated, document.place(("axes", key))) for key, stated in file.axes.items()]
-    return design(axes, file.combine, file.samples, file.seed, document.place(("axes",)))
+    stated = {key: (values, document.place(("axes", key))) for key, values in file.axes.items()}
+    return design(axes_of(stated), file.combine, file.samples, file.seed, document.place(("axes",)))
 
 
 def kept(text: str, values: Iterable[tuple[int, float | None]]) -> set[int]:

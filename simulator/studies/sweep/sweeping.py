@@ -7,6 +7,7 @@ from typing import Protocol
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.executors import Crew
 from simulator.studies.sweep.key import code_version
+from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.point import Row, evaluate_all, faulty, keys_of_all
 from simulator.studies.sweep.store import DIED, Store
 from simulator.studies.sweep.study import SweepStudy, kept, metric_of
@@ -38,6 +39,7 @@ def sweep(study: SweepStudy, store: Store, crew: Crew, watcher: Watcher | None =
     An interruption loses only the bundles under way.
     """
     store.begin(study.definition, study.identity)
+    store.check(len(study.design), tuple(METRICS))
     for evaluator in study.file.evaluators:
         _evaluate(study, evaluator, chosen(study, store, evaluator), store, crew, watcher or Unwatched())
 

@@ -48,10 +48,10 @@ class SweepTable:
 
 
 def table(store: Store) -> SweepTable:
-    """Return the table of all points that have a result."""
-    definition = store.fact("definition")
-    file, design = layout(definition)
+    """Return the table of all points that have a result; raises :class:`BadInput` where the store is damaged."""
+    file, design = layout(store.fact("definition"))
     metrics = file.metrics or tuple(METRICS)
+    store.check(len(design), metrics)
     frame = _results(store, file.evaluators[0], metrics)
     for evaluator in file.evaluators[1:]:
         frame = frame.merge(_results(store, evaluator, metrics), on="point", how="left", suffixes=("", "_then"))
@@ -60,7 +60,7 @@ def table(store: Store) -> SweepTable:
     for place, axis in reversed(list(enumerate(design.axes))):
         frame.insert(1, axis.key, [labels[place] for labels in points])
     frame["fault"] = frame.pop("fault")  # behind all numbers
-    return SweepTable(definition["name"], file, design, frame)
+    return SweepTable(file.name, file, design, frame)
 
 
 def _results(store: Store, evaluator: Evaluator, metrics: Sequence[str]) -> Frame:
