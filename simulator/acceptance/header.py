@@ -12,6 +12,8 @@ from simulator.files.schema import BadInput, Document, Fault, validate
 
 MOST_FLAVOURS = 65_536
 """Kinds of text that a trace can distinguish; as many as requests, so that each can be called by a name of its own."""
+MOST_POSITIONS = 10_000_000
+"""Most recorded tokens of a trace; four hundred times those of the largest that is shipped."""
 KINDS = {
     **dict.fromkeys(("offsets", "flavour", "token", "draft_rank", "exit_rank", "run"), "iu"),
     **dict.fromkeys(("p", "q"), "f"),
@@ -97,6 +99,8 @@ def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterato
         yield "expected numbers of 0 or more, holds negative or infinite ones"
     elif name == "offsets" and not (len(array) > 1 and array[0] == 0 and (np.diff(array) > 0).all()):
         yield "expected offsets that rise from 0"
+    elif name == "offsets" and int(array[-1]) > MOST_POSITIONS:
+        yield f"holds {int(array[-1]):,} positions; expected at most {MOST_POSITIONS:,}"
     elif name == "offsets" and int(array[-1]) < len(array):
         yield "holds no token behind the first of a request, which its prefill emits"
     elif "." in name and not array.size:

@@ -64,13 +64,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.header import check_arrays, check_header
-from simulator.files.reading import check_regular, from_json
+from simulator.files.reading import from_json, opened
 from simulator.files.schema import BadInput, Fault
 from simulator.files.writing import replacing
 
@@ -232,8 +232,11 @@ def _words(role: str, model: Mapping[str, Any]) -> str:
     return f"the {role} {model['name']}" if model.get("name") else f"an unknown {role}"
 
 
-MOST_BYTES = 1_000_000_000
-"""Most bytes of all arrays of a file together; eighty times those of the largest shipped trace."""
+MOST_BYTES = 400_000_000
+"""Most bytes of all arrays of a file together; twenty-five times those of the largest shipped trace."""
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+ENCRYPTED = 1
+"""Flag of a member of an archive."""
 ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
 """Arrays that every file holds."""
 
@@ -241,25 +244,34 @@ ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
 def read(path: Path) -> Trace:
     """Return the trace of a file, checked; raises :class:`BadInput` that names the file and what is wrong with it."""
     try:
-        check_regular(path)
-        with path.open("rb") as content:
-            if not zipfile.is_zipfile(content):
-                raise _bad(path, "is not a trace: it is no .npz archive")
-            size = sum(member.file_size for member in zipfile.ZipFile(content).infolist())
-        if size > MOST_BYTES:
-            raise _bad(path, f"holds {size / 1e6:,.0f} MB of arrays; expected at most {MOST_BYTES / 1e6:,.0f} MB")
-        with np.load(path, allow_pickle=False) as file:
-            header = from_json(bytes(file["header"]).decode())
-            extra = {name: file[name] for name in file.files if "." in name}
-            trace = Trace(header, **{name: file[name] for name in ARRAYS}, run=file.get("run"), extra=extra)
+        with opened(path, MOST_BYTES) as content:
+            _check_archive(path, content)
+            with np.load(content, allow_pickle=False) as file:
+                header = from_json(bytes(file["header"]).decode())
+                arrays = {name: np.asarray(file[name]) for name in file.files if name in (*ARRAYS, "run") or "." in name}
+        extra = {name: array for name, array in arrays.items() if "." in name}
+        trace = Trace(header, **{name: arrays[name] for name in ARRAYS}, run=arrays.get("run"), extra=extra)
     except KeyError as error:
-        raise _bad(path, f"is not a trace: array {error} is missing") from error
+        raise _bad(path, f"is not a trace: array {str(error.args[0]).partition(' ')[0]} is missing") from error
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (ValueError, EOFError, MemoryError, RecursionError, zipfile.BadZipFile, zlib.error) as error:
         raise _bad(path, f"is not a trace: {error}") from error
     _check(path, trace)
     return trace
+
+
+def _check_archive(path: Path, content: IO[bytes]) -> None:
+    """Raise :class:`BadInput` for what is no archive, or one of another kind or size than numpy writes."""
+    if not zipfile.is_zipfile(content):
+        raise _bad(path, "is not a trace: it is no .npz archive")
+    members = zipfile.ZipFile(content).infolist()
+    size = sum(member.file_size for member in members)
+    if size > MOST_BYTES:
+        raise _bad(path, f"holds {size / 1e6:,.0f} MB of arrays; expected at most {MOST_BYTES / 1e6:,.0f} MB")
+    if any(member.flag_bits & ENCRYPTED or member.compress_type not in PACKINGS for member in members):
+        raise _bad(path, "is not a trace: it is encrypted, or packed otherwise than numpy does")
+    content.seek(0)
 
 
 def read_once(path: Path) -> Trace:

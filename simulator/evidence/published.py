@@ -149,8 +149,8 @@ def numbered(kind: type[Row], path: Path) -> Iterator[tuple[int, Row]]:
     """Yield the rows of a CSV file with their lines; raise BadInput as :func:`rows` does."""
     name = shown(path)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(reading.lines(file), restkey="more columns than the header", strict=True)
+        with reading.lines(path) as lines:
+            reader = csv.DictReader(lines, restkey="more columns than the header", strict=True)
             for row in reader:
                 filled = {column: value for column, value in row.items() if value}
                 yield reader.line_num, validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))

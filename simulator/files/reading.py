@@ -1,46 +1,84 @@
-"""Reading is bounded: text up to a size, lines up to a length, JSON without duplicate keys.
+"""Reading is bounded: regular files alone, text up to a size, lines up to a length, JSON without duplicate keys.
 
-Whatever a file holds, reading it takes little memory and time. A file that cannot be read raises an :class:`OSError` with
-words in ``strerror``, or a :class:`UnicodeDecodeError`; :func:`reason` puts either into words.
+Whatever a file is and holds, reading it takes little memory and time. A file that cannot be read raises an :class:`OSError`
+with words in ``strerror``, or a :class:`UnicodeDecodeError`; :func:`reason` puts either into words.
 """
 
 import errno
+import gzip
+import io
 import json
+import os
+import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
 MOST_BYTES = 500_000
 """Most bytes of a file that people write; sixty times the largest that is shipped."""
+MOST_TABLE_BYTES = 100_000_000
+"""Most bytes of a table, a log or a list of prompts, unpacked; thirty times the largest that was recorded."""
 LONGEST_LINE = 4_000_000
 """Most characters of a line of a table or a record."""
 
 
 def text(path: Path, most_bytes: int = MOST_BYTES) -> str:
     """Return the text of a UTF-8 file without its byte order mark; raises :class:`OSError`, :class:`UnicodeDecodeError`."""
-    with path.open("rb") as file:
+    with opened(path, most_bytes) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"holds more than {most_bytes // 1000} kB, which no file of this kind needs")
+        raise _too_much(path, most_bytes)
     return content.decode("utf-8-sig")
 
 
-def check_regular(path: Path) -> None:
-    """Raise :class:`OSError` for what may never end or never begin: a device, a pipe, a socket."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "is no regular file")
+@contextmanager
+def opened(path: Path, most_bytes: int) -> Iterator[io.BufferedReader]:
+    """Yield a file of so many bytes at most; raises :class:`OSError` for more, and for what may never end or never begin.
+
+    A device, a pipe and a socket are looked at when they are open, so that nothing can take the place of what was looked at.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe that nobody writes to does not block
+    with open(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if stat.S_ISDIR(facts.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(path))
+        if facts.st_size > most_bytes:
+            raise _too_much(path, most_bytes)
+        yield file
 
 
-def lines(file: IO[str]) -> Iterator[str]:
-    """Yield the lines of an open file, line ends included; raises :class:`OSError` for a line that does not end."""
+@contextmanager
+def lines(path: Path, most_bytes: int = MOST_TABLE_BYTES) -> Iterator[Iterator[str]]:
+    """Yield the lines of a UTF-8 file, packed if its name ends in ``.gz``, with line ends as they are.
+
+    Raises :class:`OSError` for a line that does not end and for a file that unpacks to more.
+    """
+    with opened(path, most_bytes) as file:
+        content: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        yield _bounded(path, io.TextIOWrapper(content, "utf-8-sig", newline=""), most_bytes)
+
+
+def _bounded(path: Path, file: IO[str], most_bytes: int) -> Iterator[str]:
+    left = most_bytes
     for number in count(1):
         line = file.readline(LONGEST_LINE)
+        left -= len(line)
         if not line:
             return
         if len(line) == LONGEST_LINE:
-            raise OSError(errno.EFBIG, f"line {number} is longer than {LONGEST_LINE:,} characters")
+            raise OSError(errno.EFBIG, f"line {number} is longer than {LONGEST_LINE:,} characters", str(path))
+        if left < 0:
+            raise _too_much(path, most_bytes)
         yield line
+
+
+def _too_much(path: Path, most_bytes: int) -> OSError:
+    most = f"{most_bytes // 1000} kB" if most_bytes < 10**7 else f"{most_bytes // 10**6:,} MB"
+    return OSError(errno.EFBIG, f"holds more than {most}, which no file of this kind needs", str(path))
 
 
 def from_json(text: str) -> Any:

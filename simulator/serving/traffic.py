@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import starmap
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -30,6 +31,8 @@ from simulator.files.schema import BadInput, Fault, Frozen
 Values = Mapping[str, Any]
 LATEST_S = 1e10
 """Three hundred years: the latest arrival on a clock that still tells microseconds apart."""
+MOST_BYTES = 10**11
+"""Bytes of a file, at most: a thousand million requests."""
 MOST_TOKENS = 10**9
 """Tokens of a prompt or an output, at most: a hundred times any context there is."""
 
@@ -139,8 +142,8 @@ class TrafficFile(Frozen):
             return
         columns, first, number = FORMATS[self.format], None, 1
         try:
-            with open(self.file, newline="", encoding="utf-8-sig") as file:
-                for number, values in columns.read(file):
+            with reading.lines(Path(self.file), MOST_BYTES) as lines:
+                for number, values in columns.read(lines):
                     output = self._tokens(number, values, columns.output, 0 if columns.failures else 1)
                     prompt = self._tokens(number, values, columns.prompt, 1)
                     arrival = self._seconds(number, values, columns)
@@ -197,18 +200,18 @@ class TrafficFile(Frozen):
         return value
 
 
-def _rows_of_table(file: Any) -> Iterator[tuple[int, Values]]:
+def _rows_of_table(lines: Iterator[str]) -> Iterator[tuple[int, Values]]:
     """Yield the lines of a CSV file after its header: their numbers, and their cells by column."""
-    table = csv.reader(reading.lines(file), strict=True)
+    table = csv.reader(lines, strict=True)
     names = [name.strip() for name in next(table, [])]
     for cells in table:
         if cells:
             yield table.line_num, dict(zip(names, cells, strict=False))
 
 
-def _lines_of_json(file: Any) -> Iterator[tuple[int, Values]]:
+def _lines_of_json(lines: Iterator[str]) -> Iterator[tuple[int, Values]]:
     """Yield the lines of a JSONL file: their numbers, and the object of each."""
-    for number, text in enumerate(reading.lines(file), start=1):
+    for number, text in enumerate(lines, start=1):
         if text.strip():
             record = reading.from_json(text)
             yield number, record if isinstance(record, dict) else {}

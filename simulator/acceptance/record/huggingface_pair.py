@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from transformers.utils import logging
 
 from simulator.acceptance.record.scores import Sampling
+from simulator.files import reading
 from simulator.files.schema import BadInput, Fault
 
 WEIGHTS = "model.safetensors"
@@ -58,7 +59,9 @@ class Folder:
 
     def _weight_files(self) -> list[Path]:
         index = self.path / INDEX
-        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values())) if index.is_file() else [WEIGHTS]
+        names = [WEIGHTS]
+        if index.is_file():
+            names = sorted(set(json.loads(reading.text(index, reading.MOST_TABLE_BYTES))["weight_map"].values()))
         missing = [name for name in names if not (self.path / name).is_file()]
         if missing:
             raise bad(self.path, f"{self.role}: there is no {missing[0]} here; weights are read from safetensors only")

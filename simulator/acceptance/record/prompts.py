@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.acceptance.header import MOST_FLAVOURS
+from simulator.files import reading
 from simulator.files.schema import BadInput, Fault
 
 JSON_LINES = frozenset({".jsonl", ".ndjson", ".json"})
@@ -30,9 +31,9 @@ def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
     taken: later ones answer a model that was not recorded.
     """
     try:
-        lines = path.read_text("utf-8").split("\n")  # splitlines would also cut at U+2028 inside a text
+        lines = reading.text(path, reading.MOST_TABLE_BYTES).split("\n")  # splitlines would also cut at U+2028 inside a text
     except (OSError, UnicodeDecodeError) as error:
-        raise _bad(path, 0, f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
+        raise _bad(path, 0, f"cannot be read: {reading.reason(error)}") from error
     read = _json_line if path.suffix in JSON_LINES else _plain_line
     prompts = [read(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:

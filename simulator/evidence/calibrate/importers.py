@@ -5,8 +5,10 @@ skipped, and counted by reason. Files without shapes need the model. Single prod
 """
 
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,11 +21,14 @@ from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, WEIGH
 from simulator.cost.model import ModelSpec
 from simulator.evidence.calibrate.experts import experts_read
 from simulator.evidence.calibrate.measurements import CACHED, Table, table
+from simulator.files import reading
 from simulator.files.schema import BadInput, Fault
 from simulator.names import shown
 
 Row = dict[str, Any]
 Skipped: TypeAlias = Counter[str]
+MOST_CELLS = 20_000_000
+"""Most cells of a packed table, of which a few bytes may promise any number."""
 IMPORTERS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text("utf-8"))
 """What is known of the files of each project, by its name."""
 CACHE_MB = {"aiconfigurator": 80.0}
@@ -159,7 +164,7 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
     name = shown(path)
     skipped = Counter() if skipped is None else skipped
     try:
-        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        frame = _frame(path)
         kind = _kind(form, frame)
         if kind.get("model") and model is None:
             raise BadInput([Fault(("", 0, 0), "", "holds no shapes; name the model with --model")])
@@ -171,8 +176,23 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
         raise BadInput([Fault((name, *fault.place[1:]), fault.field, fault.message) for fault in error.faults]) from error
     except KeyError as error:
         raise BadInput([Fault((name, 1, 1), str(error.args[0]), f"is required in a file of {form} and missing")]) from error
-    except (OSError, ImportError, ValueError, AttributeError) as error:
+    except (OSError, ImportError, ValueError, AttributeError, EOFError, zlib.error) as error:
         raise BadInput([Fault((name, 0, 0), "", f"is no file of {form}: {error}")]) from error
+
+
+def _frame(path: Path) -> Table:
+    """Return the table of a file as it is."""
+    if path.suffix != ".parquet":
+        with reading.lines(path) as lines:
+            return pd.read_csv(StringIO("".join(lines)))
+    from pyarrow import parquet  # noqa: PLC0415 - an extra
+
+    with reading.opened(path, reading.MOST_TABLE_BYTES) as file:
+        facts = parquet.read_metadata(file)
+        if facts.num_rows * facts.num_columns > MOST_CELLS:
+            raise BadInput([Fault(("", 0, 0), "", f"holds {facts.num_rows:,} rows; expected at most {MOST_CELLS:,} cells")])
+        file.seek(0)
+        return pd.read_parquet(file)
 
 
 def _kind(form: str, frame: Table) -> Mapping[str, Any]:

@@ -35,12 +35,11 @@ column                meaning
 ====================  ==========================================================================================
 """
 
-import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -125,9 +124,8 @@ def _read(path: Path) -> Table:
 
 
 def _text(path: Path) -> str:
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig") as file:
-        return "".join(reading.lines(file))
+    with reading.lines(path) as lines:
+        return "".join(lines)
 
 
 def _columns(name: str, frame: Table) -> Iterator[Fault]:

@@ -26,6 +26,7 @@ from scipy.optimize import brentq, least_squares
 
 from simulator.acceptance.sources import Acceptance, Rates
 from simulator.cost.engine import Engine
+from simulator.files import reading
 from simulator.files.schema import BadInput, Fault, Ranged, replace_nested
 from simulator.names import Catalogue, shown
 from simulator.numeric import ordered_sum
@@ -102,8 +103,12 @@ class EngineFit(NamedTuple):
 
 def read_runs(path: Path, base: str, catalogue: Catalogue, overrides: Sequence[str] = ()) -> list[MeasuredRun]:
     """Read a table of runs over the scenario ``base``; raise :class:`BadInput` with the line of a fault."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with reading.lines(path) as lines:
+            rows = list(csv.DictReader(lines))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = str(error) if isinstance(error, csv.Error) else reading.reason(error)
+        raise BadInput([Fault((shown(path), 0, 0), "", f"cannot be read: {reason}")]) from error
     if not rows:
         raise BadInput([Fault((shown(path), 1, 1), "", "holds no rows")])
     return [_run((shown(path), line, 1), row, base, overrides, catalogue) for line, row in enumerate(rows, 2)]

@@ -1,5 +1,6 @@
 """Work out the key under which a point's result is kept: the same for equal scenarios, however they were written down."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,11 +11,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from simulator.files.reading import opened
 from simulator.names import Catalogue
 from simulator.scenario import Loaded
 from simulator.strategies import strategies
 
 KEY_BYTES = 16
+MOST_FILE_BYTES = 10_000_000_000
+"""Most bytes of a file that a sweep reads; only its digest is held."""
 WORDS_ONLY = ("name", "about")
 """Fields of a scenario that change no number."""
 NO_RESULTS = ("acceptance/record/", "evidence/", "report/", "cli/", "_shipped/")
@@ -87,7 +91,8 @@ def file_digest(path: Path) -> bytes:
 
 @lru_cache(maxsize=64)
 def _file_digest(path: Path, *_: int) -> bytes:
-    return digest(path.read_bytes())
+    with opened(path, MOST_FILE_BYTES) as file:
+        return hashlib.file_digest(file, lambda: blake2b(digest_size=KEY_BYTES)).digest()
 
 
 @lru_cache(maxsize=1)
