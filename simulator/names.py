@@ -40,6 +40,8 @@ REFERENCES = {
 """Kind of the file that replaces the text of a scenario's field, by field."""
 
 
+MOST_REFERENCES = 100
+"""Most names of files in a scenario; ten times as many as any shipped one."""
 LONGEST_CHAIN = 32
 """Most files that start from one another by ``like``."""
 PROFILES = ("device", "link", "engine")
@@ -224,7 +226,12 @@ class Catalogue:
     def expand(self, document: Document) -> None:
         """Replace the names of files in a document by their content."""
         self._find_strategy(document)
-        for where, kind in list(_references(document.data)):
+        references = list(_references(document.data))
+        if len(references) > MOST_REFERENCES:
+            raise BadInput(
+                [document.fault(references[-1][0], f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}")]
+            )
+        for where, kind in references:
             name = document.get(where)
             path = self.path(kind, name, document, where)
             if kind == "model" and (path.is_dir() or path.suffix == ".json"):

@@ -19,11 +19,15 @@ KINDS = {
     **dict.fromkeys(("p", "q"), "f"),
 }
 """Kinds of number that an array may hold, as numpy names them, by array."""
+BEAMS = ("beam.rows", "beam.steps", "beam.hit")
+"""Arrays of trees in a pipeline, all of them or none."""
 DIMENSIONS = {"exit_rank": (2,), "beam.rows": (3,), "beam.steps": (2,), "beam.hit": (2,), "experts.taken": (3,),
               "experts.drafted": (4,)}  # fmt: skip
 """Numbers of dimensions that an array may have, where that is not one; arrays of further drafters have one or two."""
 
 
+LISTED = {"exit_rank": "exit_layers", "streams_pruned.run": "pruned_trees"} | dict.fromkeys(BEAMS, "beams")
+"""Field of the header that names what the rows of an array stand for, by array."""
 NUMBERS = {"iu": "whole numbers", "f": "fractions", "iuf": "numbers"}
 """Kinds of number in words, as a fault names them."""
 
@@ -43,6 +47,37 @@ class ModelShape(_Open):
     """Number of tokens in the vocabulary."""
 
 
+class Experts(_Open):
+    """The target is a mixture of so many experts in a layer."""
+
+    routed: int = Field(ge=1)
+    """Experts of a layer."""
+    per_token: int = Field(ge=1)
+    """Experts that a token takes."""
+
+
+class RecordedBeam(_Open):
+    """A tree in a pipeline was recorded, as :class:`~simulator.acceptance.draft_tree.Beam`."""
+
+    width: int = Field(ge=1)
+    """Nodes of a level."""
+    branching: int = Field(ge=1)
+    """Children that are considered for a node."""
+    stages: int = Field(ge=1)
+    """Levels in flight."""
+
+
+class RecordedTree(_Open):
+    """A static tree was recorded, as :class:`~simulator.acceptance.draft_tree.PrunedTree`."""
+
+    levels: int = Field(ge=1)
+    """Levels below the root."""
+    branching: int = Field(ge=1)
+    """Children of a node before pruning."""
+    budget: int = Field(ge=1)
+    """Nodes that stay."""
+
+
 class Model(_Open):
     """A model was recorded; its fields are stated as far as they are known."""
 
@@ -52,6 +87,8 @@ class Model(_Open):
     """Number of all weights."""
     shape: ModelShape | None = None
     """Its shape; null: not known."""
+    experts: Experts | None = None
+    """Its experts; null: none, or not known."""
 
 
 class Header(_Open):
@@ -71,16 +108,30 @@ class Header(_Open):
     """Target and drafters that were recorded, by role."""
     window: int | None = Field(default=None, ge=1)
     """Largest window, in draft tokens, that the record can answer for; null: any."""
+    beams: list[RecordedBeam] = Field(default_factory=list)
+    """Trees in a pipeline, in the order of the arrays ``beam.*``."""
+    pruned_trees: list[RecordedTree] = Field(default_factory=list)
+    """Pruned trees, in the order of ``streams_pruned.run``."""
+    trees: dict[str, RecordedTree] = Field(default_factory=dict)
+    """Static trees, by drafter."""
+    replay: str = ""
+    """What a replay of the record is worth."""
+    derived_from: dict[str, Any] = Field(default_factory=dict)
+    """What a derived trace was made from."""
 
 
 def check_header(path: Path, header: object) -> None:
     """Raise :class:`BadInput`, with one fault per field that is missing or of the wrong kind."""
-    validate(Header, Document(header, {(): (str(path), 0, 0)}))
+    names = validate(Header, Document(header, {(): (str(path), 0, 0)})).flavours
+    if len(set(names)) < len(names):
+        raise BadInput([Fault((str(path), 0, 0), "flavours", "expected a name once, got one twice")])
 
 
 def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]) -> None:
     """Raise :class:`BadInput` for arrays that are not as :mod:`simulator.acceptance.trace` describes them."""
     faults = []
+    if missing := [name for name in BEAMS if name not in arrays and not arrays.keys().isdisjoint(BEAMS)]:
+        faults.append(Fault((str(path), 0, 0), f"array {missing[0]}", "is missing beside the others of its trees"))
     for name, array in arrays.items():
         messages = () if array is None else _wrong(name, array, header)
         faults += [Fault((str(path), 0, 0), f"array {name}", message) for message in messages]
@@ -107,5 +158,11 @@ def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterato
         yield "holds nothing"
     elif name == "flavour" and len(array) and int(array.max()) >= len(header["flavours"]):
         yield f"holds {int(array.max())}, and the header names {len(header['flavours'])} flavours"
-    elif name == "exit_rank" and len(array) != len(header["exit_layers"]):
-        yield f"has {len(array)} rows, and the header names {len(header['exit_layers'])} exits"
+    elif name == "flavour" and len(np.unique(array)) < len(header["flavours"]):
+        yield f"holds {len(np.unique(array)):,} flavours, and the header names {len(header['flavours']):,}"
+    elif name in LISTED and len(array) != len(header.get(LISTED[name], ())):
+        yield f"has {len(array)} rows, and the header names {len(header.get(LISTED[name], ()))} {LISTED[name]}"
+    elif name == "beam.rows" and any(rows.max() > beam["width"] for rows, beam in zip(array, header["beams"], strict=True)):
+        yield "holds more rows of a level than its beam is wide"
+    elif name == "beam.rows" and array.shape[1] < max(beam["stages"] for beam in header["beams"]):
+        yield "holds fewer levels than a beam has stages"

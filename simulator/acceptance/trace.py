@@ -206,7 +206,11 @@ class Trace:
     @cached_property
     def requests_by_flavour(self) -> dict[str, list[int]]:
         """Return the request numbers of every flavour, in the order of the file."""
-        return {name: [int(i) for i in np.flatnonzero(self.flavour == code)] for code, name in enumerate(self.flavours)}
+        names = self.flavours
+        requests: dict[str, list[int]] = {name: [] for name in names}
+        for request, code in enumerate(self.flavour.tolist()):
+            requests[names[code]].append(request)
+        return requests
 
     def repetition(self, requests: Sequence[int] | None = None) -> float:
         """Return the share of four-token sequences that occur earlier in the same request; loops show here."""
