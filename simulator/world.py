@@ -99,17 +99,18 @@ class Lane:
     """A lane is a device, a host thread or a link: it does one thing at a time, in the order of its bookings.
 
     ``spans`` holds (begin, end, label) of every booking, in seconds; ``room`` is how many of them are kept for good, and
-    ``forgotten_s`` the busy seconds of those that were dropped. ``free_at`` is the time, in seconds, when all bookings end.
+    ``counted_s`` the busy seconds of those and of all that were dropped since. ``free_at`` is the time, in seconds, when all
+    bookings end.
     """
 
-    __slots__ = ("environment", "forgotten_s", "free_at", "name", "room", "spans")
+    __slots__ = ("counted_s", "environment", "free_at", "name", "room", "spans")
 
     def __init__(self, environment: Environment, name: str, room: int = sys.maxsize) -> None:
         self.environment = environment
         self.name = name
         self.room = room
         self.free_at = 0.0
-        self.forgotten_s = 0.0
+        self.counted_s = 0.0
         self.spans: list[tuple[float, float, str]] = []
 
     def occupy(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> float:
@@ -161,15 +162,17 @@ class Lane:
         while ended > self.room and spans[ended - 1][1] > now:
             ended -= 1
         if ended > self.room:
-            self.forgotten_s += reduce(add, [end - begin for begin, end, _ in spans[self.room : ended]], 0.0)
+            counted = self.room if self.counted_s else 0
+            self.counted_s = reduce(add, [end - begin for begin, end, _ in spans[counted:ended]], self.counted_s)
             del spans[self.room : ended]
 
     @property
     def busy_s(self) -> float:
-        """Return the seconds, up to now, for which this lane was busy."""
+        """Return the seconds, up to now, for which this lane was busy; to the last bit the same whatever was dropped."""
         now = self.environment._now
-        done = (min(end, now) - begin for begin, end, _ in self.spans if begin < now)
-        return self.forgotten_s + reduce(add, done, 0.0)  # from Python 3.12 on `sum` rounds floats differently
+        spans = self.spans[self.room :] if self.counted_s else self.spans
+        done = (min(end, now) - begin for begin, end, _ in spans if begin < now)
+        return reduce(add, done, self.counted_s)  # from Python 3.12 on `sum` rounds floats differently
 
     def cancel(self) -> None:
         """Cut the newest booking short: the lane is free from now, or from where the booking would have begun.

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from simulator.acceptance.draft_tree import Beam, PrunedTree
 from simulator.files.schema import BadInput, Document, Fault, validate
 
 MOST_FLAVOURS = 65_536
@@ -47,37 +48,6 @@ class ModelShape(_Open):
     """Number of tokens in the vocabulary."""
 
 
-class Experts(_Open):
-    """The target is a mixture of so many experts in a layer."""
-
-    routed: int = Field(ge=1)
-    """Experts of a layer."""
-    per_token: int = Field(ge=1)
-    """Experts that a token takes."""
-
-
-class RecordedBeam(_Open):
-    """A tree in a pipeline was recorded, as :class:`~simulator.acceptance.draft_tree.Beam`."""
-
-    width: int = Field(ge=1)
-    """Nodes of a level."""
-    branching: int = Field(ge=1)
-    """Children that are considered for a node."""
-    stages: int = Field(ge=1)
-    """Levels in flight."""
-
-
-class RecordedTree(_Open):
-    """A static tree was recorded, as :class:`~simulator.acceptance.draft_tree.PrunedTree`."""
-
-    levels: int = Field(ge=1)
-    """Levels below the root."""
-    branching: int = Field(ge=1)
-    """Children of a node before pruning."""
-    budget: int = Field(ge=1)
-    """Nodes that stay."""
-
-
 class Model(_Open):
     """A model was recorded; its fields are stated as far as they are known."""
 
@@ -87,8 +57,8 @@ class Model(_Open):
     """Number of all weights."""
     shape: ModelShape | None = None
     """Its shape; null: not known."""
-    experts: Experts | None = None
-    """Its experts; null: none, or not known."""
+    experts: dict[str, PositiveInt | list[int]] | None = None
+    """Experts of a layer, those that a token takes, and recorded layers; null: none, or not known."""
 
 
 class Header(_Open):
@@ -108,11 +78,11 @@ class Header(_Open):
     """Target and drafters that were recorded, by role."""
     window: int | None = Field(default=None, ge=1)
     """Largest window, in draft tokens, that the record can answer for; null: any."""
-    beams: list[RecordedBeam] = Field(default_factory=list)
+    beams: list[Beam] = Field(default_factory=list)
     """Trees in a pipeline, in the order of the arrays ``beam.*``."""
-    pruned_trees: list[RecordedTree] = Field(default_factory=list)
+    pruned_trees: list[PrunedTree] = Field(default_factory=list)
     """Pruned trees, in the order of ``streams_pruned.run``."""
-    trees: dict[str, RecordedTree] = Field(default_factory=dict)
+    trees: dict[str, dict[str, PositiveInt]] = Field(default_factory=dict)
     """Static trees, by drafter."""
     replay: str = ""
     """What a replay of the record is worth."""

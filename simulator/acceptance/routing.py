@@ -17,8 +17,9 @@ DRAWS = 400
 
 def experts_of(trace: Trace) -> tuple[int, int] | None:
     """Return how many experts a layer of the recorded target has, and how many a token takes; None where none are recorded."""
-    recorded = (trace.header["models"].get("target") or {}).get("experts")
-    return (recorded["routed"], recorded["per_token"]) if recorded and "experts.taken" in trace.extra else None
+    recorded = (trace.header["models"].get("target") or {}).get("experts") or {}
+    known = {"routed", "per_token"} <= recorded.keys() and "experts.taken" in trace.extra
+    return (recorded["routed"], recorded["per_token"]) if known else None
 
 
 class Window(NamedTuple):

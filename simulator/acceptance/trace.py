@@ -111,7 +111,7 @@ class Trace:
         header = {**self.header, "models": {"target": models.get("target", {}), "draft": models.get(name, {})}}
         if f"{name}.run" in self.extra:
             run, tree = self.extra[f"{name}.run"], self.header.get("trees", {}).get(name)
-            header |= {"window": tree["levels"]} if tree else {}
+            header |= {"window": tree["levels"]} if tree and "levels" in tree else {}
             return self._by_run(header, run[0] if run.ndim == 2 else run)
         rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
         if rank.ndim == 1:

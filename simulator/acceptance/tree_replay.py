@@ -97,7 +97,7 @@ def pruned_trees(trace: Trace) -> list[PrunedTree]:
     """Return the recorded trees of streams that were pruned before verification, in the order of ``streams_pruned.run``."""
     if "streams_pruned.run" not in trace.extra:
         return []
-    return [PrunedTree(*(tree[name] for name in PrunedTree._fields)) for tree in trace.header.get("pruned_trees", [])]
+    return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])]
 
 
 class RunCursor:
@@ -337,5 +337,4 @@ class DrawnPassages:
 
 def recorded_beams(trace: Trace) -> list[Beam]:
     """Return the recorded pipeline trees, in the order of the arrays; none where a derived trace has left them out."""
-    recorded = trace.header.get("beams", []) if "beam.steps" in trace.extra else []
-    return [Beam(*(beam[name] for name in Beam._fields)) for beam in recorded]
+    return [Beam(**beam) for beam in trace.header.get("beams", [])] if "beam.steps" in trace.extra else []

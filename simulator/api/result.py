@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from simulator.files.writing import write
+from simulator.files.writing import plain_frame, write
 from simulator.report.blocks import Page
 from simulator.report.html import as_fragment, as_html
 from simulator.report.markdown import as_markdown
@@ -97,7 +97,7 @@ class Result(Generic[Value]):
         if suffix == ".json":
             return json.dumps(self.to_dict(), indent=2) + "\n"
         if suffix == ".csv":
-            return str(self.to_frame().to_csv(lineterminator="\n"))
+            return str(plain_frame(self.to_frame()).to_csv(lineterminator="\n"))
         if suffix in (".html", ".md") and self.page:
             return as_html(self.page) if suffix == ".html" else as_markdown(self.page)
         return None

@@ -1,12 +1,11 @@
 """``specsim trace record``. Imports torch and transformers when it runs, so that its ``--help`` needs neither."""
 
 import json
-import sys
 from typing import Any
 
 import click
 
-from simulator.cli.options import INTERRUPTED, faults_as_lines, stated
+from simulator.cli.options import faults_as_lines, stated
 from simulator.files.document import BadInput, Fault
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
@@ -42,7 +41,7 @@ def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: s
             trace = record_pair(job)
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from the last finished batch", err=True)
-            sys.exit(INTERRUPTED)
+            raise
     facts = {
         "file": str(job.out),
         "bytes": job.out.stat().st_size,

@@ -161,7 +161,7 @@ def _lines(source: str, may_be_numbers: bool) -> list[str]:
     if may_be_numbers and not source.strip("0123456789.,e+- "):
         return [source]
     try:
-        with reading.lines(Path(source)) as lines:
+        with reading.lines(source) as lines:
             return [line.replace("\r\n", "\n") for line in lines]
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput([Fault((source, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error

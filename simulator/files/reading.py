@@ -52,13 +52,14 @@ def opened(path: Path, most_bytes: int) -> Iterator[io.BufferedReader]:
 
 
 @contextmanager
-def lines(path: Path, most_bytes: int = MOST_TABLE_BYTES) -> Iterator[Iterator[str]]:
+def lines(file: Path | str, most_bytes: int = MOST_TABLE_BYTES) -> Iterator[Iterator[str]]:
     """Yield the lines of a UTF-8 file, packed if its name ends in ``.gz``, with line ends as they are.
 
     Raises :class:`OSError` for a line that does not end and for a file that unpacks to more.
     """
-    with opened(path, most_bytes) as file:
-        content: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+    path = Path(file)
+    with opened(path, most_bytes) as raw:
+        content: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         yield _bounded(path, io.TextIOWrapper(content, "utf-8-sig", newline=""), most_bytes)
 
 

@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Any
 
 from simulator.files.document import BadInput, Fault
 
@@ -92,6 +93,23 @@ def whole_file(path: Path | None) -> Iterator[IO[str] | None]:
         return
     with new_file(path) as new, new.open("w", encoding="utf-8", newline="") as file:
         yield file
+
+
+def plain_cell(value: Any) -> Any:
+    """Return what goes into a cell of a CSV file: words that a spreadsheet would take for a formula behind an apostrophe."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    with suppress(ValueError):
+        return value if isfinite(float(value)) else f"'{value}"
+    return f"'{value}"
+
+
+def plain_frame(frame: Any) -> Any:
+    """Return a data frame whose names and words are :func:`plain_cell`; its numbers stay as they are."""
+    frame = frame.rename(index=plain_cell, columns=plain_cell)
+    for name in [name for name, kind in frame.dtypes.items() if kind.kind not in "biuf"]:
+        frame[name] = frame[name].map(plain_cell)
+    return frame
 
 
 def write(path: Path, content: str | bytes) -> None:

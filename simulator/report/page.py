@@ -55,8 +55,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table as CSV text."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows(map(writing.plain_cell, row) for row in (columns, *rows))
     return text.getvalue()
 
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import starmap
 from math import inf, isfinite
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -142,7 +141,7 @@ class TrafficFile(Frozen):
             return
         columns, first, number = FORMATS[self.format], None, 1
         try:
-            with reading.lines(Path(self.file), MOST_BYTES) as lines:
+            with reading.lines(self.file, MOST_BYTES) as lines:
                 for number, values in columns.read(lines):
                     output = self._tokens(number, values, columns.output, 0 if columns.failures else 1)
                     prompt = self._tokens(number, values, columns.prompt, 1)

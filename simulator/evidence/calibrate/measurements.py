@@ -46,7 +46,7 @@ import pandas as pd
 
 from simulator.files import reading
 from simulator.files.schema import BadInput, Fault, did_you_mean
-from simulator.files.writing import replacing
+from simulator.files.writing import plain_frame, replacing
 from simulator.names import shown
 
 Table: TypeAlias = pd.DataFrame
@@ -101,7 +101,7 @@ def read(paths: Sequence[Path]) -> Table:
 def write(rows: Table, path: Path) -> None:
     """Write a table, whole or not at all, packed if the name ends in ``.gz``; numbers with six digits."""
     with replacing(path) as new:
-        rows.to_csv(new, index=False, float_format="%.6g")
+        plain_frame(rows).to_csv(new, index=False, float_format="%.6g")
 
 
 def _read(path: Path) -> Table:

@@ -216,9 +216,9 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         for field, present in (("token_info", self.token_info), ("first_token", self.first_token)):
             if not present:
                 return field, "holds no trees without it; state the rates of Lyanna's Table 1 in acceptance.per_position"
-        if "lyanna_tree.run" not in trace.extra:
+        tree = trace.header.get("trees", {}).get("lyanna_tree")
+        if "lyanna_tree.run" not in trace.extra or tree is None:
             return "name", "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter asks for others"
-        tree = trace.header["trees"]["lyanna_tree"]
         asked = {
             "depth": ("levels", self.depth),
             "branching": ("branching", self.branching),
@@ -226,8 +226,8 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
             "resampled_budget": ("resampled_budget", self.resampled_budget),
         }
         for field, (recorded, value) in asked.items():
-            if value != tree[recorded]:
-                return field, f"holds trees of {field} {tree[recorded]}, got {value}"
+            if value != tree.get(recorded):
+                return field, f"holds trees of {field} {tree.get(recorded)}, got {value}"
         return None
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:

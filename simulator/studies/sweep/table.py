@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from simulator.files.schema import BadInput, Fault, did_you_mean
-from simulator.files.writing import replacing
+from simulator.files.writing import plain_frame, replacing
 from simulator.scenario import Scenario
 from simulator.studies.sweep.axes import Design
 from simulator.studies.sweep.base import Evaluator
@@ -83,7 +83,7 @@ def export(points: SweepTable, path: Path) -> None:
     try:
         with replacing(path, parents=True) as new:
             if path.suffix == ".csv":
-                points.frame.to_csv(new, index=False, lineterminator="\n")
+                plain_frame(points.frame).to_csv(new, index=False, lineterminator="\n")
             else:
                 mixed = [name for name in points.axes if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed")]
                 points.frame.astype(dict.fromkeys(mixed, str)).to_parquet(new, index=False)
