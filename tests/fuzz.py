@@ -18,12 +18,15 @@ import random
 import re
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,7 +51,11 @@ from simulator.scenario import load
 from simulator.scenario.run import law_details
 from simulator.serving.traffic import TrafficFile
 from simulator.studies.plan.file import load_plan
+from simulator.studies.sweep.executors import crew
+from simulator.studies.sweep.store import reading, writing
 from simulator.studies.sweep.study import study
+from simulator.studies.sweep.sweeping import sweep
+from simulator.studies.sweep.table import table
 
 Array = NDArray[Any]
 MOST_S = 20
@@ -156,8 +163,25 @@ def loaders() -> dict[str, Loader]:
         "measurements": Loader(
             lambda path: measurements.read([path]), [("own.csv", sound)] * 20 + _in_corpus("measurements"), broken
         ),
+        "store": Loader(_stored, [("own.sqlite", store())], broken_store),
         "paper": Loader(lambda path: list(rows(PublishedCell, path)), papers, broken),
     }
+
+
+def _stored(path: Path) -> object:
+    with reading(path) as stored:
+        return table(stored).frame.to_dict()
+
+
+@cache
+def store() -> bytes:
+    """A sweep of six points with their law."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "own.sqlite")
+        given = study("durations_only", Catalogue(), axes=["acceptance.rate=0.2:0.8:3", "strategy.gamma=1,4"], evaluate="law")
+        with writing(path) as made, crew(1) as hired:
+            sweep(given, made, hired)
+        return path.read_bytes()
 
 
 # ---- breaking
@@ -184,6 +208,29 @@ def broken_trace(content: bytes, chance: random.Random) -> bytes:
     file = io.BytesIO()
     np.savez(file, **arrays)
     return file.getvalue()
+
+
+def broken_store(content: bytes, chance: random.Random) -> bytes:
+    """Pages that chance breaks, or a sound file with broken cells, so that what is broken is not lost to its structure."""
+    if chance.random() < 0.3:
+        return _flip(content, chance) if chance.random() < 0.7 else _cut(content, chance)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as held:
+        held.deserialize(content)
+        tables = [name for (name,) in held.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for _ in range(chance.choice((1, 1, 2))):
+            name = chance.choice(tables)
+            column = chance.choice([row[1] for row in held.execute(f"PRAGMA table_info({name})")])
+            value = chance.choice((None, 0, -1, 1e300, float("inf"), 10**18, "x", b"\xff", "NaN", chance.choice(NASTY), "[1]"))
+            changes: tuple[tuple[str, tuple[object, ...]], ...] = (
+                (f"UPDATE OR IGNORE {name} SET {column} = ?", (value,)),
+                (f"UPDATE OR IGNORE {name} SET {column} = ? WHERE random() % 3 = 0", (value,)),
+                ("UPDATE facts SET value = replace(value, ?, ?)", (chance.choice('[{":,0w'), chance.choice(NASTY))),
+                (f"ALTER TABLE {name} RENAME COLUMN {column} TO other", ()),
+                (f"DELETE FROM {name} WHERE random() % 2", ()),
+            )
+            with suppress(sqlite3.Error):
+                held.execute(*chance.choice(changes))
+        return held.serialize()
 
 
 def _broken_array(held: Array, chance: random.Random) -> Array:

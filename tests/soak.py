@@ -10,7 +10,8 @@ Six families of attempts, each with what has to hold:
 * ``words``: any command with any words behind it; exit code 0, 2 or 3, and no half of an answer.
 * ``books``: sound scenarios with other numbers; law, replay and simulation agree as claimed, books close, nothing is lost.
 * ``places``: the same command twice, in other folders, languages, orders of hashing, without a home or a terminal; same bytes.
-* ``kills``: a command that writes, ended at any moment by any signal; old files or new ones, and a sweep that goes on.
+* ``kills``: a command that writes, ended at any moment by any signal; old files or new ones, a sweep that goes on, and no
+  process that outlives it.
 
 Every attempt has a number, by which ``--only NUMBER`` makes it again.
 """
@@ -32,7 +33,9 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -345,27 +348,71 @@ def places(chance: random.Random, folder: Path) -> str:
     return "answered"
 
 
-SWEPT = "sweep durations_only --evaluate law --axis acceptance.rate=0.1:0.9:9 --axis strategy.gamma=1:12:12 --workers 1"
+SWEPT = "sweep durations_only --evaluate law --axis acceptance.rate=0.1:0.9:9 --axis strategy.gamma=1:12:12 --workers 2"
+MARK = "SPECSIM_SOAK"
+"""Variable by which processes are known, however deep below a command they are."""
+PATIENCE_S = 2.0
+"""How long a process may outlive the command that began it and was killed."""
 WRITTEN = {
     "rep": "run durations_only --set requests.count=20 --out rep",
     "page.html": "batches durations_only --sizes 1-4 --simulate 1 --out page.html",
     "page.md": "load durations_only --sizes 1,2 --set requests.count=8 --out page.md",
     "made.yaml": "trace convert 2.5 --from mean_length --window 4 --out made.yaml",
     "log.csv": "run durations_only --set requests.count=20 --json --request-log log.csv",
+    "card.yaml": "calibrate device .times.csv --like a100_80g_sxm --quick --out card.yaml",
+    "fleet": "plan ./.fleet.yaml --draws 2 --out fleet",
+    "own.npz": "trace record --target .target --draft .draft --prompts .prompts.jsonl --device cpu --batch 2 "
+    "--output-tokens 16 --out own.npz",
 }
-"""Commands by what they write."""
+"""Commands by what they write; what they read stands in hidden files."""
+SAME = ("made.yaml", "card.yaml", "own.npz")
+"""Those of which there is one answer alone."""
+TIMES = "operation,part,tokens,size_bytes,flops,time_us\n" + "".join(
+    f"matmul,qkv,{tokens},{5e6 + 4e3 * tokens},{5e6 * tokens},{12 + tokens / 90}\n" for tokens in (1, 2, 4, 8, 64, 512)
+)
+FLEET = """about: Which way of answering is cheapest?
+scenario:
+  like: vanilla_qwen3_32b_a100
+  requests: {arrivals: {name: poisson, rate_per_s: 1}, count: 30, prompt_tokens: 100, output_tokens: 20}
+  serving: {policy: {name: prefill_first, max_requests: 8}}
+slo: {ttft_ms: {p90: 5000}}
+devices: {a100_80g_sxm: {price_usd_per_hour: 2, count: 8}}
+hardware: {a100: {}}
+strategies:
+  autoregressive: {strategy: autoregressive, draft: null}
+replicas: 2
+"""
+
+
+@cache
+def _read() -> dict[str, bytes]:
+    """Files that the commands of :data:`WRITTEN` read, by name."""
+    files = {".times.csv": TIMES.encode(), ".fleet.yaml": FLEET.encode()}
+    if find_spec("torch"):
+        from tiny_pair import make_pair
+
+        with TemporaryDirectory() as folder:
+            made = make_pair(Path(folder))
+            below = [path.relative_to(made) for path in made.rglob("*") if path.is_file()]
+            files |= {f".{path}": (made / path).read_bytes() for path in below}
+    return files
+
+
+def _written() -> list[str]:
+    """What can be written here: recording needs torch."""
+    return [name for name in sorted(WRITTEN) if name != "own.npz" or find_spec("torch")]
 
 
 def kills(chance: random.Random, folder: Path) -> str:
     """End a command that writes; what was there is there whole, or what was to come."""
     if chance.random() < 0.3:
         return _killed_sweep(chance, folder)
-    name = chance.choice(sorted(WRITTEN))
+    name = chance.choice(_written())
     old, new = _whole(name, False), _whole(name, True)
     here = folder / "work"
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir()
-    _put(here, old)
+    _put(here, old["files"] | _read())
     _killed(_typed(name, True), here, chance, new["seconds"])
     left = _held(here)
     promise(left in (old["files"], new["files"]), f"half of {name}: {sorted(left)}")
@@ -374,7 +421,7 @@ def kills(chance: random.Random, folder: Path) -> str:
 
 
 def _typed(name: str, new: bool) -> list[str]:
-    return [*shlex.split(WRITTEN[name]), *(["--set", "seed=7"] if new and "--from" not in WRITTEN[name] else [])]
+    return [*shlex.split(WRITTEN[name]), *(["--set", "seed=7"] if new and name not in SAME else [])]
 
 
 @cache
@@ -382,7 +429,9 @@ def _whole(name: str, new: bool) -> dict[str, Any]:
     """What a command writes when nobody ends it, and the seconds that it takes."""
     with TemporaryDirectory() as folder:
         before = time.monotonic()
-        _begun(_typed(name, new), Path(folder)).communicate()
+        _put(Path(folder), _read())
+        errors = _begun(_typed(name, new), Path(folder)).communicate()[1]
+        promise(bool(_held(Path(folder))), f"writes nothing: {errors[-300:]}")
         return {"seconds": time.monotonic() - before, "files": _held(Path(folder))}
 
 
@@ -425,18 +474,36 @@ def _killed(typed: list[str], here: Path, chance: random.Random, seconds: float)
     process = _begun(typed, here)
     time.sleep(seconds * chance.choice((chance.uniform(0.1, 1.1), chance.uniform(0.8, 1.05))))
     process.send_signal(chance.choice((signal.SIGINT, signal.SIGTERM, signal.SIGKILL)))
+    process.wait(timeout=MOST_S)
+    until = time.monotonic() + PATIENCE_S
+    while (left := _helpers(here)) and time.monotonic() < until:
+        time.sleep(0.05)
     process.communicate(timeout=MOST_S)
+    promise(
+        not left, f"{len(left)} processes live {PATIENCE_S:g} s after the command that began them: {left[0] if left else ''}"
+    )
+
+
+def _helpers(here: Path) -> list[str]:
+    """Processes that a command begun here has left, as they were called."""
+    found, mark = [], f"{MARK}={here}".encode()
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (place / "environ").read_bytes().split(b"\0"):
+                found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")[:200])
+    return found
 
 
 def _held(here: Path) -> dict[str, bytes]:
-    """Every file below a folder but those in hidden folders, which a kill may leave and nothing reads."""
+    """Every file below a folder but those in hidden folders, which a kill may leave, and batches to go on from."""
     paths = [path.relative_to(here) for path in sorted(here.rglob("*")) if path.is_file()]
-    return {str(path): (here / path).read_bytes() for path in paths if not any(part.startswith(".") for part in path.parts)}
+    kept = [path for path in paths if not any(part.startswith(".") or part.endswith(".part") for part in path.parts)]
+    return {str(path): (here / path).read_bytes() for path in kept}
 
 
-def _put(here: Path, whole: dict[str, Any]) -> None:
-    for name, content in whole["files"].items():
-        (here / name).parent.mkdir(exist_ok=True)
+def _put(here: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_bytes(content)
 
 

@@ -179,6 +179,8 @@ def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str)
     """Return the errors of each part of ``rows``, split ``by`` one of the ways, as a fit to others predicts it; maybe none."""
     results = []
     for value, outside, others in _splits(rows, by):
+        if not (outside.any() and others.any()):
+            continue  # a single shape has no other half
         excluded = rows[outside]
         start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
         of_experts = isinstance(fitted, ExpertRoofline)
