@@ -616,7 +616,7 @@ def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
         tmp_path / "mine.yaml",
     ]
     found = json.loads(call(*arguments, "--report", tmp_path / "page", "--json"))
-    names = ["mine.yaml", "a100_80g_sxm.md", "a100_80g_sxm.html", "a100_80g_sxm.svg"]
+    names = ["mine.yaml", *(f"a100_80g_sxm.{ending}" for ending in ("md", "html", "data.csv", "svg"))]
     assert [Path(path).name for path in found["written"]] == names
     assert found["errors"]["matmul"][0]["what"] == "layer"
     assert {one["by"] for one in found["left_out"]} == {"tensor_parallel", "shape"}

@@ -162,7 +162,7 @@ def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:
     result = asked(mine, mine, "--set", "B:durations.draft_ms=0", "--out", str(folder))
     assert result.exit_code == 0, result.output
     assert "A takes 10.0 ms per token (simulation); B 7.50 ms, 1.33 times as fast." in result.stdout.replace("\n", " ")
-    assert {path.name for path in folder.iterdir()} == {"compare.md", "compare.html", "compare.svg"}
+    assert {path.name for path in folder.iterdir()} == {"compare.md", "compare.html", "compare.svg", "compare.data.csv"}
     page = (folder / "compare.md").read_text()
     assert "| ms per token, simulation | 10.00 | 7.500 (0.75 ×) |" in page
     assert "| `durations.draft_ms` | 10.0 | 0.0 |" in page

@@ -157,20 +157,11 @@ def test_a_name_of_something_else(command: str, name: str, hint: str, tmp_path: 
     assert found.stderr.endswith(f"{hint}\n")
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "endings"),
-    [
-        ("budget", "out.pdf", ".svg or .md or .html"),
-        ("batches", "out.pdf", ".svg or .md or .html"),
-        ("streams", "out.png", ".svg or .md or .html"),
-        ("methods", "out.txt", ".svg or .md or .html"),
-        ("crossovers", "out.pdf", ".svg or .md or .html"),
-    ],
-)
-def test_a_picture_under_another_name_is_refused(command: str, name: str, endings: str) -> None:
-    found = CliRunner().invoke(main, [command, "durations_only", "--out", name])
+@pytest.mark.parametrize("command", ["budget", "batches", "streams", "methods", "crossovers"])
+def test_a_picture_under_another_name_is_refused(command: str) -> None:
+    found = CliRunner().invoke(main, [command, "durations_only", "--out", "out.gif"])
     assert found.exit_code == 2
-    assert f"expected a name that ends in {endings}, got '{name}'" in found.stderr
+    assert "expected a name that ends in .svg or .pdf or .png or .md or .html, got 'out.gif'" in found.stderr
 
 
 def test_caches_that_do_not_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_marks_are_escaped_and_plain_words_stay_as_they_are() -> None:
     assert next(shown(Listing("```\nx"))) == "````\n```\nx\n````"
 
 
-@pytest.mark.parametrize("typed", ["explain ./x.yaml", "run ./x.yaml --out rep", "compare ./x.yaml durations_only", "list device --catalogue .",
+@pytest.mark.parametrize("typed", ["explain ./x.yaml", "run ./x.yaml --long --out rep", "compare ./x.yaml durations_only", "list device --catalogue .",
                                    "list scenario --catalogue .", "show evil --catalogue .", "show evil_device --catalogue ."])  # fmt: skip
 def test_a_terminal_gets_no_orders_from_a_file(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither colours nor titles of windows, nor a line that is read from the right."""

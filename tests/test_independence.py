@@ -100,7 +100,7 @@ def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:
     arguments = ["trace", "iid", str(tmp_path / "own.npz"), "--window", "2", "--out", str(tmp_path / "page")]
     found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert found["traces"][0]["errors"][0]["gamma"] == 2
-    assert [Path(path).name for path in found["written"]] == [f"{NAME}.md", f"{NAME}.html", FIGURE]
+    assert [Path(path).name for path in found["written"]] == [f"{NAME}.md", f"{NAME}.html", "iid.data.csv", FIGURE]
     text = (tmp_path / "page" / f"{NAME}.md").read_text()
     assert f"]({FIGURE})" in text
     assert "--window 2" in text

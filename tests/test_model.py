@@ -211,7 +211,7 @@ DEEPSEEK = {
     "v_head_dim": 128, "tie_word_embeddings": False, "max_position_embeddings": 163840, "num_nextn_predict_layers": 1,
     "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
 }  # fmt: skip
-ORIGIN = {"name", "about", "source", "confidence"}  # not part of a shape
+ORIGIN = {"name", "huggingface", "about", "source", "confidence"}  # not part of a shape
 
 
 def write(folder: Path, config: object) -> Path:

@@ -260,7 +260,7 @@ def test_a_picture_takes_the_width_of_columns_and_a_style_file(command: list[str
         return float(root.get("width", "").removesuffix("pt")) / 72 * 2.54, (tmp_path / "x.svg").read_text()
 
     plain = drawn()
-    assert drawn("--columns", "1")[0] == pytest.approx(8.6, abs=0.01)
-    assert drawn("--columns", "2")[0] == pytest.approx(17.8, abs=0.01)
+    assert drawn("--paper-columns", "1")[0] == pytest.approx(8.6, abs=0.01)
+    assert drawn("--paper-columns", "2")[0] == pytest.approx(17.8, abs=0.01)
     assert "font-size: 20px" in drawn("--style", str(tmp_path / "mine.mplstyle"))[1]
     assert drawn() == plain

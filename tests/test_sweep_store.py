@@ -119,6 +119,7 @@ def test_reading_a_store_writes_nothing(folder: Path) -> None:
     picture = ("--kind", "line", "--x", "gamma", "--y", "tpot_ms", "--out", "picture.svg")
     assert specsim("plot", "ours.sqlite", *picture).exit_code == 0
     (folder / "picture.svg").unlink()
+    (folder / "picture.data.csv").unlink()
     assert specsim("sweep", "tiny.yaml", "--store", "ours.sqlite", "--status").exit_code == 0
     with pytest.raises(BadInput, match="readonly"), reading(folder / "ours.sqlite") as store:
         store.begin({}, "another")

@@ -202,7 +202,8 @@ def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytes
     assert first.exit_code == 3, first.output
     assert "bound missed: all papers: MAPE 20" in first.stderr
     held = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert set(held) == {"validation.md", "validation.html", "cells.csv", "parity.svg", "residuals.svg"}
+    pictures = {f"{name}.{ending}" for name in ("parity", "residuals") for ending in ("svg", "data.csv")}
+    assert set(held) == {"validation.md", "validation.html", "cells.csv", *pictures}
     rows = list(csv.DictReader((out / "cells.csv").read_text().splitlines()))
     assert [(row["cell"], row["role"]) for row in rows] == [(name, "predict") for name in "de"] + [
         (n, "calibrate") for n in "abc"

@@ -211,7 +211,7 @@ def parameter(
         kind = click.Choice(choice)
     elif least is not None:
         kind = click.IntRange(least, most)
-    if flag in ("--columns", "--style"):
+    if flag in ("--paper-columns", "--style"):
         stated |= {"callback": _look, "expose_value": False}
     if flag.startswith("-"):
         name = [stated.pop("name")] if "name" in stated else []

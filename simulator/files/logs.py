@@ -123,13 +123,13 @@ def _table(file: str) -> tuple["pd.DataFrame", str]:
     import pandas as pd  # noqa: PLC0415 - slow to load, and only logs need it
 
     path = Path(file)
-    reading.check_regular(path)
     try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path), ""
-        if path.suffix in (".csv", ".tsv"):
-            separator = "\t" if path.suffix == ".tsv" else ","
-            return pd.read_csv(path, sep=separator, dtype=str, skipinitialspace=True, encoding="utf-8-sig"), ""
+        with reading.opened(path, reading.MOST_TABLE_BYTES) as opened:
+            if path.suffix == ".parquet":
+                return pd.read_parquet(opened), ""
+            if path.suffix in (".csv", ".tsv"):
+                separator = "\t" if path.suffix == ".tsv" else ","
+                return pd.read_csv(opened, sep=separator, dtype=str, skipinitialspace=True, encoding="utf-8-sig"), ""
         records = list(_records(path))
     except ImportError as error:
         message = "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'"
@@ -145,11 +145,11 @@ def _table(file: str) -> tuple["pd.DataFrame", str]:
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of JSON, of JSONL, or those that the patterns find in a text log."""
     if path.suffix == ".json":
-        value = reading.from_json(path.read_text("utf-8-sig"))
+        value = reading.from_json(reading.text(path, reading.MOST_TABLE_BYTES))
         yield from (record for record in (value if isinstance(value, list) else [value]) if isinstance(record, dict))
         return
-    with path.open(encoding="utf-8-sig") as opened:
-        for number, line in enumerate(reading.lines(opened), start=1):
+    with reading.lines(path) as opened:
+        for number, line in enumerate(opened, start=1):
             if path.suffix in TEXTS:
                 yield from (match.groupdict() for pattern in KNOWN["lines"] if (match := re.search(pattern, line)))
             elif line.strip():

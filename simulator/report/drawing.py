@@ -27,7 +27,7 @@ LOOK = Path(__file__).parent / "templates" / "look.mplstyle"
 class Wanted:
     """What the user asks of drawings: how many columns wide (0: that of the page), and style files over the shipped one."""
 
-    columns: int = 0
+    paper_columns: int = 0
     style: tuple[Path, ...] = ()
 
 
@@ -38,14 +38,14 @@ WANTED = Wanted()
 def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Figure]:
     """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
     with style.context([LOOK, *WANTED.style]):
-        yield Figure(figsize=(COLUMNS_IN.get(WANTED.columns, width_in), height_in), layout="constrained", **options)
+        yield Figure(figsize=(COLUMNS_IN.get(WANTED.paper_columns, width_in), height_in), layout="constrained", **options)
 
 
 def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     """Return a figure as a file without a date; one that is SVG text already has no other form."""
     if isinstance(figure, str):
         return figure.encode()
-    if WANTED.columns == 1:
+    if WANTED.paper_columns == 1:
         for text in figure.findobj(Text):
             text.set_fontsize(SMALLER * float(text.get_fontsize()))
     no_date = {".svg": {"Date": None, "Creator": "specsim"}, ".pdf": {"CreationDate": None, "Creator": "specsim"}}
