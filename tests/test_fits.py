@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.papers.fitting import calibrate
 from simulator.evidence.baseline import arithmetic
 from simulator.evidence.fits import Paper, Question
-from simulator.evidence.fitting import calibrate
 from simulator.evidence.published import PublishedCell, cells
 from simulator.evidence.validation import Errors, predictions
 from simulator.files.schema import BadInput
@@ -58,7 +58,7 @@ def test_predictions_stand_beside_the_baseline(paper: Paper) -> None:
 
 
 def test_what_was_not_fitted_is_said(paper: Paper) -> None:
-    with pytest.raises(BadInput, match="no value for 'small'; run specsim calibrate paper round"):
+    with pytest.raises(BadInput, match=r"no value for 'small'; run python -m benchmarks\.papers round"):
         paper.question(paper.cells[0], {"pass": {"all": 1.0}})
 
 

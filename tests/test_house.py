@@ -343,17 +343,18 @@ def test_law_shows_its_durations() -> None:
 @pytest.mark.parametrize(
     ("typed", "instead"),
     [
-        (["validate", "--live", "--out", "x"], "validation, with the same --out and --json"),
-        (["measure", "decoding", "--gammas", "1,2", "--help"], "decoding, with the same options"),
-        (["measure", "budget", "--json"], "budget, with the same options"),
-        (["measure", "machine", "here"], "machine, with the same options"),
+        (["validate", "--live", "--out", "x"], "benchmarks.live validation, with the same --out and --json"),
+        (["measure", "decoding", "--gammas", "1,2", "--help"], "benchmarks.live decoding, with the same options"),
+        (["measure", "budget", "--json"], "benchmarks.live budget, with the same options"),
+        (["measure", "machine", "here"], "benchmarks.live machine, with the same options"),
+        (["calibrate", "paper", "lyanna"], "benchmarks.papers lyanna"),
     ],
 )
 def test_what_only_a_checkout_has_says_what_to_type_there(typed: list[str], instead: str) -> None:
     result = CliRunner().invoke(main, typed)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith(f"error: specsim {typed[0]} {typed[1]}: ")
-    assert result.stderr.endswith(f"in a checkout of the repository, type python -m benchmarks.live {instead}\n")
+    assert result.stderr.endswith(f"in a checkout of the repository, type python -m {instead}\n")
 
 
 def test_a_name_that_is_nothing_gets_a_suggestion() -> None:

@@ -15,6 +15,7 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
+from benchmarks.papers.__main__ import main as fit_paper
 from simulator.cli.main import main
 from simulator.evidence.drawn import drawn_figures
 from simulator.evidence.fits import Paper, Question, papers
@@ -188,9 +189,9 @@ def test_a_terminal_of_eighty_columns_holds_the_table(fitted: Paper, width: int)
 def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = written(tmp_path)
     own = ["--catalogue", str(tmp_path), "--processes", "1"]
-    again = CliRunner().invoke(main, ["calibrate", "paper", "round", *own, "--out", str(tmp_path / "again.yaml"), "--json"])
+    again = CliRunner().invoke(fit_paper, ["round", *own, "--out", str(tmp_path / "again.yaml"), "--json"])
     assert json.loads(again.stdout)["residuals"].keys() == {"a", "b", "c"}
-    made = CliRunner().invoke(main, ["calibrate", "paper", "round", *own])
+    made = CliRunner().invoke(fit_paper, ["round", *own])
     assert made.exit_code == 0, made.output
     assert "round: 4 free parameters, 3 calibrated cells, 2 predicted cells" in made.stdout
     assert (tmp_path / "again.yaml").read_bytes() == (folder / "fitted.yaml").read_bytes()
@@ -220,7 +221,7 @@ def test_a_paper_that_was_not_fitted_is_told_how(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda spread: [])
     done = CliRunner().invoke(main, ["validate", "round", "--catalogue", str(tmp_path), "--processes", "1"])
     assert done.exit_code == 2
-    assert "run specsim calibrate paper round" in done.stderr
+    assert "run python -m benchmarks.papers round" in done.stderr
 
 
 # ---- what is committed

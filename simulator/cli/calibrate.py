@@ -1,4 +1,4 @@
-"""The commands ``specsim calibrate``: profiles from measured times of operations, free parameters from published values."""
+"""The commands ``specsim calibrate``: profiles from measured times of operations, engines from measured runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import Names, Paths, answer, faults_as_lines, stated, working
+from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, stated, working
 from simulator.files.document import Document
 from simulator.names import Catalogue
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def calibrate() -> None:
-    """Fit profiles to measured times of operations; `paper`: fit what a paper leaves open to its published values.
+    """Fit profiles to measured times of operations, and engines to measured runs.
 
     One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
     layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it from files of other projects.
@@ -199,28 +199,11 @@ def engine(
     answer(as_json, lambda: data, lambda: engine_page(fitted, Path(like).stem), *[f"written: {out}"] * bool(out))
 
 
-@calibrate.command("paper", **stated("calibrate paper"))
-def paper(name: str, out: Path | None, processes: int | None, as_json: bool, own: Paths) -> None:
-    """Fit the free parameters of the paper NAME to its calibrated cells and to nothing else."""
-    from simulator.evidence.fits import Question, papers
-    from simulator.evidence.fitting import calibrate
-    from simulator.files.writing import whole_file
-    from simulator.parallel import CORES, spread
-    from simulator.report.pages.paper import as_yaml, page
-
-    with working("starting") as status:
-        (chosen,) = papers(Catalogue(own), (name,))
-        path = out or chosen.folder / "fitted.yaml"
-        with whole_file(path) as file, spread(processes or CORES) as processes_map:
-
-            def show_residual(error: float) -> None:
-                status.update(f"fitting: residual {100 * error:.2f} % (root mean square)")
-
-            fit = calibrate(chosen, lambda questions: processes_map(Question.answer, questions), show_residual)
-            if file:
-                file.write(as_yaml(fit.fitted(name)))
-    data = {"paper": name, "terms": fit.terms, "residuals": fit.residuals, "runs": fit.runs, "written": str(path)}
-    answer(as_json, lambda: data, lambda: page(chosen, fit), f"written: {path}")
+@calibrate.command("paper", hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def paper(words: tuple[str, ...]) -> None:
+    """Say what fits the free parameters of a paper, where the repository is at hand."""
+    beside_the_package("calibrate paper", " ".join(["benchmarks.papers", *words[:1]]))
 
 
 def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:

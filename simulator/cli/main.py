@@ -55,4 +55,4 @@ for command in (
 def measure(words: tuple[str, ...]) -> None:
     """Say what measures a machine, its budgets or its decoding, where the repository is at hand."""
     what = words[0] if words else "machine"
-    beside_the_package(f"measure {what}", f"{what}, with the same options")
+    beside_the_package(f"measure {what}", f"benchmarks.live {what}, with the same options")

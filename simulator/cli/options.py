@@ -79,7 +79,7 @@ def beside_the_package(typed: str, instead: str) -> NoReturn:
     from simulator.files.document import BadInput, Fault
 
     with faults_as_lines():
-        message = f"stands beside the package; in a checkout of the repository, type python -m benchmarks.live {instead}"
+        message = f"stands beside the package; in a checkout of the repository, type python -m {instead}"
         raise BadInput([Fault((f"specsim {typed}", 0, 0), "", message)])
 
 

@@ -27,7 +27,7 @@ ALL = "all"
 def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None:
     """End a validation by decoding on this machine, which stands beside the package."""
     if wanted:
-        beside_the_package("validate --live", "validation, with the same --out and --json")
+        beside_the_package("validate --live", "benchmarks.live validation, with the same --out and --json")
 
 
 @click.command("validate", **stated("validate"))

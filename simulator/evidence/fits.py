@@ -1,7 +1,7 @@
 """Fits: what is free in the scenarios of a paper, which published values decide it, and what came out.
 
 ``scenarios/papers/PAPER/parameters.yaml`` names every free parameter and the cells that decide it, before anything is
-fitted; ``fitted.yaml`` beside it is written by ``specsim calibrate paper PAPER`` and read by everybody else.
+fitted; ``fitted.yaml`` beside it is written by ``python -m benchmarks.papers PAPER`` and read by everybody else.
 
 A parameter sets one key of the scenarios that it applies to. Where several set the same key their terms are added, on
 its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays between 0 and 1). A number that the cell's
@@ -209,7 +209,7 @@ class Paper:
                 continue
             scale, group = parameter.scale, parameter.group(cell)
             if group not in values.get(name, {}):
-                message = f"has no value for '{group}'; run specsim calibrate paper {self.name}"
+                message = f"has no value for '{group}'; run python -m benchmarks.papers {self.name}"
                 raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
             for key in parameter.keys:
                 if key not in sums:

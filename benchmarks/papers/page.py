@@ -1,4 +1,4 @@
-"""The fit of a paper's free parameters (``specsim calibrate paper``): what decides them, and what it leaves of each cell."""
+"""The page of ``python -m benchmarks.papers``: what decides the free parameters of a paper, and what each cell is left with."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp, sqrt
@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from benchmarks.papers.fitting import Calibration
 from simulator.evidence.fits import SCALES, FittedPaper, Paper, Parameter
-from simulator.evidence.fitting import Calibration
 from simulator.report.blocks import Block, Bullets, Page, sections
 from simulator.report.wording import Wording
 
@@ -34,7 +34,7 @@ def page(paper: Paper, calibration: Calibration) -> Page:
             ("What decides them", _parameters(paper, terms)),
             ("Residuals", [say.table("residuals", residuals.items(), published=published, exp=exp)]),
         ),
-        command=f"specsim calibrate paper {paper.name}",
+        command=f"python -m benchmarks.papers {paper.name}",
     )
 
 

@@ -29,7 +29,7 @@ class Calibration:
     def fitted(self, paper: str) -> FittedPaper:
         """Return the content of ``fitted.yaml`` for this paper, terms rounded to six digits."""
         terms = {name: {group: round(term, 6) for group, term in groups.items()} for name, groups in self.terms.items()}
-        return FittedPaper(command=f"specsim calibrate paper {paper}", terms=terms)
+        return FittedPaper(command=f"python -m benchmarks.papers {paper}", terms=terms)
 
 
 class Runs:

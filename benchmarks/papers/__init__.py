@@ -1,0 +1,1 @@
+"""Fits what the papers leave open to their published values."""
