@@ -148,7 +148,7 @@ def test_dark_is_dark_and_figures_with_it(files: dict[str, Path], opened: Opened
 
 
 def test_print_unfolds_and_has_no_tools(files: dict[str, Path], opened: Opened) -> None:
-    shown = opened(files["run"])
+    shown = opened(files["run"], unfolded=False)
     assert not shown.is_visible("[data-timeline] .still")
     shown.emulate_media(media="print")
     shown.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -351,7 +351,7 @@ def test_every_kind_looks_as_it_is_known_to_look(files: dict[str, Path], opened:
     assert far(found["run"], "run_dark") > FAR
 
 
-@pytest.mark.parametrize(("style", "same"), [("body { font-family: monospace !important }", True), (None, False)])
+@pytest.mark.parametrize(("style", "same"), [("body { font-family: serif !important }", True), (None, False)])
 def test_other_letters_look_the_same_and_a_lost_style_does_not(
     style: str | None, same: bool, files: dict[str, Path], opened: Opened
 ) -> None:

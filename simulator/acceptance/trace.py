@@ -252,6 +252,7 @@ def read(path: Path) -> Trace:
             _check_archive(path, content)
             with np.load(content, allow_pickle=False) as file:
                 header = from_json(bytes(file["header"]).decode())
+                check_arrays(path, {}, {"offsets": file["offsets"]})  # how long the others are, before they are read
                 arrays = {name: np.asarray(file[name]) for name in file.files if name in (*ARRAYS, "run") or "." in name}
         extra = {name: array for name, array in arrays.items() if "." in name}
         trace = Trace(header, **{name: arrays[name] for name in ARRAYS}, run=arrays.get("run"), extra=extra)

@@ -20,6 +20,8 @@ MOST_BYTES = 500_000
 """Most bytes of a file that people write; sixty times the largest that is shipped."""
 MOST_TABLE_BYTES = 100_000_000
 """Most bytes of a table, a log or a list of prompts, unpacked; thirty times the largest that was recorded."""
+MOST_LINES = 3_000_000
+"""Most lines of such a file; more than all public tables of operation times that were found have together."""
 LONGEST_LINE = 4_000_000
 """Most characters of a line of a table or a record."""
 
@@ -74,6 +76,8 @@ def _bounded(path: Path, file: IO[str], most_bytes: int) -> Iterator[str]:
             raise OSError(errno.EFBIG, f"line {number} is longer than {LONGEST_LINE:,} characters", str(path))
         if left < 0:
             raise _too_much(path, most_bytes)
+        if number > MOST_LINES:
+            raise OSError(errno.EFBIG, f"holds more than {MOST_LINES:,} lines, which no file of this kind needs", str(path))
         yield line
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from simulator.files.schema import BadInput, Fault
 from simulator.files.writing import replacing
 from simulator.report.blocks import Page
-from simulator.report.page import DATA, page_files, write_files
+from simulator.report.page import DATA, page_files
 from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE
 from simulator.report.timeline import chrome_trace
 from simulator.world import Span
@@ -35,7 +35,8 @@ def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
     with replacing(folder, parents=True) as new:
         new.mkdir()
         trace = json.dumps(chrome_trace(spans), separators=(",", ":")) + "\n"
-        write_files(new, page_files(page, NAME) | {TRACE: trace})
+        for file, content in (page_files(page, NAME) | {TRACE: trace}).items():
+            (new / file).write_bytes(content.encode() if isinstance(content, str) else content)
     return sorted(folder.iterdir())
 
 
