@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import resource
@@ -310,3 +311,23 @@ with ended_by_sigterm():
 def test_arrays_are_those_that_were_written(tmp_path: Path) -> None:
     recording(tmp_path / "trace.npz")
     assert np.array_equal(read(tmp_path / "trace.npz").token, np.arange(8))
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_writing_of_that_name(tmp_path: Path) -> None:
+    left, fresh, held_still, of_others, another = (
+        tmp_path / name for name in (".rep.specsim-a", ".rep.specsim-b", ".rep.specsim-c", ".rep.settings", ".re.specsim-d")
+    )
+    for folder in (left, fresh, held_still, of_others, another):
+        folder.mkdir()
+        (folder / "half.md").write_text("half")
+        if folder != fresh:
+            os.utime(folder, (1e9, 1e9))
+    (tmp_path / ".rep.specsim-e").symlink_to(of_others)
+    descriptor = os.open(held_still, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    writing.write(tmp_path / "rep", "whole")
+    os.close(descriptor)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".re.specsim-d", ".rep.settings", ".rep.specsim-b", ".rep.specsim-c", ".rep.specsim-e", "rep"
+    ]  # fmt: skip
+    assert (of_others / "half.md").read_text() == "half"

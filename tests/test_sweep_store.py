@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -118,8 +120,8 @@ def test_reading_a_store_writes_nothing(folder: Path) -> None:
     before = contents(folder)
     picture = ("--kind", "line", "--x", "gamma", "--y", "tpot_ms", "--out", "picture.svg")
     assert specsim("plot", "ours.sqlite", *picture).exit_code == 0
-    (folder / "picture.svg").unlink()
-    (folder / "picture.data.csv").unlink()
+    for path in folder.glob("picture*"):
+        path.unlink()
     assert specsim("sweep", "tiny.yaml", "--store", "ours.sqlite", "--status").exit_code == 0
     with pytest.raises(BadInput, match="readonly"), reading(folder / "ours.sqlite") as store:
         store.begin({}, "another")
@@ -198,3 +200,117 @@ def test_a_lock_is_there_while_a_store_is_written_and_gone_afterwards(folder: Pa
             raise ZeroDivisionError
         assert not lock_of("s.sqlite").exists()
     assert not lock_of("link.sqlite").exists()
+
+
+# ---- damage
+
+
+def changed(statement: str, *values: object) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            database.executescript(statement) if not values else database.execute(statement, values)
+
+    return change
+
+
+def flipped(path: Path) -> None:
+    """The page of results is written over; the one of the schema is sound."""
+    held = bytearray(path.read_bytes())
+    held[8_192:12_288] = b"\xff" * 4_096
+    path.write_bytes(held)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "page": (flipped, "damaged|cannot be read"),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:10_000]), "damaged|cannot be read|no store"),
+    "metric_in_words": (changed("UPDATE results SET tpot_ms = ?", "x"), "results that are no numbers"),
+    "metric_infinite": (changed("UPDATE results SET tpot_ms = ?", float("inf")), "results that are no numbers"),
+    "metric_bytes": (changed("UPDATE results SET step_ms = ?", b"\x00\xff"), "results that are no numbers"),
+    "fault_a_number": (changed("UPDATE results SET fault = ?", b"\xff"), "results that are no numbers"),
+    "number_in_words": (changed("UPDATE points SET number = 'x' || number"), "points that are none of its sweep's 2"),
+    "number_too_large": (changed("UPDATE points SET number = number + 2"), "points that are none of its sweep's 2"),
+    "number_negative": (changed("UPDATE points SET number = number - 2"), "points that are none of its sweep's 2"),
+    "column_dropped": (changed("ALTER TABLE results DROP COLUMN tpot_ms"), "no such column: tpot_ms"),
+    "column_renamed": (changed("ALTER TABLE points RENAME COLUMN number TO n"), "no such column: number"),
+    "table_dropped": (changed("DROP TABLE points"), "no such table: points"),
+    "a_view": (changed("DROP TABLE points; CREATE VIEW points AS SELECT 1 AS number"), "it holds more than tables"),
+    "no_json": (changed("UPDATE facts SET value = '{' WHERE name = 'definition'"), "what it says of its definition is no JSON"),
+    "not_text": (changed("UPDATE facts SET value = x'ff'"), "is no JSON"),
+    "null": (changed("UPDATE facts SET value = NULL"), "is no JSON"),
+    "a_list": (changed("UPDATE facts SET value = '[1]' WHERE name = 'definition'"), "store: expected a mapping"),
+    "name_nan": (changed("""UPDATE facts SET value = replace(value, '"tiny"', 'NaN')"""), "name: expected text"),
+    "name_a_path": (changed("""UPDATE facts SET value = replace(value, '"tiny"', '"../tiny"')"""), "store: name: "),
+    "axis_nan": (
+        changed("UPDATE facts SET value = replace(value, '[1, 2]', '[1, NaN]')"),
+        "store: strategy.gamma: expected finite numbers, got nan",
+    ),
+    "axis_endless": (changed("""UPDATE facts SET value = replace(value, '[1, 2]', '"0:1:99999999"')"""), "at most 1,000,000"),
+    "another_version": (changed("UPDATE facts SET value = '9' WHERE name = 'format'"), "of another version of specsim, 9"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_store_is_refused_in_a_line(name: str, folder: Path) -> None:
+    damage, said = DAMAGE[name]
+    assert sweep("--store", "s.sqlite").exit_code == 0
+    damage(folder / "s.sqlite")
+    results = [specsim("plot", "s.sqlite", "--kind", "line", "--x", "gamma", "--y", "tpot_ms", "--out", "picture.svg")]
+    if name not in ("metric_in_words", "metric_infinite", "metric_bytes", "fault_a_number", "column_dropped"):
+        results.append(
+            specsim("sweep", "tiny.yaml", "--store", "s.sqlite", "--status", "--json")
+        )  # it counts, and reads no metric
+    for result in results:
+        assert (result.exit_code, result.stdout) == (2, ""), (result.output, result.exception)
+        assert len(result.stderr.splitlines()) == 1
+        assert re.search(said, result.stderr), result.stderr
+    resumed = sweep("--store", "s.sqlite", "--resume")
+    assert isinstance(resumed.exception, SystemExit | None), repr(resumed.exception)
+    assert resumed.exit_code in (0, 2)
+    assert not (folder / "picture.svg").exists()
+
+
+def test_what_a_store_says_does_not_steer_a_terminal(folder: Path) -> None:
+    assert sweep("--store", "s.sqlite").exit_code == 0
+    changed("""UPDATE facts SET value = replace(value, '"tiny"', '"a\\u001b[2Jb"')""")(folder / "s.sqlite")
+    said = specsim("sweep", "tiny.yaml", "--store", "s.sqlite", "--status").stdout
+    assert "a\ufffd[2Jb: tiny.yaml over strategy.gamma" in said
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="everything can be written to by root")
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_store_where_nothing_can_be_written_is_read(ahead: bool, folder: Path) -> None:
+    """Written ahead, and closed by another program: SQLite would want files of its own beside it."""
+    assert sweep("--store", "s.sqlite").exit_code == 0
+    if ahead:
+        changed("PRAGMA journal_mode=WAL")(folder / "s.sqlite")
+    folder.chmod(0o555)
+    try:
+        result = specsim("sweep", "tiny.yaml", "--store", "s.sqlite", "--status")
+    finally:
+        folder.chmod(0o755)
+    assert "2 of 2 points" in result.stdout, result.output
+
+
+def test_a_table_that_a_spreadsheet_opens_holds_no_formula(folder: Path) -> None:
+    words = ["'=cmd|calc'", "'-5'", "'-x'", "'@x'", "'+nan'", "plain"]
+    assert sweep("--axis", f"about={','.join(words)}", "--store", "s.sqlite", "--export", "t.csv").exit_code == 0
+    cells = {line.split(",")[2] for line in (folder / "t.csv").read_text().splitlines()[1:]}
+    assert cells == {"'=cmd|calc", "-5", "'-x", "'@x", "'+nan", "plain"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--axis", "a=0:1:900000", "--axis", "b=0:1:900000"], "at most 1,000,000 values on all axes together"),
+        (["--axis", "requests.count=1:99", "--latin-hypercube", "100000000"], "expected low:high:count"),
+        (["--axis", "requests.count=1:99:9", "--latin-hypercube", "100000000"], "expected at most 10,000,000 points on 1 axes"),
+        (["--axis", "strategy.gamma=1e999,2"], "expected a number up to 1e+18"),
+        (["--axis", "strategy.gamma=1:1e999:3"], "expected low below high"),
+        (["--axis", "strategy.gamma=1,2", "--keep", "speedup >= e"], "expected 'best 10% of tpot_ms'"),
+        (["--axis", "strategy.gamma=1,2", "--keep", f"best {'9' * 400}% of tpot_ms"], "expected 'best 10% of tpot_ms'"),
+    ],
+)
+def test_a_sweep_without_measure_is_refused(words: list[str], said: str, folder: Path) -> None:
+    result = specsim("sweep", "tiny.yaml", "--workers", 1, "--store", "s.sqlite", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr, result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Generator
 from itertools import pairwise
@@ -546,3 +547,20 @@ def test_the_private_parts_of_simpy_stay_in_one_module() -> None:
     package = Path(simulator.world.__file__).parent
     private = re.compile(r"\._(now|queue|eid)\b")
     assert [path.name for path in package.rglob("*.py") if private.search(path.read_text())] == ["world.py"]
+
+
+def test_busy_seconds_are_the_same_to_the_last_bit_whatever_is_kept() -> None:
+    chance = random.Random(1)  # noqa: S311 - nothing secret
+    seconds = [chance.uniform(1e-9, 1.0) for _ in range(400)]
+    busy = set()
+    for room in (0, 3, 50, 399, 1000):
+        world = World(room)
+        lane = world.lane("a")
+        for number, duration in enumerate(seconds):
+            lane.occupy(duration, "x")
+            if number % 7 == 0:
+                world.environment.run(max(lane.free_at, 1e-9))
+                world.forget()
+        world.environment.run(lane.free_at + 1.0)
+        busy.add(lane.busy_s)
+    assert len(busy) == 1
