@@ -23,7 +23,7 @@ PLANTED = {
         "return durations.draft + durations.target",
     ),
     "places": ("scenario/run.py", "for lane in sorted(busy_s)", "for lane in set(busy_s)"),
-    "kills": ("files/writing.py", 'with replacing(path) as new, new.open("w"', 'with path.open("w"'),
+    "kills": ("files/writing.py", 'with new_file(path) as new, new.open("w"', 'with path.open("w"'),
 }
 """A fault of each family: a file of ``simulator/``, and what is put in the place of what."""
 

@@ -83,7 +83,6 @@ def run(
 ) -> None:
     """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report."""
     from simulator.report import logs
-    from simulator.report.run_page import ANSWERS, SERVING, brief
     from simulator.scenario import load
     from simulator.scenario.run import summary
     from simulator.scenario.uncertainty import run_with_interval
@@ -112,6 +111,8 @@ def run(
         if folder:
             page = _reported(loaded, result, span, folder, status)
             if not long:
+                from simulator.report.run_page import ANSWERS, SERVING, brief
+
                 page = brief(page, [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked])
     files = f"report: {folder}/report.html   {folder}/report.md   (all tables: --long)"
     answer(as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files)
