@@ -163,10 +163,14 @@ def test_the_blocks_of_attention_are_found_and_half_of_the_heads_tell_the_other(
 
 def test_each_format_stands_beside_its_own_error_of_the_profile_it_starts_from() -> None:
     errors = [quality.FitError("decode", 1, 64, 9, mape, 0.0, 0.0, None) for mape in (1.0, 2.0, 3.0, 4.0)]
-    fitted = {"attention": errors[:1], "attention, fp8": errors[1:2]}
-    before = {"attention": errors[2:3], "attention, fp8": errors[3:]}
+    fitted = {"attention": errors[:1], "attention, fp8": errors[1:2], "latent_attention": errors[:1]}
+    before = {"attention": errors[2:3], "attention, fp8": errors[3:], "latent_attention": errors[:1]}
     first, *_ = tables(profile.FittedProfile({}, fitted, before, [], [], [], {}, None))
-    assert [(row[3], row[6]) for row in first.rows] == [("1.0", "3.0"), ("2.0", "4.0")]
+    assert [(row[0], row[3], row[6]) for row in first.rows] == [
+        ("decode", "1.0", "3.0"),
+        ("fp8, decode", "2.0", "4.0"),
+        ("latents, decode", "1.0", "1.0"),
+    ]
 
 
 # ---- errors
@@ -404,7 +408,7 @@ def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: P
 @pytest.mark.parametrize(
     ("form", "column", "fault"),
     [
-        ("aiconfigurator", "mla_dtype", "mla_dtype: holds latent attention"),
+        ("aiconfigurator", "architecture", "architecture: holds whole modules"),
         ("aiconfigurator", "d_conv", "d_conv: holds linear attention"),
         ("llmservingsim", "activated_experts", "activated_experts: is a block of experts"),
         ("llmservingsim", "prediction", "prediction: holds predictions and no times"),
@@ -454,7 +458,7 @@ def test_products_that_a_cache_holds_are_marked_and_no_fit_uses_them(tmp_path: P
     assert "against h100_sxm" in call(*arguments, "--device", "h100_sxm")
     document = read(Catalogue().names("device")["a100_80g_sxm"])
     rows = layers(roofline((5.0, 0.8, 0.7, 2.0))).assign(left_out="cached")
-    with pytest.raises(BadInput, match="hold none of matmul, attention, experts, small_operations to fit"):
+    with pytest.raises(BadInput, match="hold none of matmul, attention, latent_attention, experts, small_operations to fit"):
         profile.device(rows, document, validate(Device, document))
 
 
@@ -664,6 +668,19 @@ def test_a_profile_is_scored_by_operation_part_format_and_range(tmp_path: Path) 
     assert sorted(path.name for path in (tmp_path / "page").iterdir()) == ["a100_80g_sxm_score.html", "a100_80g_sxm_score.md"]
 
 
+def test_a_score_tells_decode_that_a_cache_serves_from_decode_that_the_memory_does() -> None:
+    """A cache of 100 MB, of which up to 200 MB are served: 2.1 and 268 MB of keys and values; test rows stay test rows."""
+    heads = importers.Heads(8, 4096, 4096)
+    made = [importers.attention("decode", importers.Queries(64, 1, cached), heads, 1e4) for cached in (7, 1023, 7)]
+    rows = measurements.table([*made[:2], made[2] | {"left_out": "test"}]).assign(time_us=[2.0, 400.0, 2.0])
+    errors = [(one.what, one.rows) for one in quality.scores(CARD, rows) if one.least_tokens == 1 and one.most_tokens == 64]
+    assert sorted(errors) == [
+        ("attention, fp16, cached, decode", 1),
+        ("attention, fp16, decode", 1),
+        ("attention, fp16, test, decode", 1),
+    ]
+
+
 def test_a_link_is_scored_by_implementation(tmp_path: Path) -> None:
     """A ring of 20 us and 200 GB/s, of twice the time; a form that the link does not name is held against the ring."""
     link = Link.model_validate(
@@ -715,7 +732,7 @@ VIDUR = ["--from", "vidur", "--source", "x", "--out", "x.csv"]
         (["device", "own.csv", "--like", "a100"], "there is no device 'a100'; did you mean"),
         (["link", "own.csv", "--like", "nvlink_a100"], "measurements: hold no all_reduce, transfer, dispatch or combine"),
         (["link", "links.csv", "--like", "nvlink_a100"], "measurements: implementation: expected all-reduces of one, got a, b"),
-        (["device", "passes.csv", "--like", "a100_80g_sxm"], "hold none of matmul, attention, experts, small_operations"),
+        (["device", "passes.csv", "--like", "a100_80g_sxm"], "hold none of matmul, attention, latent_attention, experts"),
         (["import", "own.csv", *VIDUR], "own.csv:1:1: is no file of vidur; expected one of the columns"),
         (["import", "medians.csv", *VIDUR], "medians.csv: holds no shapes; name the model with --model"),
         (["import", "medians.csv", *VIDUR, "--model", "llama_3_1_8b"], "medians.csv:1:1: batch_size: is required"),

@@ -77,6 +77,40 @@ def test_a_slip_is_named_with_its_place(tmp_path: Path, text: str, words: str) -
     assert words in str(error.value)
 
 
+PROTECTED = """like: a100_80g_sxm
+ecc_data_share: {value: 0.9, source: "its memory holds its own ECC", confidence: datasheet}
+"""
+
+
+def test_a_card_whose_memory_holds_its_ecc_carries_less_data_and_one_without_more(tmp_path: Path) -> None:
+    """0.9 of the bandwidth carries data: shares of the sheet are 0.9 times as large, of decoding too, and back again."""
+    plain = "like: protected\necc_data_share: 1\n"
+    names = catalogue(tmp_path, card=CARD, protected=PROTECTED, plain=plain, further="like: protected\nmemory_gb: 24\n")
+    origin, protected, unprotected, further = (
+        device(names, name) for name in ("a100_80g_sxm", "protected", "plain", "further")
+    )
+    share = origin.matmul["default"].memory_efficiency.value
+    assert protected.matmul["default"].memory_efficiency.value == pytest.approx(0.9 * share)
+    assert unprotected.matmul["default"].memory_efficiency.value == pytest.approx(share)
+    assert further.matmul["default"].memory_efficiency.value == pytest.approx(0.9 * share)
+    assert protected.attention.memory_efficiency.value == pytest.approx(0.9 * origin.attention.memory_efficiency.value)
+    assert protected.matmul["default"].compute_efficiency.value == origin.matmul["default"].compute_efficiency.value
+    assert protected.matmul["default"].memory_efficiency.source.endswith("; x 0.9: ecc_data_share")
+
+
+@pytest.mark.parametrize("share", ["0", "1.5", "much", "{value: -1}"])
+def test_a_share_that_is_none_is_refused(share: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="ecc_data_share"):
+        device(catalogue(tmp_path, card=CARD + f"ecc_data_share: {share}\n"), "card")
+
+
+def test_a_beginning_that_one_name_has_shows_it_and_an_ambiguous_one_does_not() -> None:
+    shown = CliRunner().invoke(main, ["show", "h200"])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.startswith("device h200_sxm ")
+    assert CliRunner().invoke(main, ["show", "h100"]).exit_code == 2
+
+
 def test_show_says_of_every_number_where_it_comes_from(tmp_path: Path) -> None:
     catalogue(tmp_path, card=CARD)
     shown = CliRunner().invoke(main, ["show", "card", "--catalogue", str(tmp_path)], env={"COLUMNS": "100"})

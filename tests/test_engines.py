@@ -24,7 +24,7 @@ from simulator.evidence.validation import engine_fits
 from simulator.files.schema import BadInput, Fraction, Ranged
 from simulator.names import Catalogue
 from simulator.scenario import load
-from simulator.scenario.run import law_from, replay, simulate
+from simulator.scenario.run import law, law_from, replay, simulate
 from simulator.scenario.uncertainty import deviation, footings, interval, of_speedup, rests_on
 from simulator.strategies.common.adaptive import GatedWindow, MovingWindow
 from simulator.strategies.common.claim import Example
@@ -125,6 +125,41 @@ def test_rows_of_products_are_the_engines_where_the_device_has_no_curve() -> Non
         for one in ("ideal", "llama_cpp_cuda")
     ]
     assert curves[0] == pytest.approx(curves[1], rel=0.3), "a curve of the device's own stays"
+
+
+def test_quantised_rows_beyond_a_devices_curve_have_a_range_in_metal() -> None:
+    """Curves of the M2 Ultra end at 6 (Q4_K) and 8 rows (Q8_0); beyond, and there alone, the engine's range counts."""
+    metal = ["target.device=m2_ultra_gpu", "target.engine=llama_cpp_metal", "acceptance={rate: 0.8}"]
+    for form, last in (("q4_k", 6), ("q8_0", 8)):
+        for rows, named in ((last, False), (last + 1, True), (24, True)):
+            strategy = f"strategy={{name: vanilla_sd, gamma: {rows - 1}}}"
+            loaded = load("vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, strategy, f"target.weights={form}"])
+            changes = {one.parameter: one.change for one in footings(loaded, every=False)}
+            assert (abs(changes["target.engine.beyond_curve_ratio"]) > 0.01) is named, (form, rows)
+            dearer = load("vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, f"target.weights={form}"]).scenario.target
+            assert dearer is not None
+            other = dearer.engine.model_copy(update={"beyond_curve_ratio": Ranged(value=1.4)})
+            seconds = [
+                HardwareCost(dearer.model_copy(update={"engine": one})).target(Rows.decode(rows, 0)).wall_s
+                for one in (dearer.engine, other)
+            ]
+            assert (seconds[1] > 1.05 * seconds[0]) is named
+    assert not other.model_copy(update={"beyond_curve_ratio": Ranged(value=0.6)}).monotone
+
+
+def test_the_two_kinds_of_sam_decodings_steps_are_a_range() -> None:
+    """41 rows where the text matched, 81 where it did not: the price is between, and the interval holds both."""
+    place = ["target.engine=vllm", "acceptance={rate: 0.7}"]
+    loaded = load(METHODS, ["strategy=sam_decoding", *place])
+    assert loaded.scenario.schedule.needs.rows == 61
+    ends = [
+        law(one.scenario, one.acceptance()).step_s
+        for one in (load(METHODS, ["strategy=sam_decoding", *place, f"strategy.larger_rows.value={rows}"]) for rows in (0, 40))
+    ]
+    own = law(loaded.scenario, loaded.acceptance()).step_s
+    assert ends[0] < own < ends[1]
+    (range_,) = [one for one in footings(loaded, every=False) if one.parameter == "strategy.larger_rows"]
+    assert range_.change < -0.02
 
 
 @pytest.mark.parametrize("method", ["eagle_2", "pld", "hf_assisted", "vllm_eagle_3", "redrafter", "sam_decoding"])
@@ -293,6 +328,50 @@ def test_the_shipped_engine_is_that_of_its_command(name: str, tmp_path: Path) ->
     assert new["fitted"] == pytest.approx(shipped["fitted"], abs=0.02)
 
 
+@pytest.mark.full
+@pytest.mark.skipif(not engine_runs.SHARED.exists(), reason="the measurements are not in the project")
+@pytest.mark.parametrize(
+    ("name", "free", "group", "known", "bound"),
+    [
+        ("vllm", ["device"], "#drafter", {"schedule_us": 1000.0, "speculation.head.fixed_us": 300.0}, 0.03),
+        ("vllm", ["device", "schedule_us"], "#k+", {"schedule_us": 1000.0, "speculation.head.fixed_us": 300.0}, 0.03),
+        (
+            "llama_cpp_cuda",
+            ["rows.quantised.row"],
+            "#what",
+            {"rows.quantised.row": 0.1, "speculation.head.fixed_us": 1000.0},
+            0.12,
+        ),
+    ],
+)
+def test_a_third_of_the_groups_as_free_numbers_is_enough(
+    name: str, free: list[str], group: str, known: dict[str, float], bound: float, tmp_path: Path
+) -> None:
+    """The numbers that are not free, and the starts of those that are, are of no fit; whole groups are left out."""
+    options = engine_runs.arguments(name)
+    settings = [value for key, value in zip(options[::2], options[1::2], strict=True) if key == "--set"]
+    engine_runs.write(tmp_path / "runs.csv", engine_runs.TABLES[name]())
+    base = options[options.index("--scenario") + 1]
+    read = measured_runs.read_runs(tmp_path / "runs.csv", base, Catalogue(), settings)
+    assert len(free) <= len(list(measured_runs._groups(read, group))) / 3
+    start = measured_runs._with(read[0].loaded.scenario.target.engine, known)  # type: ignore[union-attr]
+    errors = measured_runs.fit(read, start, free, [group]).errors
+    assert errors[f"without {group}"] < min(bound, errors["one constant"])
+
+
+def test_the_best_length_of_a_head_in_four_bits_is_that_of_its_measurer() -> None:
+    """2.52 tokens a step with two drafts, 3.59 with four (sudoingX/qwen38-mtp c7bc415): 4 are best, 3, 5 and 6 no better."""
+    options = engine_runs.arguments("llama_cpp_cuda")
+    settings = [value for key, value in zip(options[::2], options[1::2], strict=True) if key == "--set"]
+    rates = "acceptance={per_position: [0.828, 0.836, 0.84, 0.843, 0.845, 0.847]}"  # a Weibull through both
+    times = {}
+    for length in range(1, 7):
+        chain = f"strategy={engine_runs.chain(length, 'layers: 1, squares: 2')}"
+        loaded = load(METHODS, [*settings, "target.weights=q4_k", chain, rates])
+        times[length] = law(loaded.scenario, loaded.acceptance()).tpot_s
+    assert abs(min(times, key=times.__getitem__) - 4) <= 1
+
+
 # ---- what an answer rests on
 
 
@@ -316,7 +395,9 @@ def measured_doubt(loaded: Any) -> Any:
 
 def test_a_format_without_a_curve_is_named() -> None:
     few = ["target.device=rtx_3090", "draft.device=rtx_3090", "target.weights=q4_k", "acceptance={rate: 0.7}"]
-    assert "target: rows of products in q4_k on rtx_3090 (borrowed, -" in rests_on(load(METHODS, [*few, "strategy=eagle_2"]))
+    assert "target: rows of products in q4_k on rtx_3090 (no curve of the format, -" in rests_on(
+        load(METHODS, [*few, "strategy=eagle_2"])
+    )
 
 
 def test_a_deviation_is_that_of_the_range_else_of_the_confidence() -> None:

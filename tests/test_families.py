@@ -166,6 +166,7 @@ def test_inputs_of_each_layer_have_a_table_and_two_matrices(tmp_path):
     "fields",
     [
         {"attention_sparsity_ratio": 0.5},
+        {"gated_intermediate_size": 512},
         {"cla_share_factor": 2},
         {"linear_attn_config": {**KDA, "state_rank": 8}, **LATENT},
         {"attn_type_list": [0, 1, 1, 1]},
@@ -184,7 +185,19 @@ def test_what_may_change_the_cost_and_is_not_understood_is_refused_by_name(tmp_p
     assert any(fault.field.startswith(name) for name in fields)
 
 
-@pytest.mark.parametrize("fields", [{"cla_share_factor": None}, {"moe_step": 1}, {"use_cla": False}, {"vision_heads": 4}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cla_share_factor": None},
+        {"moe_step": 1},
+        {"use_cla": False},
+        {"vision_heads": 4},
+        {"media_intermediate_size": 512},  # as Kimi-K2.5 calls its tower
+        {"spatial_merge_size": 2},  # Mistral Small 3.1
+        {"cache_implementation": "hybrid"},  # Gemma 2
+        {"score_function": "sigmoid", "use_rmsnorm": True},  # Ling
+    ],
+)
 def test_what_is_off_or_of_another_tower_is_passed_over(tmp_path, fields):
     assert config(tmp_path, **fields) == config(tmp_path)
 
@@ -217,7 +230,7 @@ def table() -> list[list[str]]:
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="published configurations are not here")
 def test_published_configurations_come_to_what_their_table_says():
-    """One indexer for four layers in GLM-5.2, as the modules named in its file say; the table counts one in each."""
+    """GLM-5.2 has one indexer for four layers, while the table counts one in each: see the next test."""
     rows = table()
     assert len(rows) == 60
     for name, _, _, _, counted, active, attention, *_ in rows:
@@ -229,3 +242,64 @@ def test_published_configurations_come_to_what_their_table_says():
         kinds = {kind.mixer.kind for kind in model.kinds() if kind.mixer}
         assert WORDS[next(word for word in WORDS if attention.startswith(word))] in kinds, name
         assert kinds <= {"full", "latent", WORDS[next(word for word in WORDS if attention.startswith(word))]}, name
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="published configurations are not here")
+def test_what_glm_5_2_misses_are_the_indexers_that_its_layers_share(tmp_path):
+    """By the table's way of counting, an indexer in each layer, it has 743.9 and 41.78 billion weights within 1 %."""
+    data = json.loads((PUBLISHED / "zai-org--GLM-5.2_config.json").read_text("utf-8"))
+    shared = data["indexer_types"].count("shared")
+    (tmp_path / "config.json").write_text(json.dumps(data | {"indexer_types": ["full"] * data["num_hidden_layers"]}))
+    counted, read = read_config(tmp_path), read_config(PUBLISHED / "zai-org--GLM-5.2_config.json")
+    assert counted.weights / 1e9 == pytest.approx(743.9, rel=0.01)
+    assert counted.active_weights / 1e9 == pytest.approx(41.78, rel=0.01)
+    each = data["hidden_size"] * (128 + 32) + data["q_lora_rank"] * 32 * 128  # keys, weights of 32 heads, queries
+    assert counted.weights - read.weights == shared * each
+
+
+V3_TABLES = 2 * 129_280 * 7_168
+KEPT: dict[str, tuple[float, float, float, float]] = {
+    "Qwen--Qwen3-8B": (  # grouped heads
+        2 * (36 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 12_288) + 2 * 151_936 * 4096),
+        36 * 2 * 8 * 128 * 2, 36 * 2 * 8 * 128 * 2, 0,
+    ),
+    "deepseek-ai--DeepSeek-V3": (671.0e9 - V3_TABLES + 2 * V3_TABLES, 61 * 576 * 2, 61 * 576 * 2, 0),  # a latent
+    "deepseek-ai--DeepSeek-V3.2": (  # and an indexer's key of 8 bits with a scale
+        671.9e9 - V3_TABLES + 2 * V3_TABLES, 61 * (576 * 2 + 128 + 4), 61 * (576 * 2 + 128 + 4), 0,
+    ),
+    "Qwen--Qwen3.5-27B": (  # 48 layers of the gated delta rule: 48 states of 128 x 128, three inputs of 10,240 channels
+        2 * 26.9e9, 16 * 2 * 4 * 256 * 2, 16 * 2 * 4 * 256 * 2, 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 + 48) * 128 * 2),
+    ),
+    "moonshotai--Kimi-K3": (  # 69 layers of Kimi's delta attention, 24 of latents; 92 of experts with 4 1/4 bits a weight
+        2 * 2780e9 - (2 - 17 / 32) * 92 * 896 * 3 * 3584 * 3072,
+        24 * 576 * 2, 24 * 576 * 2, 69 * (96 * 128 * 128 * 4 + 3 * 3 * 96 * 128 * 2),
+    ),
+    "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": (  # 23 layers of Mamba-2, 6 of attention
+        2 * 31.58e9, 6 * 2 * 2 * 128 * 2, 6 * 2 * 2 * 128 * 2, 23 * (64 * 64 * 128 * 4 + 3 * (64 * 64 + 2 * 8 * 128) * 2),
+    ),
+    "openai--gpt-oss-120b": (  # a window in every second layer
+        2 * 116.8e9 - (2 - 17 / 32) * 36 * 128 * 3 * 2880 * 2880, 36 * 2 * 8 * 64 * 2, 18 * 2 * 8 * 64 * 2, 0,
+    ),
+    "meta-llama--Llama-4-Maverick-17B-128E-Instruct": (2 * 400.7e9, 48 * 2 * 8 * 128 * 2, 12 * 2 * 8 * 128 * 2, 0),  # chunks
+    "XiaomiMiMo--MiMo-V2-Flash": (  # windows of more heads; keys of 192, values of 128
+        308.8e9 + 2 * 152_576 * 4096, (39 * 8 + 9 * 4) * (192 + 128) * 2, 9 * 4 * (192 + 128) * 2, 0,
+    ),
+    "google--gemma-4-26B-A4B": (  # keys that are values in full layers, cached as both
+        2 * 25.2e9, (25 * 8 * 2 * 256 + 5 * 2 * 2 * 512) * 2, 5 * 2 * 2 * 512 * 2, 0,
+    ),
+    "MiniMaxAI--MiniMax-M3": (  # 57 layers choose blocks by a key of 128 in 8 bits
+        2 * 426e9, 60 * 2 * 4 * 128 * 2 + 57 * (128 + 4), 60 * 2 * 4 * 128 * 2 + 57 * (128 + 4), 0,
+    ),
+}  # fmt: skip
+"""Bytes of weights; of a first token in 16 bits, and of one behind all windows; of the state of a sequence."""
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="published configurations are not here")
+@pytest.mark.parametrize("name", KEPT)
+def test_bytes_of_published_models_by_hand(name):
+    weights, first, later, state = KEPT[name]
+    model = read_config(PUBLISHED / f"{name}_config.json")
+    assert model.published_gb * 1e9 == pytest.approx(weights, rel=0.01)
+    assert model.kv_bytes_per_token() == first
+    assert model.kv_bytes_per_token(after=1 << 30) == pytest.approx(later, rel=1e-4)
+    assert model.state_bytes == state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from simulator.cost.device import Device
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.kernels import attention_timer, layer_products
 from simulator.cost.mixer import LayerKind, Mixer
@@ -117,6 +119,8 @@ def test_products_in_a_row_take_their_constant_each() -> None:
 
 
 def test_a_mixer_needs_what_its_kind_says() -> None:
+    with pytest.raises(ValidationError, match="needs entries to look at: cached above 0"):
+        Mixer(projections=1, projected=1, value_width=1, output=1)
     with pytest.raises(ValidationError, match="needs its window"):
         Mixer(kind="sliding", **SIZES)
     with pytest.raises(ValidationError, match="linear has a state"):
@@ -250,3 +254,23 @@ def test_stages_of_a_pipeline_have_the_layers_between_their_bounds() -> None:
     assert first.kv_gb(50) + second.kv_gb(50) == pytest.approx(whole.kv_gb(50))
     alone = HardwareCost(place(model=model, device=READS)).target(ONE).wall_s
     assert HardwareCost(whole).target(ONE).wall_s == pytest.approx(alone + 5.2e-6)  # a hidden state over the wire
+
+
+# ---- beside measured kernels
+
+OPS = Path(__file__).parents[2] / "shared" / "data" / "ops"
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not OPS.is_dir(), reason="the tables of kernels lie outside the repository")
+@pytest.mark.parametrize(("folder", "most"), [("h100_sxm", 3.0), ("l40s", 9.0), ("rtx_pro_6000_server", 5.0)])
+def test_steps_of_a_recurrence_are_as_far_from_measured_kernels_as_is_stated(folder: str, most: float) -> None:
+    """States of 4 bytes that no cache holds; a scan of a prompt is too short, which is stated, too."""
+    pytest.importorskip("pyarrow")
+    mixers = pytest.importorskip("benchmarks.mixers", reason="no checkout")
+    device = mixers.entry("device", mixers.CARDS[folder], Device)
+    timed = {what: table for what, stack, table in mixers.recurrences(OPS / folder, device) if stack == "vllm"}
+    error = {what: 100.0 * float(abs(table.price / table.s - 1.0).mean()) for what, table in timed.items()}
+    assert error["gdn, step"] < most
+    assert timed["gdn, scan"].bare.median() < timed["gdn, scan"].s.median()
+    assert 50.0 < error["gdn, scan"] < 100.0

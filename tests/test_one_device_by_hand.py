@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.verification import sequences_worth, threshold, verify
 from simulator.acceptance.draft_tree import PrunedTree
 from simulator.acceptance.sequence_chances import (
     budget,
     cost_coefficient,
-    sequences_worth,
     tail_shares,
-    threshold,
     until_shown,
-    verify,
 )
 from simulator.acceptance.sequences import DrawnSequences, Split
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
@@ -33,10 +31,9 @@ from simulator.strategies.speculative_streaming.laws import (
     query_products,
     relative_step_cost,
     speedup_over_two_models,
-    stream_rows,
     tree_nodes,
 )
-from tests.formulas import accept_threshold, expected_tokens, late_saving, token_layers
+from tests.formulas import accept_threshold, expected_tokens, late_saving, stream_rows, token_layers
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of

@@ -51,13 +51,24 @@ def test_a_derived_card_is_a_dozen_lines_that_calls_nothing_calibrated_and_has_a
     assert card.spread.value > (origin.spread.value if origin.spread else 0.0)
 
 
+def test_a_price_says_on_which_day_it_was_read() -> None:
+    prices = {name: card.price_usd_per_hour for name in FILES if (card := device(name)).price_usd_per_hour}
+    assert len(prices) > 20
+    undated = [name for name, price in prices.items() if price and not re.search(r"read 20\d\d-\d\d-\d\d", price.source)]
+    assert undated == []
+
+
 def test_memory_is_what_the_card_reports() -> None:
     reported_mib = {
         "a100_80g_sxm": 81_920,
+        "a800_80g_sxm": 81_920,
         "h100_pcie": 81_559,
+        "h800_pcie_80g": 81_559,
         "h100_nvl": 95_830,
         "b200_sxm": 183_359,
         "a100_40g_sxm": 40_960,
+        "l40": 46_068,
+        "rtx_3090": 24_576,
     }
     for name, mib in reported_mib.items():
         assert device(name).memory_gb.value == pytest.approx(mib * 2**20 / 1e9, rel=1e-3)

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from simulator.cost.collectives import AllReduce, AllToAll
 from simulator.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
 from simulator.cost.roofline import Attention, ExpertRoofline, Roofline
-from simulator.files.schema import Frozen, NonNegative, Positive
+from simulator.files.schema import Fraction, Frozen, NonNegative, Positive
 from simulator.numeric import elementwise_max
 
 if TYPE_CHECKING:  # profiles are listed without numpy
@@ -43,6 +43,8 @@ class Device(Frozen):
     """Memory, in 1e9 bytes."""
     memory_bandwidth_gb_s: Positive
     """Memory bandwidth of the datasheet, in 1e9 bytes a second; operations reach a share of it."""
+    ecc_data_share: Fraction | None = None
+    """Share of that bandwidth that carries data where error correction lies in the same memory (GDDR); 1 where not stated."""
     peak_tflops: Positive
     """Dense peak of the datasheet in 16 bits, in 1e12 flops a second; operations reach a share of it."""
     peaks_tflops: dict[Arithmetic, Positive] = Field(default={})
@@ -57,6 +59,8 @@ class Device(Frozen):
         Annotated[Roofline, Tag("one roofline")] | Annotated[Attention, Tag("parts")], Discriminator(_in_parts)
     ]
     """Attention over cached tokens: one roofline, or ``decode`` and ``prefill``."""
+    latent_attention: Attention | None = None
+    """Attention over latents (MLA), likewise; by default as over keys and values."""
     experts: dict[str, ExpertRoofline] = Field(default={})
     """Rooflines of a mixture's experts: ``default``, and weight formats whose kernels differ; without any, that of products."""
     small_operations: Roofline
@@ -134,6 +138,10 @@ class Device(Frozen):
 
         return seconds
 
+    def attention_for(self, operation: str) -> Roofline | Attention:
+        """Return the attention of an operation: over keys and values, or ``latent_attention`` where it is stated."""
+        return (operation == "latent_attention" and self.latent_attention) or self.attention
+
     def matmul_for(self, weight_format: str) -> Roofline:
         """Return the roofline of matrix products with weights of this format, of the nearest one, or the default roofline."""
         names = (weight_format, *FORMATS[weight_format].curves)
@@ -148,10 +156,6 @@ class Device(Frozen):
         """Return whether experts in this format, not of 16 bits, take a roofline that was fitted to another one."""
         form = FORMATS[weight_format]
         return form.weight_bytes != ACTIVATION_BYTES and not {weight_format, *form.curves} & set(self.experts)
-
-    def lacks(self, weight_format: str) -> bool:
-        """Return whether products with weights of this format take the default roofline, as none was fitted to them."""
-        return not {weight_format, *FORMATS[weight_format].curves} & set(self.matmul)
 
 
 class ExponentialJitter(Frozen):

@@ -96,6 +96,8 @@ class Engine(Frozen):
     """Time of the host in a speculative step, by kind of drafting."""
     rows: dict[Literal["any", "quantised"], RowCosts] = Field(default={})
     """Rows of products: ``any`` in place of the device's curves, ``quantised`` where the device has none for a format."""
+    beyond_curve_ratio: Ranged | None = None
+    """Ratio of quantised products of more rows than the device's curve holds to the last of it; None: as the last."""
     method_host_ratio: Ranged = ALL
     """Host time of a method (``host_ms``, as its own program on Transformers takes it) under this engine, relative to there."""
     outside_ms: Ranged = NONE
@@ -129,7 +131,7 @@ class Engine(Frozen):
         """Return whether a pass over more rows never takes the host less time, nor a product by the engine's own kernels."""
         eager = not self.graph_rows or self.eager_host_us_per_layer.value >= self.host_us_per_layer.value
         growing = all(costs.beyond.value >= 1.0 and costs.step.value + costs.row.value >= 1.0 for costs in self.rows.values())
-        return self.many_rows_host_ratio.value >= 1.0 and eager and growing
+        return min(self.many_rows_host_ratio.value, (self.beyond_curve_ratio or ALL).value) >= 1.0 and eager and growing
 
     def captured(self, tokens: int) -> int:
         """Return the rows that a pass over ``tokens`` computes: those of the next captured graph."""

@@ -6,6 +6,7 @@ collectives); :mod:`simulator.cost.stated` repeats durations that a scenario sta
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -149,14 +150,7 @@ class PassTimes:
         return self._phase(rows, parts)
 
     def drafting_parts(
-        self,
-        head: DraftHead,
-        tokens: int,
-        logit_rows: int,
-        adapted: int,
-        many_rows: bool,
-        read: float,
-        share: float = 1.0,
+        self, head: DraftHead, tokens: int, logit_rows: int, adapted: int, many_rows: bool, read: float, share: float = 1.0
     ) -> PassParts:
         """Return the seconds of a draft head's pass that do not depend on the cached tokens; squares count with the LM head."""
         place, model = self.place, self.place.model
@@ -250,7 +244,7 @@ class HardwareCost:
         pipeline = self.target_place.pipeline
         return max(link.transfer_seconds(TOKEN_BYTES, self.random) for link in pipeline.links) if pipeline else 0.0
 
-    @property
+    @cached_property
     def jitters(self) -> bool:
         """Return whether a link between stages has a jitter."""
         pipeline = self.target_place.pipeline

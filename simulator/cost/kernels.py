@@ -50,13 +50,16 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
         return _state_timer(place, mixer)
     traffic = place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
     cached = mixer.cached * CACHE_BYTES[place.kv_cache] * traffic * mixer.copies(ranks)
-    if isinstance(device.attention, Attention):
-        attend = _attention_in_parts(place, device.attention, mixer, cached / ranks)
+    attention = device.attention_for("latent_attention" if mixer.widened else "attention")
+    if isinstance(attention, Attention):
+        attend = _attention_in_parts(place, attention, mixer, cached / ranks)
     else:
-        whole, pair = device.timer(device.attention), mixer.pair_flops / ranks
+        whole, pair = device.timer(attention), mixer.pair_flops / ranks
+        widened = (mixer.prompt_pair_flops or mixer.pair_flops) / ranks - pair
 
         def attend(rows: Rows) -> Any:
-            return whole(rows.kv_tokens * cached / ranks, rows.attention_pairs * pair, rows.tokens)
+            flops = rows.attention_pairs * pair + rows.prompt_pairs * widened
+            return whole(rows.kv_tokens * cached / ranks, flops, rows.tokens)
 
     if mixer.sees_all and not mixer.index_width:
         return attend
@@ -98,22 +101,22 @@ def _attention_in_parts(place: Placement, attention: Attention, mixer: Mixer, ca
     pair = mixer.pair_flops / ranks
     prompt_pair = pair if mixer.prompt_pair_flops is None else mixer.prompt_pair_flops / ranks
     heads = max(1.0, mixer.cache_heads / ranks)
-    queries = max(1.0, place.model.num_attention_heads / ranks / heads)
-    query_and_output = 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
+    entry = mixer.cached / mixer.cache_heads * heads
 
-    def timed(part: AttentionRoofline, timer: Any, sequences: int, tokens: int, kv_tokens: Any, flops: Any) -> Any:
-        read = CachedHeads(sequences, tokens / sequences, heads, queries, kv_tokens / sequences)
-        size, *apart, on_top = part.apart(read, kv_tokens * cached + tokens * query_and_output, *device.chip)
-        return timer(size, flops, tokens, *apart) + on_top
+    def timed(part: AttentionRoofline, timer: Any, sequences: int, tokens: int, kv_tokens: Any, pairs: Any, each: float) -> Any:
+        width = each / 2.0  # of a row's queries and outputs, which are multiplied with what a token leaves
+        read = CachedHeads(sequences, tokens / sequences, heads, max(1.0, round(width / entry)), kv_tokens / sequences)
+        size, *apart, on_top = part.apart(read, kv_tokens * cached + tokens * ACTIVATION_BYTES * width, *device.chip)
+        return timer(size, pairs * each, tokens, *apart) + on_top
 
     def seconds(rows: Rows) -> Any:
         total: Any = 0.0
         if prompt := rows.prompt_tokens:
-            sequences, flops = max(1, rows.prompt_sequences), rows.prompt_pairs * prompt_pair
-            total = timed(parts.prefill, prefill, sequences, prompt, rows.prompt_kv_tokens, flops)
+            sequences, cached_tokens = max(1, rows.prompt_sequences), rows.prompt_kv_tokens
+            total = timed(parts.prefill, prefill, sequences, prompt, cached_tokens, rows.prompt_pairs, prompt_pair)
         if tokens := rows.tokens - rows.prompt_tokens:
-            sequences, flops = max(1, rows.sequences - rows.prompt_sequences), (rows.attention_pairs - rows.prompt_pairs) * pair
-            took = timed(parts.decode, decode, sequences, tokens, rows.kv_tokens - rows.prompt_kv_tokens, flops)
+            sequences, cached_tokens = max(1, rows.sequences - rows.prompt_sequences), rows.kv_tokens - rows.prompt_kv_tokens
+            took = timed(parts.decode, decode, sequences, tokens, cached_tokens, rows.attention_pairs - rows.prompt_pairs, pair)
             total = total + took * (1.0 + extra * max(0.0, tokens / sequences - 1.0))
         return total
 
@@ -141,17 +144,24 @@ def product_timer(place: Placement, weight_format: str, ranks: int | None = None
 def lacks_curve(device: Device, weight_format: str) -> bool:
     """Return whether a device has no curve of its own for products with quantised weights that are widened to 16 bits."""
     form = device.number_format(weight_format)
-    return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16" and device.lacks(weight_format)
+    fitted = {weight_format, *form.curves} & set(device.matmul)  # else products take the default roofline
+    return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16" and not fitted
 
 
 def _curve(place: Placement, weight_format: str) -> Roofline:
     """Return the roofline of products; with what several rows cost in the engine's own kernels."""
-    curve, rows = place.device.matmul_for(weight_format), place.engine.rows
-    costs = rows.get("quantised") if lacks_curve(place.device, weight_format) else None
-    if (costs or rows.get("any")) is None:
-        return curve
-    points = (costs or rows["any"]).ratios()
-    return curve.model_copy(update={"width": tuple(WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in points)})
+    device, engine, curve = place.device, place.engine, place.device.matmul_for(weight_format)
+    costs = (engine.rows.get("quantised") if lacks_curve(device, weight_format) else None) or engine.rows.get("any")
+    width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in costs.ratios()] if costs else [*curve.width]
+    if (
+        engine.beyond_curve_ratio
+        and width
+        and not costs
+        and device.number_format(weight_format).weight_bytes < ACTIVATION_BYTES
+    ):
+        beyond = {"tokens": width[-1].tokens + 1, "ratio": width[-1].ratio * engine.beyond_curve_ratio.value}
+        width.append(width[-1].model_copy(update=beyond))
+    return curve.model_copy(update={"width": tuple(width)})
 
 
 def layer_products(

@@ -71,6 +71,8 @@ class Mixer(Frozen):
             raise ValueError("a mixer of kind linear has a state, and no other has one")
         if self.kind in ("sliding", "chunked") and self.window is None:
             raise ValueError(f"a mixer of kind {self.kind} needs its window")
+        if self.kind != "linear" and not self.cached:
+            raise ValueError(f"a mixer of kind {self.kind} needs entries to look at: cached above 0")
         return self
 
     @property
@@ -87,6 +89,11 @@ class Mixer(Frozen):
     def sees_all(self) -> bool:
         """Return whether a query sees every token of its context."""
         return self.window is None and self.top_k is None and self.entry_tokens == 1
+
+    @property
+    def widened(self) -> bool:
+        """Return whether it leaves latents that a prompt's rows widen to heads, while others stay in their width."""
+        return self.prompt_pair_flops is not None
 
     def copies(self, ranks: int) -> float:
         """Return how many times ``ranks`` hold the cache among them, and the projections onto it."""

@@ -4,7 +4,8 @@ Stage i holds ``layers`` layers in a row; the first one also holds the embedding
 one ``server`` are linked ``within`` it, neighbours on two servers ``between`` them.
 """
 
-from itertools import pairwise
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple, Self
 
 from pydantic import field_validator, model_validator
@@ -65,24 +66,17 @@ class Pipeline(Frozen):
                 raise ValueError(f"there is no link between stages {number} and {number + 1}, {on}; set between")
         return self
 
-    @property
+    @cached_property
     def links(self) -> tuple[Link, ...]:
         """Return the link behind every stage but the last."""
-        links = []
-        for stage, following in pairwise(self.stages):
-            link = self.within if stage.server == following.server else self.between
-            if link is not None:
-                links.append(link)
-        return tuple(links)
+        pairs = pairwise(self.stages)
+        links = (self.within if stage.server == following.server else self.between for stage, following in pairs)
+        return tuple(link for link in links if link is not None)
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[tuple[int, int], ...]:
         """Return, by stage, the number of its first layer and that of the layer behind its last."""
-        first, bounds = 0, []
-        for stage in self.stages:
-            bounds.append((first, first + stage.layers))
-            first += stage.layers
-        return tuple(bounds)
+        return tuple(pairwise(accumulate((stage.layers for stage in self.stages), initial=0)))
 
 
 def printed_layer_weights(model: ModelSpec) -> int:

@@ -143,6 +143,8 @@ class AttentionRoofline(Roofline):
     """Which caches are cut: none, all, or of single query rows those that several heads share (FlashAttention 2, paged)."""
     packs: bool = True
     """Whether a tile takes rows of all query heads of a KV head."""
+    tile_rows: int = Field(default=TILE_ROWS, gt=0)
+    """Query rows of a tile, each as wide with its output as the keys and values of a token; 16 heads on a latent: 31."""
 
     def apart(self, read: CachedHeads, size_bytes: Any, multiprocessors: float, cache_mb: float) -> tuple[Any, ...]:
         """Return the bytes that memory serves, the seconds of all blocks and of the longest one, and those on top of the norm.
@@ -150,7 +152,7 @@ class AttentionRoofline(Roofline):
         Without multiprocessors a cache stays whole. The device's cache serves all of a size that it holds, none of twice it.
         """
         rows, columns = (read.rows * read.queries, 1.0) if self.packs else (read.rows, read.queries)
-        blocks = -(-rows // TILE_ROWS) * columns * read.kv_heads * read.sequences
+        blocks = -(-rows // self.tile_rows) * columns * read.kv_heads * read.sequences
         grouped = (read.queries > 1) & (read.rows <= 1)
         most = elementwise_min(read.keys / PIECE_KEYS, BLOCKS * multiprocessors / elementwise_max(blocks, 1.0))
         beyond = elementwise_max(0.0, most - 1.0) * ((self.splits == "all") | (grouped & (self.splits == "grouped")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import add
 from typing import Any, NamedTuple
 
 from simulator.numeric import ordered_sum
@@ -42,19 +43,10 @@ class Rows(NamedTuple):
     """Routed experts of a layer that all rows together read, mean over its layers, where recorded; 0: as the law has it."""
 
     def __add__(self, more: Rows) -> Rows:  # type: ignore[override]  # a sum of rows, not one long tuple
-        return Rows(
-            self.tokens + more.tokens,
-            self.logit_rows + more.logit_rows,
-            self.sequences + more.sequences,
-            self.kv_tokens + more.kv_tokens,
-            self.attention_pairs + more.attention_pairs,
-            self.adapted + more.adapted,
-            self.prompt_tokens + more.prompt_tokens,
-            self.prompt_sequences + more.prompt_sequences,
-            self.prompt_kv_tokens + more.prompt_kv_tokens,
-            self.prompt_pairs + more.prompt_pairs,
-            0.0 if self.tokens and more.tokens else self.experts_read + more.experts_read,  # a union is no sum
-        )
+        added = [*map(add, self, more)]
+        if self.tokens and more.tokens:
+            added[-1] = 0.0  # experts: a union is no sum
+        return tuple.__new__(Rows, added)
 
     def on_rank(self, share: float) -> Rows:
         """Return the rows whose attention one device computes, where devices share requests out; all with a share of 1."""

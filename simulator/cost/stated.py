@@ -19,7 +19,7 @@ class StatedDurations(Frozen):
 
     A pass may take longer over more rows, behind more context and in a fuller batch: ``{1: 30, 8: 36}`` by rows,
     ``{base_ms: 28, row_ms: 0.4, cached_token_ms: 0.00002, sequence_ms: 0.1}``, or ``{file: target.csv}``. What the host adds
-    to a pass is part of it.
+    to a pass is part of it, or ``host_ms``.
 
     The target is one time, two (``prefix_ms`` to the early exit, ``suffix_ms`` after it) or one for each
     layer, or one for each stage of a pipeline (``stages_ms``) with the links between them and the transfer of a verified
@@ -29,6 +29,8 @@ class StatedDurations(Frozen):
 
     target_ms: PassDuration | None = None
     """Time of a pass of the target, in ms; or by its load."""
+    host_ms: PassDuration = 0.0
+    """What the host adds to ``target_ms`` of every pass that decodes, in ms; or by its load."""
     stages_ms: tuple[PassDuration, ...] | None = Field(default=None, min_length=2)
     """Time of a pass through each stage of a pipeline, in ms; or by its load."""
     links_ms: tuple[Duration, ...] = ()
@@ -61,7 +63,7 @@ class StatedDurations(Frozen):
     @property
     def passes(self) -> tuple[PassDuration | None, ...]:
         """Return the stated passes that may depend on their load."""
-        return self.target_ms, *(self.stages_ms or ()), self.draft_step_ms, self.prefill_ms, self.draft_prefill_ms
+        return self.target_ms, self.host_ms, *(self.stages_ms or ()), self.draft_step_ms, self.prefill_ms, self.draft_prefill_ms
 
     @property
     def by_load(self) -> bool:
@@ -78,6 +80,8 @@ class StatedDurations(Frozen):
         stages = len(self.stages_ms or ())
         if self.links_ms and len(self.links_ms) != stages - 1:
             raise ValueError(f"links_ms: {stages} stages_ms have one link less between them, got {len(self.links_ms)}")
+        if self.host_ms and self.target_ms is None:
+            raise ValueError("host_ms stands beside target_ms; else what the host adds is part of each stated time")
         if self.draft_ms is not None and self.draft_step_ms is not None:
             raise ValueError("expected draft_ms (a whole window) or draft_step_ms (one internal step), not both")
         return self
@@ -112,7 +116,8 @@ class StatedCost:
             passes_ms = ordered_sum(duration_ms(stage_ms, rows) for stage_ms in given.stages_ms)
             return Phase((passes_ms + ordered_sum(given.links_ms)) * 1e-3, {})
         if given.target_ms is not None:
-            return Phase(duration_ms(given.target_ms, rows) * 1e-3 * (float(stop) - float(start)), {})
+            pass_ms = duration_ms(given.target_ms, rows) + duration_ms(given.host_ms, rows)
+            return Phase(pass_ms * 1e-3 * (float(stop) - float(start)), {})
         prefix, suffix = (0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms))
         return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
 

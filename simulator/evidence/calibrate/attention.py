@@ -84,25 +84,29 @@ def uncached(device: Device, rows: Table) -> Table:
 def in_parts(device: Device, rows: Table, like: AttentionParts) -> AttentionParts:
     """Return decode and prefill, each fitted to its own rows; a part without rows is that of ``like``.
 
-    Decode takes the compute efficiency of prefill, as it does too few flops to tell one. Which caches kernels cut, and whether
-    they pack heads, is known of them and as in ``like``.
+    Decode takes the compute efficiency of prefill, as it does too few flops to tell one, or over latents, which all heads
+    share, at most that. Which caches kernels cut, and whether they pack heads, is known of them and as in ``like``.
     """
+    latent = bool((rows.operation == "latent_attention").all())
     rows = evenly(with_queries(uncached(device, rows)))
     prefill, decode = like.prefill, like.decode
     wide, narrow = rows[rows.part == "prefill"], rows[rows.part == "decode"]
     if len(wide):
         prefill = _fitted(device, wide, prefill, PREFILL | BOTH)
     if len(narrow):
-        known = decode.model_copy(update={"compute_efficiency": prefill.compute_efficiency})
-        decode = _fitted(device, narrow, known, DECODE | BOTH)
+        most = prefill.compute_efficiency
+        known = decode.model_copy(update={"compute_efficiency": most})
+        own = {"compute_efficiency": (most.value, 0.02, most.value)} if latent else {}
+        decode = _fitted(device, narrow, known, DECODE | BOTH | own)
     return AttentionParts(decode=decode, prefill=prefill)
 
 
 def _fitted(device: Device, rows: Table, like: AttentionRoofline, limits: Mapping[str, Sequence[float]]) -> AttentionRoofline:
     """Return a part with the numbers that rows can tell: no reduction where caches stay whole, no cache that is not stated."""
     unseen = {"reduction_us": like.splits == "none", "cached_ratio": device.cache_mb is None}
+    unseen["regroup_us"] = bool((rows.kv_heads <= 1.0).all())
     free = {name: limit for name, limit in limits.items() if not unseen.get(name)}
-    kept, truth = like.model_dump(include={"compute_efficiency", "splits", "packs"}), measured(rows)
+    kept, truth = like.model_dump(include={"compute_efficiency", "splits", "packs", "tile_rows"}), measured(rows)
 
     def made(x: Sequence[float]) -> AttentionRoofline:
         return AttentionRoofline.model_validate(kept | dict(zip(free, x, strict=True)))

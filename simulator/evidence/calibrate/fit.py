@@ -250,14 +250,17 @@ Reduce: TypeAlias = RingAllReduce | TreeAllReduce
 
 def all_reduce(kind: type[Reduce], rows: Table) -> Reduce:
     """Return an all-reduce of this ``kind``, its constant in microseconds and its bandwidth fitted."""
-    rows, constant = spread(rows), "fixed_us" if kind is RingAllReduce else "alpha_us"
-    truth = measured(rows)
+    fitted: Reduce = _collective(kind, spread(rows), 30.0)
+    return fitted
 
-    def made(x: Sequence[float]) -> Reduce:
+
+def _collective(kind: type[Reduce | Exchange], rows: Table, start_us: float) -> Any:
+    constant, truth = "alpha_us" if kind is TreeAllReduce else "fixed_us", measured(rows)
+
+    def made(x: Sequence[float]) -> Reduce | Exchange:
         return kind.model_validate({constant: x[0], "bandwidth_gb_s": x[1]})
 
-    error: Callable[[Sequence[float]], Seconds] = lambda x: np.log(reduced(made(x), rows) / truth)  # noqa: E731
-    return made(least(error, (30.0, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
+    return made(least(lambda x: np.log(reduced(made(x), rows) / truth), (start_us, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
 
 
 def reduced(form: Reduce | Exchange, rows: Table) -> Seconds:
@@ -267,12 +270,8 @@ def reduced(form: Reduce | Exchange, rows: Table) -> Seconds:
 
 def exchange(rows: Table) -> Exchange:
     """Return one direction of an all-to-all: constant and bandwidth, the shares of a rank's own rows left out."""
-    truth = measured(rows)
-
-    def made(x: Sequence[float]) -> Exchange:
-        return Exchange.model_validate({"fixed_us": x[0], "bandwidth_gb_s": x[1]})
-
-    return made(least(lambda x: np.log(reduced(made(x), rows) / truth), (10.0, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
+    fitted: Exchange = _collective(Exchange, rows, 10.0)
+    return fitted
 
 
 def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:

@@ -20,7 +20,7 @@ from simulator.cost.device import Device
 from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, WEIGHT_BYTES
 from simulator.cost.model import ModelSpec
 from simulator.evidence.calibrate.experts import experts_read
-from simulator.evidence.calibrate.measurements import CACHED, Table, table
+from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, table
 from simulator.files import reading
 from simulator.files.schema import BadInput, Fault
 from simulator.names import shown
@@ -120,7 +120,8 @@ def _attention(row: Row) -> Iterator[Row]:
     kv_heads, time_us = row["kv_heads"] / ranks, row["both" if "both" in row else part]
     heads = Heads(kv_heads, 2 * CACHE_BYTES[cache] * width * kv_heads, width * row["query_heads"] / ranks)
     queries = Queries(row.get("sequences", 1), row["new"] if part == "prefill" else 1, row["cached"])
-    yield {"tensor_parallel": ranks, **attention(part, queries, heads, time_us, cache)}
+    told: Row = {column: row[column] for column in ("operation", "shape") if column in row}
+    yield {"tensor_parallel": ranks, **attention(part, queries, heads, time_us, cache), **told}
 
 
 def _collectives(row: Row) -> Iterator[Row]:
@@ -269,7 +270,7 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
 
     A format for whose arithmetic the device states no peak is compared with the memory alone.
     """
-    local, inside = rows.operation.isin(("matmul", "attention")), rows.size_bytes < cache_mb * 1e6
+    local, inside = rows.operation.isin(OPERATIONS[:3]), rows.size_bytes < cache_mb * 1e6
     weights = rows.flops / rows.tokens / 2 * rows.format.map(WEIGHT_BYTES)
     weights = weights.where(rows.operation == "matmul", rows.size_bytes / EVICTS)
     cached = rows.operation.isin(("matmul", "experts")) & (weights < cache_mb * 1e6)

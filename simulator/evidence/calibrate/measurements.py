@@ -1,48 +1,17 @@
 """The table of measured operation times: one CSV, a row for each time.
 
-====================  ==========================================================================================
-column                meaning
-====================  ==========================================================================================
-``operation``         ``matmul``, ``attention``, ``experts`` (those of a layer in one call), ``small_operations``, ``pass`` (all
-                      layers of a model), ``all_reduce``, ``transfer``, ``dispatch`` or ``combine`` (rows to experts, back)
-``part``              optional: which of them; errors are stated by part. ``matmul`` parts of one model, tensor-parallel
-                      degree and token count make a layer, all but ``lm_head``. Of a pass: the weight format
-``format``            optional, fp16: of the weights of a product (fp8, fp8_block, int8, int4, ...) or the cache of attention
-``implementation``    optional: of an all-reduce (``vllm_graph``, ``nccl``), or how a kernel was launched (``graph``, ``eager``)
-``model``             optional: the model whose shapes were measured; left out as a whole to test a fit
-``tensor_parallel``   optional, 1: its degree, likewise
-``shape``             optional: a name for the weights, as ``4096x12288``; likewise
-``tokens``            rows of a product, query rows of attention, rows of small operations
-``size_bytes``        bytes that must move: weights and activations ``2 (k m + n (k + m))`` of n rows and k x m fp16
-                      weights (:meth:`~simulator.cost.formats.NumberFormat.product_bytes` in others); keys and values of
-                      attention, in the cache's format, without queries and outputs; what is sent, or the whole
-                      activation that is reduced
-``flops``             ``2 n k m``; attention: 4 x query-key pairs x query heads x head width; else 0
-``ranks``             of a collective
-``layers``            of a pass
-``copies``            optional, 1: weights through which the repetitions of a product rotate; what a cache holds of all of them
-                      is read from there
-``sequences``         optional: of attention
-``kv_heads``          optional: of attention, on this device
-``query_width``       optional: query heads on this device x head width
-``experts``           optional: different experts that were read; their ``size_bytes`` are those of weights alone
-``pairs``             optional: of a row and one of its experts
-``width``             optional: hidden width and that inside an expert on this device, added
-``time_us``           kernel time, microseconds
-``left_out``          optional: why no fit uses the row: ``cached`` (a cache holds its weights between repetitions; used
-                      where the device states a cache), ``test`` (by a rule stated before), ``eager`` (the host's time)
-``source``            where the row comes from
-====================  ==========================================================================================
+``measurements.yaml`` says what each column means, what an empty or missing one stands for, and which must be there.
 """
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from simulator.files import reading
 from simulator.files.schema import BadInput, Fault, did_you_mean
@@ -50,32 +19,15 @@ from simulator.files.writing import plain_frame, replacing
 from simulator.names import shown
 
 Table: TypeAlias = pd.DataFrame
-OPERATIONS = ("matmul", "attention", "experts", "small_operations", "pass", "all_reduce", "transfer", "dispatch", "combine")
-LINK_OPERATIONS = OPERATIONS[5:]
-WORDS = {"operation": None, "part": "", "format": "fp16", "implementation": "", "model": "", "shape": "", "left_out": "",
-         "source": "not stated"}  # fmt: skip
+OPERATIONS = ("matmul", "attention", "latent_attention", "experts", "small_operations", "pass", "all_reduce", "transfer",
+              "dispatch", "combine")  # fmt: skip
+LINK_OPERATIONS = OPERATIONS[6:]
+COLUMNS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+"""Columns of the table, in the order in which they are written."""
+WORDS = {name: column.get("empty") for name, column in COLUMNS.items() if column.get("kind") == "text"}
 """Columns of text and what an empty or missing one means; None: it must be there."""
-NUMBERS = {
-    "tensor_parallel": 1.0,
-    "tokens": 0.0,
-    "size_bytes": None,
-    "flops": 0.0,
-    "ranks": 1.0,
-    "layers": 1.0,
-    "copies": 1.0,
-    "sequences": 0.0,
-    "kv_heads": 0.0,
-    "query_width": 0.0,
-    "experts": 0.0,
-    "pairs": 0.0,
-    "width": 0.0,
-    "time_us": None,
-}
+NUMBERS = {name: column.get("empty") for name, column in COLUMNS.items() if name not in WORDS}
 """Columns of numbers, likewise."""
-COLUMNS = ("operation", "part", "format", "implementation", "model", "tensor_parallel", "shape", "tokens", "size_bytes",
-           "flops", "ranks", "layers", "copies", "sequences", "kv_heads", "query_width", "experts", "pairs", "width",
-           "time_us", "left_out",
-           "source")  # fmt: skip
 LEFT_OUT = CACHED, TEST, EAGER = "cached", "test", "eager"
 """Reasons why a row takes no part in a fit."""
 MOST_FAULTS = 10
@@ -152,7 +104,7 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
             continue
         text = frame[column]
         values = pd.to_numeric(text.replace("", None if default is None else str(default)), errors="coerce")
-        least = np.nextafter(0.0, 1.0) if default is None or column in ("ranks", "layers", "copies", "tensor_parallel") else 0.0
+        least = np.nextafter(0.0, 1.0) if "least" in COLUMNS[column] else 0.0
         for row in np.flatnonzero(~((values >= least) & np.isfinite(values))):
             expected = "a number of 0 or more" if least == 0.0 else "a number above 0"
             yield Fault((name, int(row) + 2, 1), column, f"expected {expected}, got '{text[row]}'")

@@ -1,22 +1,23 @@
 """A fitted device or link: its numbers, its errors, and the YAML file that holds them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
+from simulator.cost.borrowing import IN_PARTS, borrow
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device, Link
-from simulator.cost.roofline import Attention, AttentionParts, AttentionRoofline, ExpertRoofline, Roofline
+from simulator.cost.roofline import TILE_ROWS, Attention, AttentionParts, AttentionRoofline, ExpertRoofline, Roofline
 from simulator.evidence.calibrate import attention, experts, fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
-from simulator.evidence.calibrate.measurements import CACHED, Table, unfit
+from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, unfit
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
 from simulator.files.schema import Document, Positive, Sourced
-from simulator.names import IN_PARTS, borrow
+from simulator.parallel import counted, say
 
-DEVICE_OPERATIONS = ("matmul", "attention", "experts", "small_operations")
+DEVICE_OPERATIONS = OPERATIONS[:5]
 PRODUCTS = ("matmul", "fp16")
 SHAPED = {"matmul": "products", "experts": "experts"}
 """Operations of which some shapes are left out of a fit to the others, in words."""
@@ -43,13 +44,7 @@ class FittedProfile(NamedTuple):
 
 
 def device(
-    rows: Table,
-    like: Document,
-    profile: Device,
-    form: Form | None = None,
-    left_out: bool = True,
-    ratios: int | None = None,
-    tick: Callable[[str], None] = lambda what: None,
+    rows: Table, like: Document, profile: Device, form: Form | None = None, left_out: bool = True, ratios: int | None = None
 ) -> FittedProfile:
     """Fit what was measured of a device; everything else stays as in ``like``, which is ``profile`` as it was written.
 
@@ -69,9 +64,10 @@ def device(
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
     data, before, fits = deepcopy(like.data), dict[str, Operation](), dict[str, Operation]()
     errors, errors_before = dict[str, list[FitError]](), dict[str, list[FitError]]()
-    for group, all_rows in sorted(groups.items(), key=lambda entry: (entry[0] != PRODUCTS, entry[0][1] != "fp16")):
+    ordered = sorted(groups.items(), key=lambda entry: (entry[0] != PRODUCTS, entry[0][1] != "fp16"))
+    for group, all_rows in counted(ordered, "operations"):
         name = ", ".join(word for word in group if word != "fp16")
-        tick(f"fitting {name}")
+        say(f"fitting {name}")
         measured = _uncached(profile, all_rows)
         before[name] = _of(profile, *group, measured)
         fitted = fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
@@ -82,13 +78,13 @@ def device(
             old, section = like.data["matmul"]["default"], data["matmul"]["default"]
             data["matmul"] |= {"default": old | {key: section[key] for key in ("width", "width_source")}}
         errors[name], errors_before[name] = (_errors(profile, of[name], measured) for of in (fits, before))
-        errors[name] += quality.heads_left_out(profile, measured, fitted) if left_out and name.startswith("attention") else []
+        errors[name] += quality.heads_left_out(profile, measured, fitted) if left_out and "attention" in name else []
     outside: list[HeldOutErrors] = []
     steps, layers = _steps(profile, products, fits.get("matmul"), before.get("matmul"))
     for (name, kind), measured in groups.items():
         fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
         if left_out and name in SHAPED and isinstance(fitted, Roofline):
-            tick(f"predicting {SHAPED[name]} in {kind} that a fit leaves out")
+            say(f"predicting {SHAPED[name]} in {kind} that a fit leaves out")
             outside += _left_out(profile, measured, form, fitted, kind)
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
@@ -133,7 +129,7 @@ def _of(profile: Device, name: str, form: str, rows: Table) -> Operation:
         return profile.experts_for(form) or fit.DATASHEET
     if name == "small_operations":
         return profile.small_operations
-    whole = profile.attention
+    whole = profile.attention_for(name)
     if isinstance(whole, Attention):
         return whole.over(form)  # type: ignore[arg-type]
     if set(rows.part) - {"decode", "prefill"}:
@@ -177,10 +173,11 @@ def _write(
     """Put an operation into the data of a file; of attention in parts, a part that has no rows says whose it is."""
     name, form = group
     if isinstance(fitted, AttentionParts):
-        parts = data["attention"]
-        if "decode" not in parts:  # one roofline until now, of which either part may stay
-            parts = data["attention"] = {"decode": deepcopy(parts), "prefill": deepcopy(parts)}
-            borrow(parts, profile.name or "the profile it starts from")
+        whole, parts = data["attention"], data.get(name, {})
+        if "decode" not in parts:  # one roofline until now, or none of latents, of which either part may stay
+            parts = data[name] = {part: deepcopy(whole.get(part, whole)) for part in IN_PARTS}
+            origin = profile.name or "the profile it starts from"
+            borrow(parts, origin if name == "attention" else f"attention over keys and values of {origin}")
         if form != "fp16":
             parts = parts.setdefault("kv_cache", {}).setdefault(form, {key: deepcopy(parts[key]) for key in IN_PARTS})
         for part in IN_PARTS:
@@ -189,7 +186,7 @@ def _write(
                 parts[part] = _written(
                     getattr(fitted, part), _source(measured, _parts(profile, getattr(fitted, part), measured))
                 )
-        if "prefill" not in set(rows.part):
+        if name == "attention" and "prefill" not in set(rows.part):
             parts["decode"]["compute_efficiency"] = deepcopy(parts["prefill"]["compute_efficiency"])
         return
     section = _section(name, profile, fitted, rows, like)
@@ -262,7 +259,9 @@ def _written(operation: Roofline, source: str) -> dict[str, Any]:
         tiles = {"tile_tokens": list(operation.tile_tokens), "least_tile_tokens": operation.least_tile_tokens}
         tiles = {key: value for key, value in tiles.items() if value is not None}
     if isinstance(operation, AttentionRoofline):
-        tiles |= operation.model_dump(include={"splits", "packs"})
+        tiles |= operation.model_dump(
+            include={"splits", "packs"} | ({"tile_rows"} if operation.tile_rows != TILE_ROWS else set())
+        )
     if not operation.width:
         return numbers | tiles
     points = [point.model_dump() for point in operation.width]

@@ -10,7 +10,7 @@ from simulator.cost.device import Device, Link
 from simulator.cost.roofline import Attention, AttentionParts, ExpertRoofline, Roofline
 from simulator.evidence.calibrate import attention, experts, fit
 from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
-from simulator.evidence.calibrate.measurements import Table, unfit
+from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, unfit
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048), (2049, 131072))
@@ -83,7 +83,7 @@ def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
                 fit_errors += _by_range(f"layer, TP {degree:g}", of_degree, RANGES)
     for part, of_part in timed.groupby("part"):
         fit_errors += _by_range(str(part) or name, of_part, EXPERT_RANGES if name == "experts" else RANGES)
-        if name == "attention" and of_part["shape"].nunique() > 1:
+        if name.endswith("attention") and of_part["shape"].nunique() > 1:
             for shape, of_shape in of_part.groupby("shape"):
                 fit_errors += _by_range(f"{part}, {shape}", of_shape, RANGES)
     return fit_errors
@@ -108,9 +108,13 @@ def layers(timed: Table) -> Table:
 def scores(device: Device, rows: Table) -> Iterator[FitError]:
     """Yield the errors of a profile on rows of any table, without a fit: by operation, part, format, implementation and range.
 
-    Rows that no fit uses stand apart, by reason; layers of several products stand before their parts.
+    Rows that no fit uses stand apart, by reason, decode that a cache serves among them; layers of several products stand
+    before their parts.
     """
-    rows = rows[rows.operation.isin(("matmul", "attention", "experts", "small_operations"))]
+    rows = rows[rows.operation.isin(OPERATIONS[:5])]
+    attended = rows[rows.operation.isin(OPERATIONS[1:3])]
+    served = rows.index.isin(attended.index.difference(attention.uncached(device, attended).index))
+    rows = rows.assign(left_out=rows.left_out.mask(served & (rows.left_out == ""), CACHED))
     timed = rows.assign(predicted=predicted(device, rows), sheet=predicted(device, rows, bare=True), seconds=measured(rows))
     for kind, of_kind in timed.groupby(["operation", "format", "implementation", "left_out"], sort=False):
         name = ", ".join(filter(None, map(str, kind)))
@@ -130,7 +134,8 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
     try:
         for (name, weights, part), some in rows.groupby(["operation", "format", "part"]):
             choose: Any = {"matmul": device.matmul_for, "experts": device.experts_for}.get(name)
-            operation: Any = choose(weights) or DATASHEET if choose else getattr(device, name)
+            whole = device.small_operations if name == "small_operations" else device.attention_for(name)
+            operation: Any = choose(weights) or DATASHEET if choose else whole
             if bare or not isinstance(operation, Attention):
                 times[some.index] = seconds(device, DATASHEET if bare else operation, some)
                 continue
