@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_tree_replay import trace_of
 
-from simulator.acceptance.sources import Chain, Cycle, Exit, Rates, Replay, Verdict, accepted_prefix
+from benchmarks.verification import accepted_prefix
+from simulator.acceptance.sources import Chain, Cycle, Exit, Rates, Replay, Verdict
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.tree_replay import tokens_per_pass
 from simulator.cost.rows import Rows

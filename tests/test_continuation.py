@@ -149,7 +149,7 @@ def test_the_interval_holds_four_in_five_of_a_thousand_stretches() -> None:
 
 @needs_curves
 def test_the_interval_of_measured_lengths_holds_the_windows_of_single_runs() -> None:
-    """Known lengths of engines err themselves: with that the golden curves lie within in 74 of 100 cases, without it in 46."""
+    """Known lengths of engines err themselves: with that the golden curves lie within in 81 of 100 cases, without it in 46."""
     curves = [curve for file in sorted(GOLDEN.glob("*.yaml")) for curve in curves_of(file)]
     assert len(curves) == 7
     hits: dict[str, list[bool]] = {"measured": [], "exact": []}
@@ -159,7 +159,7 @@ def test_the_interval_of_measured_lengths_holds_the_windows_of_single_runs() -> 
                 miss = abs(curve[window - 1] / continued(tuple(curve[:known]), window)[-1] - 1.0)
                 hits["measured"].append(miss <= half_of_measured(curve[:known], window))
                 hits["exact"].append(miss <= half_interval(known, window))
-    assert np.mean(hits["measured"]) == pytest.approx(0.743, abs=0.01)
+    assert np.mean(hits["measured"]) == pytest.approx(0.811, abs=0.01)
     assert np.mean(hits["exact"]) == pytest.approx(0.457, abs=0.01)
 
 

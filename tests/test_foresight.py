@@ -18,6 +18,7 @@ from simulator.scenario.run import law, run
 
 ORACLE = "strategy={name: vanilla_sd, gamma: oracle}"
 TIMES = "durations={target_ms: 10, draft_step_ms: 1}"
+HEAD = "{layers: 1, squares: 2}"
 TRACE = "trace: six_flavours_greedy, stand_in: true"
 
 
@@ -128,6 +129,12 @@ MISTAKES = [
     ("strategy.adaptive=confidence", "confidence is read from a recording, and acceptance is stated"),
     (f"{CONFIDENT} & acceptance={{{TRACE}, drafter: ngram}}", "holds the draft's confidence in 0 tokens ahead"),
     ("strategy.bonus_on_full_accept=false", "the oracle's windows are kept whole"),
+    (f"strategy={{name: mirror_sd, drafter: {{name: head, head: {HEAD}}}}}", "for vanilla_sd alone, without drafts_first"),
+    (
+        f"strategy={{name: vanilla_sd, gamma: 4, drafts_first: true, drafter: {{name: head, head: {HEAD}}}}}",
+        "for vanilla_sd alone, without drafts_first",
+    ),
+    (f"{CONFIDENT} & strategy.drafter={{name: head, head: {HEAD}}} & acceptance={{{TRACE}, drafter: eagle}}", "0 tokens ahead"),
     ("strategy={name: mirror_sd, gamma: oracle}", "a window that follows its request (oracle) is drafted by vanilla_sd alone"),
 ]
 
@@ -137,3 +144,56 @@ def test_what_cannot_be_looked_ahead(override: str, expected: str) -> None:
     with pytest.raises(BadInput) as error:
         load("durations_only", overrides=[ORACLE, TIMES, "acceptance={rate: 0.7}", *override.split(" & ")])
     assert expected in str(error.value)
+
+
+# ---- several drafters run in one step; a head behind a gate
+
+
+def test_further_drafters_run_in_series_with_the_draft() -> None:
+    """Windows of 3 ms of a draft of 1 ms a token, a head of two passes of 1 ms and 0.5 ms of look-up: 5.5 ms beside 10."""
+    beside = f"beside: [{{head: {HEAD}, rows: [4, 1]}}], beside_host_ms: {{value: 0.5, source: a profile}}"
+    stated = f"acceptance={{{TRACE}, drafter: best_of, best_of: [draft, eagle, ngram]}}"
+    results = {
+        rule: run(load("durations_only", overrides=[f"strategy={{{rule}}}", TIMES, stated, "requests.count=20"]))
+        for rule in ("name: vanilla_sd, gamma: 3", f"name: vanilla_sd, gamma: 3, {beside}")
+    }
+    alone, all_of_them = results.values()
+    assert alone.law.step_s == pytest.approx(13e-3)
+    assert [all_of_them.law.step_s, all_of_them.simulated.step_s] == pytest.approx([15.5e-3] * 2)
+    assert all_of_them.replay.tpot_s == pytest.approx(all_of_them.simulated.tpot_s, rel=1e-9)
+    assert all_of_them.simulated.tokens_per_step == alone.simulated.tokens_per_step
+    assert any("in series with what the strategy states beside it" in text for text in all_of_them.caveats)
+
+
+def test_a_drafter_beside_the_draft_runs_whether_or_not_a_token_passes_the_gate() -> None:
+    """No token passes: each step is a pass of the draft, one of the head beside it and a plain token of the target."""
+    gate = "adaptive: {name: gated, passed: {value: 1.0e-12}}"
+    rule = f"strategy={{name: vanilla_sd, gamma: 3, {gate}, beside: [{{head: {HEAD}, rows: [1]}}]}}"
+    result = run(
+        load("durations_only", overrides=[rule, TIMES, "acceptance={rate: 0.7}", "requests={count: 1, output_tokens: 9}"])
+    )
+    assert [result.law.step_s, result.simulated.step_s] == pytest.approx([12e-3] * 2)
+
+
+@pytest.mark.parametrize("rule", ["{name: gated, passed: {value: 0.8}}", "{name: moving}", "oracle", "fixed"])
+def test_a_head_takes_every_rule_for_its_window(rule: str) -> None:
+    strategy = f"strategy={{name: vanilla_sd, gamma: 5, drafter: {{name: head, head: {HEAD}}}, adaptive: {rule}}}"
+    loaded = load("methods_vicuna_7b_a100", [strategy, f"acceptance={{{TRACE}, drafter: eagle}}", "requests.count=20"])
+    result = run(loaded)
+    assert not loaded.scenario.schedule.needs.draft_model
+    assert result.replay.tpot_s == pytest.approx(result.simulated.tpot_s, rel=1e-9)
+    assert {span.lane for span in result.spans if span.label.startswith("draft")} == {"target"}
+    assert result.simulated.tokens_per_step > 1.5
+
+
+def test_a_head_costs_and_weighs_what_it_does_as_a_method() -> None:
+    """A chain of three of an EAGLE-3 head, by both strategies: the first pass over kept rows is 0.01 % of a step."""
+    head = "{layers: 1, squares: 4, vocabulary: 32000}"
+    rule = f"strategy={{name: vanilla_sd, gamma: 3, drafter: {{name: head, head: {head}}}}}"
+    place = ["target.device=h100_94g_sxm", "target.tensor_parallel=1", "target.engine=vllm", "acceptance={rate: 0.6}"]
+    both = [load("vanilla_qwen3_32b_a100", [one, *place]) for one in (rule, "strategy=vllm_eagle_3")]
+    mine, theirs = (law(one.scenario, one.acceptance()) for one in both)
+    assert mine.step_s == pytest.approx(theirs.step_s, rel=1e-3)
+    assert mine.tokens_per_step == pytest.approx(theirs.tokens_per_step, rel=1e-9)
+    weights = [one.scenario.strategy.extra_memory(one.scenario.target.model) for one in both]  # type: ignore[union-attr]
+    assert weights[0] == weights[1]

@@ -26,7 +26,8 @@ from tiny_pair import (
     save_tokenizer,
 )
 
-from simulator.acceptance.sources import Chain, Replay, accepted_prefix
+from benchmarks.verification import accepted_prefix
+from simulator.acceptance.sources import Chain, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance.sequence_chances import tail_shares, verify
+from benchmarks.verification import verify
+from simulator.acceptance.sequence_chances import tail_shares
 from simulator.acceptance.sequences import (
     Automaton,
     DrawnSequences,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace, read
 from simulator.names import Catalogue
 
@@ -106,3 +107,16 @@ def test_every_recorded_request_says_where_its_text_is(prompts: Mapping[tuple[st
         assert not len(ids) or hashlib.blake2b(ids.tobytes(), digest_size=8).hexdigest() == row["blake2b"]
     places = [(row["trace"], row["flavour"], row["document"], row["first_token"]) for row in prompts.values()]
     assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize(("drafter", "tokens"), [("draft", (3.29, 3.52, 3.71, 3.80)), ("eagle", (2.57, 2.87, 3.06, 3.10))])
+def test_greedy_text_becomes_easier_as_it_goes_on(drafter: str, tokens: tuple[float, ...]) -> None:
+    """Tokens a step of windows of five, by quarter of the output, as docs/how-to/traces.md has them."""
+    replay = Replay(read(Catalogue().names("trace")["six_flavours_greedy"]).drafted_by(drafter))
+    kept: list[list[int]] = [[], [], [], []]
+    for recording in replay.order:
+        run, position = np.minimum(replay.runs(recording), 5).tolist(), 0
+        while position < len(run):
+            kept[4 * position // len(run)].append(run[position])
+            position += run[position] + 1
+    assert [1.0 + np.mean(quarter) for quarter in kept] == pytest.approx(tokens, abs=0.005)

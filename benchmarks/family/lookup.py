@@ -6,7 +6,7 @@ what followed there, up to ``PROPOSED`` tokens. As prompt-lookup decoding does, 
 
 from collections.abc import Sequence
 
-from simulator.acceptance.sources import accepted_prefix
+from benchmarks.verification import accepted_prefix
 
 LONGEST, PROPOSED = 3, 10
 

@@ -8,7 +8,7 @@ already proposed; among equals the one seen last wins.
 from collections import defaultdict
 from collections.abc import Sequence
 
-from simulator.acceptance.sources import accepted_prefix
+from benchmarks.verification import accepted_prefix
 
 LONGEST, PROPOSED = 3, 10
 Seen = tuple[int, int]

@@ -25,7 +25,7 @@ from simulator.files.document import BadInput, Fault
 from simulator.report.page import page_files, write_files
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from simulator.cli.display import Display
 
 COUNT = click.IntRange(min=1)
 PROGRAM = "python -m benchmarks.live"
@@ -34,7 +34,7 @@ REQUESTS = click.IntRange(1, 120)
 
 
 @contextmanager
-def torch_needed(doing: str) -> Iterator[Status]:
+def torch_needed(doing: str) -> Iterator[Display]:
     """Print bad input as lines, also a missing torch; yield the spinner that turns meanwhile."""
     with working(doing) as status:
         try:

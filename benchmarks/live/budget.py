@@ -27,9 +27,9 @@ from benchmarks.family.network import Network, Reader
 from benchmarks.family.observations import PROMPT_TOKENS
 from benchmarks.family.pair import Family
 from benchmarks.live.decoding import alone
-from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequences_worth, verify
+from benchmarks.verification import accepted_prefix, sequences_worth, verify
+from simulator.acceptance.sequence_chances import budget, cost_coefficient
 from simulator.acceptance.sequences import SequenceIteration, Split
-from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.trace import read
 from simulator.files.schema import BadInput, Fault
 from simulator.names import Catalogue, shipped

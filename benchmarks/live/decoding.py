@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.family.network import Network, Reader
-from simulator.acceptance.sources import accepted_prefix
+from benchmarks.verification import accepted_prefix
 
 
 class Decoded(NamedTuple):

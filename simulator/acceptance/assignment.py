@@ -1,4 +1,4 @@
-"""A request replays a recording of its task where the workload maps tasks to flavours, else the next in the seed's order."""
+"""A request replays a recording of its task or name where the workload has one, else the next in the seed's order."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,12 @@ class TraceAssignment:
         self._round = 0
         if flavours and (replay := replay_behind(acceptance)):
             self._round = len(replay.order)
+            where: dict[int, list[int]] = {}
+            for place, recording in enumerate(replay.order):
+                where.setdefault(recording, []).append(place)
             for task, names in flavours.items():
-                wanted: set[int] = set()
-                for name in names:
-                    wanted.update(replay.trace.requests_by_flavour[name])
-                self.places[task] = [place for place, recording in enumerate(replay.order) if recording in wanted]
+                wanted = {recording for name in names for recording in replay.trace.named(name)}
+                self.places[task] = sorted(place for recording in wanted for place in where.get(recording, ()))
 
     def __call__(self, index: int, task: str) -> int:
         """Return the number under which request ``index``, of ``task``, asks for acceptance."""

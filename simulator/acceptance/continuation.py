@@ -21,6 +21,8 @@ LONGEST = 64
 """Widest window, in draft tokens, to which a curve is continued."""
 REPEAT_ERROR = 0.01
 """Error of a known length, as a share of it: more than that of a replay, less than that of an engine's repeat (0.03)."""
+MEASURED_ERROR = 0.015
+"""The same of a length that an engine measured once, in its interval: repeats differ by 0.03, taken as two deviations."""
 BENT = 0.3
 """Standard deviation of ln b before a length is known; drafters that are known to eight tokens have b from 0.6 to 2.5."""
 SPREAD, SPREAD_OF_ONE = 0.04, 0.08
@@ -72,13 +74,11 @@ def half_interval(known: int, window: int) -> float:
 
 
 def half_of_measured(lengths: Sequence[float], window: int) -> float:
-    """Return half of that interval where the known lengths were measured, each with an error of :data:`REPEAT_ERROR`."""
+    """Return half of that interval where the known lengths were measured, each with an error of :data:`MEASURED_ERROR`."""
     known = even(lengths)
     length = continued(tuple(known), window)[-1]
-    moved_by = []
-    for place, length_known in enumerate(known):
-        moved = (*known[:place], max(1.0, length_known * (1.0 - REPEAT_ERROR)), *known[place + 1 :])
-        moved_by.append(continued(moved, window)[-1] / length - 1.0)
+    moved = ((*known[:at], max(1.0, known[at] * (1.0 - MEASURED_ERROR)), *known[at + 1 :]) for at in range(len(known)))
+    moved_by = [continued(lengths_moved, window)[-1] / length - 1.0 for lengths_moved in moved]
     return hypot(half_interval(len(known), window), NormalDist().inv_cdf(0.9) * hypot(*moved_by))
 
 

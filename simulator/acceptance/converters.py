@@ -6,9 +6,11 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 
 from simulator.acceptance.header import MOST_FLAVOURS
 from simulator.acceptance.trace import CONVERTED, Trace
@@ -18,15 +20,9 @@ from simulator.files.schema import BadInput, Fault
 Row = Mapping[str, Any]
 MOST = np.iinfo(np.uint16).max
 """Largest count that a trace can hold."""
-FROM_ANY_START = (
-    "exact at every window up to the recorded one, since what a window keeps was recorded at every position; "
-    "token ids, ranks and probabilities are not known, and there are no early exits"
-)
-FROM_STEPS = (
-    "exact at the recorded window only; a smaller window is replayed as if what a step kept were kept by a window that "
-    "starts inside it, and what lies behind a window kept in full were rejected; a larger one was never judged; "
-    "token ids, ranks and probabilities are not known, and there are no early exits"
-)
+REPLAYS: Mapping[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+"""Which questions a replay can answer, by what was recorded."""
+FROM_ANY_START, FROM_STEPS = REPLAYS["from_any_start"], REPLAYS["from_steps"]
 
 
 class ConvertedRequest(NamedTuple):
@@ -183,9 +179,6 @@ def _trace(
         exit_rank=np.empty((0, sum(lengths)), dtype=np.uint16),
         run=np.concatenate([[0, *request.run] for request in requests]).astype(np.uint16),
     )
-
-
-# ---- files
 
 
 def json_lines(lines: Sequence[str]) -> list[Row]:

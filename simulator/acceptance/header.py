@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -15,20 +16,12 @@ MOST_FLAVOURS = 65_536
 """Kinds of text that a trace can distinguish; as many as requests, so that each can be called by a name of its own."""
 MOST_POSITIONS = 10_000_000
 """Most recorded tokens of a trace; four hundred times those of the largest that is shipped."""
-KINDS = {
-    **dict.fromkeys(("offsets", "flavour", "token", "draft_rank", "exit_rank", "run"), "iu"),
-    **dict.fromkeys(("p", "q"), "f"),
-}
+ARRAYS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("arrays.yaml").read_text("utf-8"))
+"""Types, shapes and meanings of the arrays of a trace."""
+KINDS = {name: "f" if "float" in array["type"] else "iu" for name, array in ARRAYS["own"].items()}
 """Kinds of number that an array may hold, as numpy names them, by array."""
 BEAMS = ("beam.rows", "beam.steps", "beam.hit")
 """Arrays of trees in a pipeline, all of them or none."""
-DIMENSIONS = {"exit_rank": (2,), "beam.rows": (3,), "beam.steps": (2,), "beam.hit": (2,), "experts.taken": (3,),
-              "experts.drafted": (4,)}  # fmt: skip
-"""Numbers of dimensions that an array may have, where that is not one; arrays of further drafters have one or two."""
-
-
-LISTED = {"exit_rank": "exit_layers", "streams_pruned.run": "pruned_trees"} | dict.fromkeys(BEAMS, "beams")
-"""Field of the header that names what the rows of an array stand for, by array."""
 NUMBERS = {"iu": "whole numbers", "f": "fractions", "iuf": "numbers"}
 """Kinds of number in words, as a fault names them."""
 
@@ -111,7 +104,7 @@ def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDA
 
 def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with an array, if anything."""
-    kinds, dimensions = KINDS.get(name, "iuf"), DIMENSIONS.get(name, (1, 2) if "." in name else (1,))
+    kinds, dimensions = KINDS.get(name, "iuf"), ARRAYS["dimensions"].get(name, (1, 2) if "." in name else (1,))
     if array.dtype.kind not in kinds:
         yield f"expected {NUMBERS[kinds]}, holds {array.dtype}"
     elif array.ndim not in dimensions:
@@ -130,8 +123,8 @@ def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterato
         yield f"holds {int(array.max())}, and the header names {len(header['flavours'])} flavours"
     elif name == "flavour" and len(np.unique(array)) < len(header["flavours"]):
         yield f"holds {len(np.unique(array)):,} flavours, and the header names {len(header['flavours']):,}"
-    elif name in LISTED and len(array) != len(header.get(LISTED[name], ())):
-        yield f"has {len(array)} rows, and the header names {len(header.get(LISTED[name], ()))} {LISTED[name]}"
+    elif (listed := ARRAYS["listed"].get(name)) and len(array) != len(header.get(listed, ())):
+        yield f"has {len(array)} rows, and the header names {len(header.get(listed, ()))} {listed}"
     elif name == "beam.rows" and any(rows.max() > beam["width"] for rows, beam in zip(array, header["beams"], strict=True)):
         yield "holds more rows of a level than its beam is wide"
     elif name == "beam.rows" and array.shape[1] < max(beam["stages"] for beam in header["beams"]):

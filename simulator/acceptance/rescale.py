@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from simulator.acceptance.sequences import RecordedSequences
 from simulator.acceptance.sources import Acceptance, Replay
+from simulator.acceptance.spec import Means
 from simulator.acceptance.trace import CONVERTED, Trace
 from simulator.acceptance.tree_replay import Ints, RecordedRuns
 from simulator.acceptance.window_replay import WindowReplay
@@ -34,14 +35,15 @@ def check_length(length: float, window: int) -> None:
 
 
 def rescaled(
-    acceptance: Acceptance, length: float, window: int, seed: int = 0, stretch: float = 0.0
+    acceptance: Acceptance, length: Means, window: int, seed: int = 0, stretch: float = 0.0
 ) -> Replay | RecordedSequences:
     """Return acceptance of the same requests in the same order, with ``length`` tokens a step at ``window``.
 
     Raises :class:`BadInput` for an impossible mean, for verdicts that are no recording by position or by start, and for a
     ``stretch`` of runs that were recorded by start.
     """
-    check_length(length, window)
+    for mean in length.values() if isinstance(length, dict) else (length,):
+        check_length(mean, window)
     if isinstance(acceptance, RecordedSequences):
         return RecordedSequences(rescaled_chain(acceptance.replay, length, window, seed, stretch), acceptance.split)
     if stretch and (not isinstance(acceptance, Replay) or acceptance.trace.run is not None):
@@ -53,34 +55,43 @@ def rescaled(
     return rescaled_chain(acceptance, length, window, seed, stretch)
 
 
-def rescaled_chain(acceptance: Replay, length: float, window: int, seed: int = 0, stretch: float = 0.0) -> Replay:
+def rescaled_chain(acceptance: Replay, length: Means, window: int, seed: int = 0, stretch: float = 0.0) -> Replay:
     """Return the rescaled verdicts of a chain; raises :class:`BadInput` for a window that was not recorded."""
     largest = acceptance.trace.window
     if largest is not None and window > largest:
         message = f"cannot be re-scaled at window {window}: it knows windows of up to {largest} draft tokens"
         raise BadInput([Fault(("", 0, 0), "", message)])
     if acceptance.trace.run is None:
-        return acceptance.over(rescale(acceptance.trace, length, window, seed, replay=acceptance, stretch=stretch))
+        own = (
+            {acceptance.only(name): mean for name, mean in length.items()} if isinstance(length, dict) else {acceptance: length}
+        )
+        ranks = acceptance.trace.draft_rank.copy()
+        for part, mean in own.items():
+            trace = rescale(acceptance.trace, mean, window, seed, replay=part, stretch=stretch)
+            ranks[part.positions()] = trace.draft_rank[part.positions()]
+        return acceptance.over(replace(trace, draft_rank=ranks))
     run = acceptance.trace.run.astype(np.int64)
     return tilted(RecordedRuns(acceptance, run, largest or int(run.max())), length, window, seed)
 
 
-# ---- by start
-
-
-def tilted(recorded: RecordedRuns, length: float, window: int, seed: int) -> RecordedRuns:
+def tilted(recorded: RecordedRuns, length: Means, window: int, seed: int) -> RecordedRuns:
     """Return runs by start of which ``window`` draft tokens give ``length`` tokens a step; others follow from the same tilt.
 
     Of all distributions with that mean, the one nearest to the recorded one (least relative entropy) is its exponential tilt,
-    p(r) e^(theta r). Every start keeps its place in the order of all starts: a longer run stays at least as long as a shorter
-    one, and equal runs are put in order by a draw that is the same for every theta. So lengths grow monotonically with theta,
-    and at 0 they are the recorded ones. Starts at which nothing is proposed stay so. The draws between equal runs cost a part
-    of the bursts: on the shipped recordings the correlation of a step with the next, 0.36, becomes 0.24 to 0.43.
+    p(r) e^(theta r). Every start keeps its place in the order of all starts, equal runs by a draw that is the same for every
+    theta. So lengths grow monotonically with theta, and at 0 they are the recorded ones. Starts at which nothing is proposed
+    stay so. The draws cost a part of the bursts: on the shipped recordings the correlation of a step with the next, 0.36,
+    becomes 0.24 to 0.43.
     """
     most = int(recorded.trace.header["window"])
     if window > most:
         message = f"a mean at window {window} says nothing of a proposal of {most} levels; state the mean at {most} or fewer"
         raise BadInput([Fault(("", 0, 0), "", message)])
+    if isinstance(length, dict):
+        for name, mean in length.items():
+            pool, recorded = recorded.order, tilted(recorded.only(name), mean, window, seed)
+            recorded.order = pool
+        return recorded
     positions = recorded.positions()
     if recorded.proposed is not None:
         positions = positions[recorded.proposed[positions] > 0]
@@ -131,9 +142,6 @@ def _with_name(trace: Trace, name: str) -> Trace:
 
 def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
     return replace(trace, header={**trace.header, "derived_from": derived, "replay": DERIVED})
-
-
-# ---- by position
 
 
 def rescale(

@@ -72,7 +72,7 @@ def experts_read(trace: Trace, flavours: Sequence[str] = (), layers: Any = slice
     """
     routed = (experts_of(trace) or (0, 0))[0]
     taken, chosen = trace.extra["experts.taken"][layers], flavours or trace.flavours
-    requests = [request for name in chosen for request in trace.requests_by_flavour[name]]
+    requests = [request for name in chosen for request in trace.named(name)]
     hot = (taken[:, :, None, :] == np.arange(routed)[:, None]).any(1)  # layers, experts, positions
     random, means = np.random.default_rng(0), {}
     for rows in ROWS:

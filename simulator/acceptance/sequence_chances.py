@@ -1,4 +1,4 @@
-"""DuoDecoding's formulas give its budget, threshold, verification and expected tokens.
+"""DuoDecoding's formulas give its budget and its expected tokens; those of a decoding program are in ``benchmarks``.
 
 prefix  x x x x|u u u          u: not yet verified (the tail, l tokens)
 draft          |      1 1 1 1  sequence 1 of s, each gamma / s tokens
@@ -7,7 +7,6 @@ target         |p p p p        checks the tail and the first token of every sequ
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from math import floor
 from typing import Literal, NamedTuple
 
@@ -22,38 +21,6 @@ def cost_coefficient(target_s: float, draft_s: float) -> float:
 def budget(coefficient: float, rounding: Literal["floor", "round"] = "floor") -> int:
     """Return gamma = c in tokens, at least 1; the paper does not say how c is rounded (DUO-1, K75)."""
     return max(1, floor(coefficient) if rounding == "floor" else round(coefficient))
-
-
-def threshold(first: Sequence[float], second: float) -> float:
-    """Return theta = p_11 p_21, the probability of the best first token and the best one behind it (sec. 3.2; DUO-3)."""
-    return max(first) * second
-
-
-def sequences_worth(first: Sequence[float], second: float) -> int:
-    """Return the number of first tokens likelier than the best two in a row, at least 1 (sec. 3.2; DUO-3, K74)."""
-    return max(1, sum(chance > threshold(first, second) for chance in first))
-
-
-class SequenceVerification(NamedTuple):
-    """One verification of the tail and of the new sequences has this outcome."""
-
-    committed: int
-    """Tokens that are final now."""
-    chosen: int | None
-    """Index of the sequence whose first token is among them; None: every draft is discarded."""
-
-
-def verify(tail: Sequence[bool], firsts: Sequence[bool]) -> SequenceVerification:
-    """Return the outcome of Algorithm 2, given that of each test ``r < p/q``, oldest first (DUO-5, K48 to K50).
-
-    A rejection in the tail yields a token of the target's own and ends the iteration; behind a right tail
-    the first sequence that begins right is taken, or a token of the target's own.
-    """
-    right = sum(1 for _ in takewhile(bool, tail))
-    if right < len(tail):
-        return SequenceVerification(right + 1, None)
-    chosen = next((index for index, accepted in enumerate(firsts) if accepted), None)
-    return SequenceVerification(right + 1, chosen)
 
 
 Drafts = Mapping[int, tuple[float, float]]

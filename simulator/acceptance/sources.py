@@ -10,6 +10,7 @@ top kappa (MSD-7): ``off_exit``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import mul
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,13 +72,10 @@ class Cursor(Protocol):
 
 @dataclass(frozen=True)
 class Odds:
-    """Odds are the joint distribution of one verification of ``gamma`` tokens; index 0..gamma counts accepted tokens.
-
-    Further axes are those of a grid over which a law is evaluated; without a grid a chance is a number.
-    """
+    """Odds are the joint distribution of one verification of ``gamma`` tokens; index 0..gamma counts accepted tokens."""
 
     accepted: NDArray[np.float64]
-    """(gamma + 1,) P(A = r)."""
+    """(gamma + 1,) P(A = r); further axes, here and below, are those of a grid over which a law is evaluated."""
     off_exit: NDArray[np.float64]
     """(gamma + 1,) P(A = r and the next token is off the exit)."""
     off_path: Any
@@ -109,16 +107,26 @@ class Acceptance(Protocol):
         """Return the distribution of one verification, from marginal rates."""
 
 
+def mean_odds(parts: Sequence[tuple[float, Odds]]) -> Odds:
+    """Return the odds of all steps of several parts, given with the tokens that they write: who keeps less takes more steps."""
+    tokens, odds = zip(*parts, strict=True)
+    matched = np.array([1.0 - one.unmatched for one in odds])
+    steps = np.array(tokens) / (1.0 + matched * [one.mean_accepted for one in odds])
+    rows = ([getattr(one, name) for one in odds] for name in ("accepted", "off_exit", "off_path"))
+    accepted, off_exit, off_path = (np.average(row, axis=0, weights=np.maximum(steps * matched, 1e-300)) for row in rows)
+    unmatched = 1.0 - float(steps @ matched / steps.sum())
+    return Odds(accepted, off_exit, off_path, f"{odds[0].source}, by kind of text", unmatched)
+
+
 def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
     """Return a cached function from a window to its odds: a law asks for the same window with every kind of step."""
     return cache(partial(source.odds, exit=exit))
 
 
 def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str) -> Odds:
-    """Return the odds of independent positions: ``rates[r]`` is the chance of position r+1 given the ones before.
+    """Return the odds of independent positions, all of which may be arrays that fit each other.
 
-    ``rejected_off[r]`` is the chance that position r+1 is rejected *and* its token is off the exit. All of them may be
-    arrays that fit each other.
+    ``rates[r]`` is the chance of position r+1 given those before, ``rejected_off[r]`` that it is rejected and off the exit.
     """
     reach = list(accumulate(rates, mul, initial=1.0))
     stops, offs = (*(1.0 - rate for rate in rates), 1.0), (*rejected_off, next_off)
@@ -182,10 +190,7 @@ class _RateCursor:
 
 @dataclass(frozen=True)
 class Cycle:
-    """A cycle repeats the same verdicts: deterministic acceptance, for tests and for what-ifs.
-
-    ``accepted`` is cut to the window; ``off_exit`` repeats on its own, whatever its length.
-    """
+    """A cycle repeats verdicts; ``accepted`` is cut to the window, ``off_exit`` repeats on its own, whatever its length."""
 
     accepted: tuple[int, ...]
     off_exit: tuple[bool, ...] = (False,)
@@ -197,15 +202,9 @@ class Cycle:
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the shares over one whole cycle of both sequences."""
         length = int(np.lcm(len(self.accepted), len(self.off_exit)))
-        kept = np.minimum(np.resize(self.accepted, length), gamma)
-        off = np.resize(self.off_exit, length)
-        accepted = np.bincount(kept, minlength=gamma + 1) / length
-        return Odds(
-            accepted,
-            np.bincount(kept, weights=off, minlength=gamma + 1) / length,
-            float(np.mean(off & (kept == gamma))),
-            "stated cycle",
-        )
+        kept, off = np.minimum(np.resize(self.accepted, length), gamma), np.resize(self.off_exit, length)
+        accepted, off_exit = (np.bincount(kept, weights, minlength=gamma + 1) / length for weights in (None, off))
+        return Odds(accepted, off_exit, float(np.mean(off & (kept == gamma))), "stated cycle")
 
 
 class _CycleCursor:
@@ -219,8 +218,7 @@ class _CycleCursor:
         off = self.source.off_exit[self.turn % len(self.source.off_exit)]
         self.turn += 1
         accepted = min(kept, proposal.tokens)
-        full = accepted == proposal.tokens
-        return verdict(accepted, accepted + (0 if full and not proposal.bonus else 1), off, off)
+        return verdict(accepted, accepted + (accepted < proposal.tokens or proposal.bonus), off, off)
 
 
 class Replay:
@@ -232,12 +230,13 @@ class Replay:
 
     p_min: float | None = None
     """Chance below which the draft ends its windows, as roll-outs recorded it; None: nobody asks."""
+    weights: Mapping[str, float] | None = None
+    """Tokens that are written of each kind of text, where a law takes kinds apart and then the mean over steps."""
 
     def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
         self.trace = trace
-        chosen = flavours or trace.flavours
         self.accepted = trace.accepted(seed)
-        pool = [request for name in chosen for request in trace.requests_by_flavour[name]]
+        pool = [request for name in flavours or trace.flavours for request in trace.named(name)]
         self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
         self._verdicts: dict[tuple[int, Exit | None], _RecordedVerdicts] = {}
 
@@ -245,6 +244,12 @@ class Replay:
         """Return a replay of the same requests in the same order, from another trace of the same text."""
         replay = copy(self)
         replay.trace, replay.accepted, replay._verdicts = trace, trace.accepted(seed), {}
+        return replay
+
+    def only(self, flavour: str) -> Self:
+        """Return a replay of the requests of one flavour."""
+        replay, named = copy(self), set(self.trace.named(flavour))
+        replay.order, replay.weights = [request for request in self.order if request in named], None
         return replay
 
     def behind_gate(self, p_min: float) -> Replay:
@@ -281,20 +286,23 @@ class Replay:
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds as if every position were independent, from the rates over *all* recorded positions.
 
-        A formula that is fed with marginal rates knows these. The replay visits positions unevenly, since
-        acceptance comes in bursts; the difference between the two is the first gap in a report.
-        A trace with ``run`` is not broken up into positions: its windows start at every position with the same weight.
+        The replay visits them unevenly, in bursts; the difference is the first gap in a report. A trace with ``run`` is not
+        broken up into positions: its windows start at every position with the same weight.
         """
+        parts = [(tokens, self.only(name)._odds(gamma, exit)) for name, tokens in (self.weights or {}).items()]
+        odds = mean_odds(parts) if parts else self._odds(gamma, exit)
+        return odds if self.p_min is None else replace(odds, gated=self._gated(gamma))
+
+    def _odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the odds of all requests in ``order`` as one, but for the gate."""
         if self.trace.run is not None:
             return self._run_odds(gamma, exit)
         positions = self.positions()
         kept, off = self.accepted[positions], self._off(exit)[positions]
         rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
         on_path = rate * (1.0 - float((kept & off).mean()) / rate) if rate else 0.0
-        odds = chain_odds(
-            [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, "marginal rates of the trace"
-        )
-        return odds if self.p_min is None else replace(odds, gated=self._gated(gamma))
+        source = "marginal rates of the trace"
+        return chain_odds([rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, source)
 
     def _sure(self, recording: int) -> list[int]:
         """Return (positions,) the tokens that the draft writes before one of which it is less sure; empty if nobody asks."""
@@ -305,10 +313,18 @@ class Replay:
         return sure
 
     def _gated(self, gamma: int) -> dict[int, tuple[float, float]]:
-        """Return share and mean kept tokens by window, over the positions that decoding visits.
+        """Return share and mean kept tokens by window, over the steps that decoding takes: few through sure stretches."""
+        parts = [(tokens, self.only(name)._visited(gamma)) for name, tokens in (self.weights or {}).items()]
+        steps = defaultdict[int, NDArray[np.float64]](lambda: np.zeros(2))
+        for tokens, kept in parts or [(0.0, self._visited(gamma))]:
+            once = tokens / sum(len(of_window) + sum(of_window) for of_window in kept.values()) if tokens else 1.0
+            for window, of_window in kept.items():
+                steps[window] += np.array([len(of_window), sum(of_window)]) * once
+        total = sum(many for many, _ in steps.values())
+        return {window: (float(many / total), float(tokens / many)) for window, (many, tokens) in sorted(steps.items())}
 
-        Sure stretches are passed in few steps, so that over all positions they would count for far too much.
-        """
+    def _visited(self, gamma: int) -> dict[int, list[int]]:
+        """Return the kept tokens of every step, by the window that a gate leaves it."""
         kept: dict[int, list[int]] = {}
         for recording in self.order:
             run, sure, position = self.runs(recording).tolist(), self._sure(recording), 0
@@ -316,8 +332,7 @@ class Replay:
                 window = min(sure[position], gamma)
                 kept.setdefault(window, []).append(min(run[position], window))
                 position += kept[window][-1] + 1
-        steps = sum(map(len, kept.values()))
-        return {window: (len(tokens) / steps, sum(tokens) / len(tokens)) for window, tokens in sorted(kept.items())}
+        return kept
 
     def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds of windows that start at every position of a trace with ``run``."""
@@ -329,10 +344,8 @@ class Replay:
             kept.append(np.minimum(run, gamma))
             next_off.append(off[(np.arange(len(run)) + kept[-1]) % len(run)])
             path_off += int(((run == gamma) | (off & (run > gamma))).sum())
-        lengths, count = np.concatenate(kept), sum(map(len, kept))
-        accepted, off_exit = (
-            np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, np.concatenate(next_off))
-        )
+        lengths, count, off = np.concatenate(kept), sum(map(len, kept)), np.concatenate(next_off)
+        accepted, off_exit = (np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, off))
         return Odds(accepted, off_exit, path_off / count, "marginal run lengths of the trace")
 
     def positions(self) -> NDArray[np.int64]:
@@ -350,9 +363,7 @@ class Replay:
 
     def _off(self, exit: Exit | None) -> Bools:
         """Return (positions,) whether the emitted token is off the exit; never without an exit."""
-        if exit is None:
-            return np.zeros(len(self.accepted), dtype=bool)
-        return ~self.trace.on_exit(exit.fraction, exit.kappa)
+        return np.zeros(len(self.accepted), dtype=bool) if exit is None else ~self.trace.on_exit(exit.fraction, exit.kappa)
 
 
 class _RecordedVerdicts(NamedTuple):
@@ -386,11 +397,3 @@ class _ReplayCursor:
             accepted, committed, off_path = tokens, tokens + bonus, off_exit[first] or run == tokens
         self.position = (first + committed) % length
         return verdict(accepted, committed, off_exit[(first + accepted) % length], off_path)
-
-
-def accepted_prefix(draft: Sequence[object], target: Sequence[object]) -> int:
-    """Return A_t: how many drafted tokens agree before the first that does not (MSD-1)."""
-    for agreed, (drafted, wanted) in enumerate(zip(draft, target, strict=False)):
-        if drafted != wanted:
-            return agreed
-    return min(len(draft), len(target))

@@ -1,5 +1,6 @@
 """A scenario states its acceptance in these fields, and they make the source of verdicts."""
 
+from collections.abc import Callable
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +13,13 @@ from simulator.acceptance.trace import Trace
 from simulator.files.schema import Confidence, Frozen
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Means = Annotated[float, Field(gt=0)] | Annotated[dict[str, Annotated[float, Field(gt=0)]], Field(min_length=1)]
+"""Tokens per step, or those of each kind of text."""
+
+
+def each(means: Means, change: Callable[[float], float]) -> Means:
+    """Return tokens per step that are changed, those of each kind of text if there are several."""
+    return {name: change(mean) for name, mean in means.items()} if isinstance(means, dict) else change(means)
 
 
 class CycleSpec(Frozen):
@@ -30,8 +38,8 @@ class Rescale(Frozen):
     bursts longer, as they are in text that repeats itself.
     """
 
-    tokens_per_step: float = Field(gt=1)
-    """Mean tokens per step to reach, correction or bonus included."""
+    tokens_per_step: Annotated[float, Field(gt=1)] | Annotated[dict[str, Annotated[float, Field(gt=1)]], Field(min_length=1)]
+    """Mean tokens per step to reach, correction or bonus included; or one for each kind of text that requests replay."""
     window: int | None = Field(default=None, ge=1)
     """Window, in draft tokens, at which the mean is reached; by default the strategy's."""
     stretch: float = Field(default=0.0, ge=0.0, le=1.0)
@@ -41,6 +49,12 @@ class Rescale(Frozen):
     confidence: Confidence = "assumed"
     """How well the mean is known."""
 
+    @property
+    def words(self) -> str:
+        """Return the mean in words, or that of each kind of text."""
+        means = self.tokens_per_step
+        return ", ".join(f"{name} {of:g}" for name, of in means.items()) if isinstance(means, dict) else f"{means:g}"
+
 
 SOURCES = ("trace", "tokens_per_step", "accepted_share", "rate", "per_position", "lengths", "always", "cycle")
 """Fields of which acceptance states one."""
@@ -49,17 +63,8 @@ SOURCES = ("trace", "tokens_per_step", "accepted_share", "rate", "per_position",
 class AcceptanceSpec(Frozen):
     """Acceptance comes from exactly one of: a recorded trace, a mean, a rate, rates by position, lengths, a constant, a cycle.
 
-    ``lengths`` are means at windows of 1, 2, 3, ... draft tokens; wider windows are continued by a fitted curve.
-
-    A mean that was measured elsewhere, ``tokens_per_step`` or ``accepted_share``, is lent the bursts of the nearest recording,
-    which is re-scaled to it once, at ``window``; a strategy whose reading of a recording cannot be re-scaled takes the i.i.d.
-    rate with that mean.
-
-    ``rescale`` moves a trace to another mean, such as one published for larger models.
-
-    ``stand_in: true`` says that the trace was recorded from other models than the scenario's and is borrowed for its shape;
-    without it the vocabularies must be equal. ``drafter`` chooses among the drafters of the trace: the first draft, a second
-    one, a draft head, prompt look-up. ``source`` and ``confidence`` say where stated numbers come from.
+    A mean that was measured elsewhere is lent the bursts of the nearest recording, re-scaled to it once, at ``window``, or, by
+    a strategy whose reading cannot be re-scaled, the i.i.d. rate. Without ``stand_in`` the vocabularies must be equal.
     """
 
     trace: str | None = None
@@ -69,13 +74,13 @@ class AcceptanceSpec(Frozen):
     rescale: Rescale | None = None
     """Another mean to which the recording is moved."""
     flavours: tuple[str, ...] = ()
-    """Kinds of text of the recording that are replayed; by default all."""
+    """Kinds of text of the recording that are replayed; by default all, or those that have means of their own."""
     drafter: str = "draft"
     """Which of the recording's drafters is replayed; ``best_of`` for the best of those named there at every position."""
     best_of: tuple[str, ...] = ()
     """Drafters of the recording of which ``drafter: best_of`` takes the best."""
-    tokens_per_step: float | None = Field(default=None, gt=0)
-    """Mean tokens per step of a measurement elsewhere; ``bonus`` says whether correction or bonus are counted."""
+    tokens_per_step: Means | None = None
+    """Mean tokens per step measured elsewhere, or one for each kind of text; ``bonus`` says whether a bonus is counted."""
     accepted_share: Share | None = None
     """Accepted over drafted tokens of a measurement elsewhere, at ``window``."""
     bonus: bool | None = None
@@ -114,10 +119,11 @@ class AcceptanceSpec(Frozen):
             raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {' and '.join(given) or 'none'}")
         if (self.window or self.method) and not (self.rescale or {"tokens_per_step", "accepted_share"} & set(given)):
             raise ValueError("window and method say where tokens_per_step or accepted_share were measured; neither is stated")
-        if self.tokens_per_step is not None and self.bonus is not False and self.tokens_per_step <= 1.0:
+        means = self.tokens_per_step
+        least = min(means.values()) if isinstance(means, dict) else means
+        if least is not None and self.bonus is not False and least <= 1.0:
             raise ValueError(
-                f"tokens_per_step {self.tokens_per_step:g}: a correction or bonus makes it more than 1; "
-                "if none is counted, say bonus: false"
+                f"tokens_per_step {least:g}: a correction or bonus makes it more than 1; if none is counted, say bonus: false"
             )
         if (self.drafter == BEST_OF) != bool(self.best_of) or (self.best_of and self.trace is None):
             raise ValueError("drafter: best_of and best_of: [...], several drafters of a trace, are stated together")
@@ -141,13 +147,19 @@ class AcceptanceSpec(Frozen):
             return tuple(continued_rates(self.lengths))
         return self.per_position or (self.rate or 0.0,)
 
-    def mean_at(self, window: int) -> float | None:
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of text that have means of their own; none where all have one."""
+        means = (self.rescale or self).tokens_per_step
+        return tuple(means) if isinstance(means, dict) else ()
+
+    def mean_at(self, window: int) -> Means | None:
         """Return the measured tokens per step, correction or bonus included, of a ``window``; None where no mean is stated."""
         if self.accepted_share is not None:
             return 1.0 + self.accepted_share * window
-        return self.tokens_per_step and self.tokens_per_step + (self.bonus is False)
+        return self.tokens_per_step and each(self.tokens_per_step, lambda mean: mean + (self.bonus is False))
 
-    def lent(self, mean: float, window: int, trace: str, drafter: str) -> "AcceptanceSpec":
+    def lent(self, mean: Means, window: int, trace: str, drafter: str) -> "AcceptanceSpec":
         """Return the acceptance of a recording that is re-scaled to the measured mean."""
         known = {"source": self.source or "not stated", "confidence": self.confidence or "assumed"}
         rescale = Rescale(tokens_per_step=mean, window=window, **known)
@@ -158,7 +170,7 @@ class AcceptanceSpec(Frozen):
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:
         """Return the source of verdicts on chains; ``trace`` is the content of the trace that is named."""
         if trace is not None:
-            return Replay(trace, self.flavours, seed)
+            return Replay(trace, self.flavours or self.kinds, seed)
         if self.cycle:
             return Cycle(self.cycle.accepted, self.cycle.off_exit)
         if self.always is not None:

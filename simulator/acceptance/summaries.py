@@ -7,6 +7,7 @@ The first draft token of a window is position 1 here, ``position="0"`` in vLLM's
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,12 @@ def rates_from_lengths(lengths: Sequence[float], window: int | None = None) -> d
         raise _wrong(str(error)) from error
 
 
-# ---- engines
-
-
 def vllm_log(lines: Sequence[str], *_: object) -> Block:
     """Return ``per_position`` rates from lines "SpecDecoding metrics" of a vLLM log, or from bare rates.
 
     A line is about one interval; intervals are weighted by their drafted tokens, and idle ones have none.
     """
-    logged = [(line, match) for line, match in enumerate(map(LOGGED.search, lines), 1) if match]
+    logged = [(line, match) for line, match in enumerate(map(PATTERNS["vllm_interval"].search, lines), 1) if match]
     intervals = [(_count(line, match[1]), match[2]) for line, match in logged]
     intervals = [(drafted, rates) for drafted, rates in intervals if drafted]
     if not intervals:
@@ -76,7 +74,7 @@ def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None)
     Wider windows (``window``) are continued.
     """
     scrapes: dict[tuple[str, str], list[float]] = {}
-    for line, match in enumerate(map(COUNTER.match, lines), 1):
+    for line, match in enumerate(map(PATTERNS["vllm_counter"].match, lines), 1):
         if match:
             scrapes.setdefault((match[1], match[2] or ""), []).append(_number(line, match[3]))
     windows, by_position = 0.0, dict[int, float]()
@@ -84,7 +82,7 @@ def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None)
         since = values[-1] - (values[0] if len(values) > 1 else 0.0)
         if name == "drafts":
             windows += since
-        elif place := POSITION.search(labels):
+        elif place := PATTERNS["vllm_position"].search(labels):
             by_position[int(place[1])] = by_position.get(int(place[1]), 0.0) + since
     if not (windows > 0.0 and by_position and sorted(by_position) == list(range(len(by_position)))):
         raise _wrong("expected the counters vllm:spec_decode_num_drafts_total and ..._num_accepted_tokens_per_pos_total, not 0")
@@ -100,10 +98,10 @@ def sglang(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
     A line of the log is about so many passes, each for all running requests, by which it is weighted. ``/get_server_info``
     states ``avg_spec_accept_length`` and the window, ``speculative_num_steps``.
     """
-    means = [(float(match[2]), float(match[1] or 1)) for match in map(ACCEPT_LEN.search, lines) if match]
+    means = [(float(match[2]), float(match[1] or 1)) for match in map(PATTERNS["sglang_log"].search, lines) if match]
     if not means:
-        means = [(float(found), 1.0) for found in ACCEPT_LENGTH.findall("\n".join(lines))]
-    steps = {int(found) for found in NUM_STEPS.findall("\n".join(lines))}
+        means = [(float(found), 1.0) for found in PATTERNS["sglang_result"].findall("\n".join(lines))]
+    steps = {int(found) for found in PATTERNS["sglang_steps"].findall("\n".join(lines))}
     window = window or (steps.pop() if len(steps) == 1 else None)
     if not means or window is None:
         raise _wrong("expected 'accept len: 2.47' or 'accept_length': 2.47, and --window, the draft steps served with")
@@ -119,8 +117,8 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
     """
     totals = dict.fromkeys(LLAMA_CPP, 0)
     for line, text in enumerate(lines, 1):
-        for name, pattern in LLAMA_CPP.items():
-            totals[name] += sum(_count(line, digits) for digits in pattern.findall(text))
+        for name in LLAMA_CPP:
+            totals[name] += sum(_count(line, digits) for digits in PATTERNS[f"llama_cpp_{name}"].findall(text))
     if not totals["drafted"] or totals["accepted"] > totals["drafted"] or window is None:
         raise _wrong(
             "expected 'draft acceptance rate = 0.57 (171 accepted / 297 generated)' or n_drafted, and --window, --draft-max"
@@ -139,7 +137,7 @@ def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
     T_TG is that of TG passes over a row of each of B sequences, T_PP that of their prompts. No verification is measured: a row
     of a window is priced as one of a further sequence. Of several lengths of prompt the longest is taken.
     """
-    rows = [numbers([line.replace("|", " ")]) for line in lines if BATCHED_BENCH.match(line)]
+    rows = [numbers([line.replace("|", " ")]) for line in lines if PATTERNS["batched_bench"].match(line)]
     if len({(prompt, batch) for prompt, _, batch, *_ in rows}) < 2:
         raise _wrong("expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more")
     longest = max(prompt for prompt, *_ in rows)
@@ -155,9 +153,6 @@ def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
 def _mean(length: float, window: int, source: str) -> Block:
     check_length(length, window)
     return {"tokens_per_step": length, "window": window, "source": source, "confidence": "measured"}
-
-
-# ---- curves and means
 
 
 def golden_lengths(lines: Sequence[str], window: int | None, series: str | None = None) -> Block:
@@ -195,23 +190,12 @@ def mean_length(lines: Sequence[str], window: int | None, _: str | None = None) 
     return _mean(given[0], window, "not stated")
 
 
-# ---- text
-
 MOST_DIGITS = 18
 """Most digits of a count in a log."""
-LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d., ]*\d)")
-COUNTER = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)(?:_total)?(?:\{(.*)\})? (\S+)\s*$")
-POSITION = re.compile(r'\bposition="(\d{1,4})"')
-ACCEPT_LEN = re.compile(r"(?:#running-req: (\d{1,9}),.*)?\baccept len: (\d+(?:\.\d+)?)")
-ACCEPT_LENGTH = re.compile(r'"(?:avg_spec_)?accept_length": *(\d+(?:\.\d+)?)')
-NUM_STEPS = re.compile(r'"speculative_num_steps": *(\d{1,4})\b')
-BATCHED_BENCH = re.compile(r"\|(?: *\d+(?:\.\d+)? *\|){10} *$")
-LLAMA_CPP = {
-    "predicted": re.compile(r"(?:^(?!.*prompt eval).*\beval time = .*?ms / +|\bn_predict += )(\d+)\b(?! runs)"),
-    "drafted": re.compile(r"(?:\bn_drafted += |accepted / +)(\d+)"),
-    "accepted": re.compile(r"(?:\bn_accept += |draft acceptance rate = \S+ \( *)(\d+)"),
-}
-"""Counts of llama.cpp: the server's log prints them request by request, ``llama-speculative`` once."""
+STATED = Path(__file__).with_name("engine_logs.yaml").read_text("utf-8")
+PATTERNS: Mapping[str, re.Pattern[str]] = {name: re.compile(pattern) for name, pattern in yaml.safe_load(STATED).items()}
+LLAMA_CPP = ("predicted", "drafted", "accepted")
+"""Counts of tokens that llama.cpp prints."""
 
 
 def _count(line: int, digits: str) -> int:

@@ -1,48 +1,8 @@
 """A trace file holds what a draft and the early exits of a target said about the tokens that the target really emitted.
 
 A compressed ``.npz`` without pickles. ``header`` is JSON as bytes; every other array is flat over all
-positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``i``:
-
-==================  =========  ======================================================================
-array               type       meaning
-==================  =========  ======================================================================
-``offsets``         int64      start of each request, and the end of the last
-``flavour``         uint8/16   per request, an index into the header's ``flavours``
-``token``           uint16/32  the emitted token
-``draft_rank``      uint16     rank of that token in the draft's distribution (0: its first choice)
-``p``               float16    probability of the token under the target, at the trace's temperature
-``q``               float16    probability of the token under the draft, at the trace's temperature
-``exit_rank``       uint16     (exits, positions): rank under each early exit of the target
-``run``             uint16     format 2 only, may be missing: draft tokens kept if a window starts here
-==================  =========  ======================================================================
-
-Arrays of further drafters have names with a dot (``Trace.extra``):
-
-====================  ==========================================================================================
-``NAME.rank``         of a second draft, like ``draft_rank``; of a head (depths, positions): rank at depth d of
-                      token s + d for a window that starts at position s; 65,535 behind the end. The header's
-                      ``chains`` says of which heads more depths were recorded than they were trained for
-``NAME.q``            the probabilities that go with it; a head has them in sampled traces only
-``NAME.run``          of a tree or of look-up: tokens kept of what is proposed for a window that starts here; where it
-                      is (trees, positions), row 0 is what is drafted
-                      (:class:`~simulator.acceptance.tree_replay.ResampledReplay`), or the first of the header's
-                      ``pruned_trees`` (``streams_pruned``);
-                      at any temperature a tree keeps a token that the target drew if it holds it, without rejection
-                      sampling over its branches
-``NAME.proposed``     tokens that ``lookup`` or ``ngram`` would propose here; 0: no match, a step without a window
-``rollout.token``     (depths, positions): what the draft would write from here on, greedily
-``rollout.q``         its probability given the tokens before
-``rollout.sequences`` first tokens at that depth that are worth a sequence of their own (DUO-3)
-``NAME.rollout...``   the same of drafter ``NAME``, without ``q``
-``beam.steps``        (trees, positions): pipeline steps from the token before to this one, for each of the dynamic
-                      trees of the header's ``beams`` (:class:`~simulator.acceptance.draft_tree.PipelineTree`)
-``beam.hit``          (trees, positions): whether the token was in the tree
-``beam.rows``         (trees, most stages, positions): rows at each stage in the last of these steps, after pruning; in
-                      the steps before they are one stage further back each (:class:`~simulator.acceptance.draft_tree.Passage`)
-``experts.taken``     (layers with experts, experts of a token, positions), uint8: those that the emitted token takes; how
-                      many there are is in the header, ``experts`` of the target: ``routed``, ``per_token``
-``experts.drafted``   (depths, layers, experts of a token, positions): those of the draft tokens of a window that starts here
-====================  ==========================================================================================
+positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``i``. ``arrays.yaml`` beside this module states
+type, shape and meaning of each; files are checked by it. Arrays of further drafters have names with a dot (``Trace.extra``).
 
 Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.
 
@@ -69,7 +29,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.header import check_arrays, check_header
+from simulator.acceptance.header import KINDS, check_arrays, check_header
 from simulator.files.reading import from_json, opened
 from simulator.files.schema import BadInput, Fault
 from simulator.files.writing import replacing
@@ -212,6 +172,12 @@ class Trace:
             requests[names[code]].append(request)
         return requests
 
+    def named(self, name: str) -> list[int]:
+        """Return the requests of a flavour, or the one called ``flavour/number``, counted from 1; none for an unknown name."""
+        (flavour, _, number), own = name.rpartition("/"), self.requests_by_flavour
+        last = int(number) if number.isdecimal() and len(number) < 10 else 0
+        return own.get(name) or own.get(flavour, [])[max(0, last - 1) : last]
+
     def repetition(self, requests: Sequence[int] | None = None) -> float:
         """Return the share of four-token sequences that occur earlier in the same request; loops show here."""
         repeated = total = 0
@@ -241,8 +207,10 @@ MOST_BYTES = 400_000_000
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 1
 """Flag of a member of an archive."""
-ARRAYS = ("offsets", "flavour", "token", "draft_rank", "p", "q", "exit_rank")
+ARRAYS = tuple(name for name in KINDS if name != "run")
 """Arrays that every file holds."""
+UNREADABLE = (ValueError, EOFError, MemoryError, RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""What numpy and zipfile raise for an archive that is none, is damaged, or is of a later version than they read."""
 
 
 def read(path: Path) -> Trace:
@@ -260,7 +228,7 @@ def read(path: Path) -> Trace:
         raise _bad(path, f"is not a trace: array {str(error.args[0]).partition(' ')[0]} is missing") from error
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError, MemoryError, RecursionError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise _bad(path, f"is not a trace: {error}") from error
     _check(path, trace)
     return trace

@@ -145,7 +145,7 @@ class RecordedRuns(Replay):
             self._cursors[recording] = run.tolist(), matched.tolist()
         return RunCursor(*self._cursors[recording])
 
-    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+    def _odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the shares over every start at which something is proposed, visited or not."""
         positions = self.positions()
         matched = positions if self.proposed is None else positions[self.proposed[positions] > 0]
@@ -159,14 +159,11 @@ class MatchCursor:
 
     def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
         self.cursor, self.random, self.share = cursor, random, share
-        self.matched = self._draw()
-
-    def _draw(self) -> bool:
-        return self.random.random() < self.share
+        self.matched = self.random.random() < self.share
 
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal and return the verdict; a step without a proposal uses up none of the verdicts."""
-        self.matched = self._draw()
+        self.matched = self.random.random() < self.share
         return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
 
 

@@ -11,8 +11,6 @@ import numpy as np
 import torch
 import transformers
 from jinja2 import TemplateError
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from simulator.acceptance.record.decoding import record_batch
 from simulator.acceptance.record.huggingface_pair import Folder, Lens, Pair, bad, check_vocabulary, digest, tokenizer_digest
@@ -21,6 +19,7 @@ from simulator.acceptance.record.prompts import Prompt, read_prompts
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.trace import FORMAT, Trace
 from simulator.files.schema import BadInput, Fault
+from simulator.parallel import counting
 
 REPLAYABLE = 2
 """Positions below which a request says nothing: the first is emitted by the prefill and judged by nobody."""
@@ -187,35 +186,18 @@ def load(job: RecordingJob, ready: Ready) -> Pair:
 
 
 def _record_missing(job: RecordingJob, ready: Ready, pair: Pair, parts: Parts, missing: Sequence[int]) -> None:
-    with _progress() as progress:
-        total = -(-len(ready.ids) // job.batch) * job.output_tokens
-        task = progress.add_task("recording", total=total, completed=missing[0] * job.output_tokens)
+    batches = -(-len(ready.ids) // job.batch)
+    with counting("positions", batches * job.output_tokens, (batches - len(missing)) * job.output_tokens) as advance:
         for number in missing:
             requests = range(number * job.batch, min((number + 1) * job.batch, len(ready.ids)))
-            progress.update(task, completed=number * job.output_tokens)
             uniforms = np.stack([np.random.default_rng((job.seed, request)).random(job.output_tokens) for request in requests])
             try:
-                arrays = record_batch(
-                    pair, [ready.ids[request] for request in requests], uniforms, lambda: progress.advance(task)
-                )
+                arrays = record_batch(pair, [ready.ids[request] for request in requests], uniforms, advance)
             except torch.OutOfMemoryError as error:
                 message = f"{ready.device} has no memory for --batch {job.batch}; a smaller one needs less"
                 raise BadInput([Fault(("trace record", 0, 0), "", message)]) from error
             parts.add(number, arrays)
-        progress.update(task, completed=total)
-
-
-def _progress() -> Progress:
-    """Positions of every batch written so far, and time left; on stderr, and only where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("positions"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+            advance(job.output_tokens - int(arrays["length"].max()))
 
 
 def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
