@@ -148,7 +148,7 @@ def test_named_columns_go_before_known_ones_and_failures_are_counted(tmp_path: P
         ("a.csv", table(HEAD, "1,5,6", "x,5,6"), "a.csv:3:1: ts: expected a time: ISO 8601, or a number, got 'x'"),
         ("a.csv", table(HEAD, "1,5.5,6"), "a.csv:2:1: input_tokens: expected a whole number of tokens, got '5.5'"),
         ("a.csv", table(HEAD, "1,-5,6"), "a.csv:2:1: input_tokens: expected a whole number of tokens, got '-5'"),
-        ("a.csv", table("ts,foo", "1,5"), "it has ts, foo; name them, as in --columns prompt=COLUMN"),
+        ("a.csv", table("ts,foo", "1,5"), "it has ts, foo; name them, as in --columns prompt=COLUMN,output=COLUMN"),
         ("a.csv", table(HEAD), "holds no request with a prompt and an output"),
         ("a.jsonl", '{"a": 1}\n{"a": \n', "a.jsonl:2:1: cannot be read as jsonl"),
         ("a.json", "[]", "no column is known as prompt or output tokens; it has nothing"),
@@ -199,3 +199,9 @@ def test_recorded_traces_are_recognised_as_their_own_formats_read_them(form: Any
     known = [line[1:4] for line in TrafficFile(format="log", file=str(path)).lines()]
     assert [line[1:] for line in known] == [line[1:] for line in own]
     assert [line[0] for line in known] == pytest.approx([line[0] for line in own], abs=1e-6)
+
+
+def test_times_since_1970_have_no_digits_of_rounding(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(table(HEAD, "2026-03-02T09:00:00.260,5,6", "2026-03-02T09:00:00.564,5,6"))
+    assert [line.arrival_s for line in TrafficFile(format="log", file=str(path)).lines()] == [0.0, 0.304]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,19 +12,26 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from scipy.stats import fisher_exact
 
 from simulator.acceptance.sources import Cycle, odds_of
 from simulator.cli.main import main
 from simulator.cost.model import ModelSpec
 from simulator.files.schema import BadInput, Infeasible
 from simulator.names import Catalogue
+from simulator.report.html import as_html
+from simulator.report.pages.plan import page as plan_page
 from simulator.scenario import load
+from simulator.scenario.caveats import taken_over
 from simulator.scenario.expenses import expenses, rented_devices
-from simulator.scenario.run import plain, simulate
+from simulator.scenario.loading import variant
+from simulator.scenario.run import baseline, law, plain, simulate
 from simulator.studies.plan.export import ENGINES, draft_lengths, exports
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned
-from simulator.studies.plan.search import examine, search
+from simulator.studies.plan.robustness import _resampled, chance
+from simulator.studies.plan.search import Finding, examine, most_traffic, search
+from simulator.studies.plan.study import study
 
 ROWS = [(0.0, 400, 30), (0.5, 300, 20), (0.75, 900, 40), (4.0, 200, 25), (9.0, 100, 60)]
 
@@ -113,6 +122,13 @@ def test_a_question_offers_what_exists_and_says_what_it_took(tmp_path: Path) -> 
     assert drafted.loaded.scenario.strategy.model_dump()["drafter"] == {"name": "autoregressive"}
 
 
+def test_a_card_of_ones_own_may_be_a_file(tmp_path: Path) -> None:
+    card = tmp_path / "my_card.yaml"
+    card.write_text("like: a100_80g_sxm\nmemory_gb: {value: 48.0, source: datasheet, confidence: datasheet}\n")
+    read, document = planned(question(tmp_path, devices=(str(card),), prices={str(card): 0.9}), Catalogue(), (), None)
+    assert {name for one in read.candidates for name in one.devices} == set(document.data["devices"]) == {"my_card"}
+
+
 def test_heads_and_mtp_layers_are_offered_where_they_exist(tmp_path: Path) -> None:
     llama, _ = planned(question(tmp_path, model="meta-llama/Llama-3.1-70B-Instruct", devices=("h200_sxm",)), Catalogue())
     assert llama.file.heads == {"eagle_3": "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"}
@@ -157,7 +173,6 @@ def test_the_requests_that_come_closest_together_are_taken(tmp_path: Path) -> No
         ({"model": "foo/Bar-7B"}, "--model foo/Bar-7B: is neither"),
         ({"model": "foo/Bar-7B"}, "hf download foo/Bar-7B config.json --local-dir Bar-7B, then --model ./Bar-7B"),
         ({"device": "h100"}, "--device h100: there is no device 'h100'; did you mean 'h100_sxm'?"),
-        ({"device": "mi300x"}, "--device mi300x: has no price in the catalogue; state yours, as in --price mi300x=2.50"),
         ({"ttft-p95": "1"}, "--ttft-p95 1: expected a time with its unit, as in 1s or 40ms"),
         ({"engine": "vlm"}, "--engine vlm"),
         ({"weights": "fp7"}, "--weights fp7"),
@@ -172,6 +187,33 @@ def test_an_error_blames_what_was_typed(tmp_path: Path, options: dict[str, str],
     done = asked(tmp_path, **options)
     assert done.exit_code == 2, done.output
     assert words in done.output
+
+
+def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never_refused(tmp_path: Path) -> None:
+    """Alone, an hour of one costs 1, so that USD count devices; beside one with a price it is left out until one is stated."""
+    alone, _ = planned(question(tmp_path, devices=("m1_max",)), Catalogue())
+    assert {candidate.price_usd_per_hour for candidate in alone.candidates} == {1.0}
+    assert any(words.startswith("m1_max: engine") and "no price is known" in words for words in alone.file.assumed)
+    both = ("m1_max", "a100_80g_sxm")
+    beside, _ = planned(question(tmp_path, devices=both), Catalogue())
+    assert set(beside.file.devices) == {"a100_80g_sxm"}
+    assert "m1_max: left out, as no price of it is known; state one, as in --price m1_max=2.50" in beside.file.assumed
+    stated, _ = planned(question(tmp_path, devices=both, prices={"m1_max": 0.5}), Catalogue())
+    assert {name: offer.price_usd_per_hour.value for name, offer in stated.file.devices.items()}["m1_max"] == 0.5
+    done = asked(tmp_path, "--tpot-p95", "900ms", "--ttft-p95", "60s", "--requests", "4", "--draws", "1", device="m1_max")
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "Of m1_max no price is known: what stands as USD an hour is a number of devices." in said
+    assert "it meets the SLO at 64 times the traffic of the plan, the most that was tried." in said
+
+
+def test_a_price_of_another_device_is_refused_and_a_card_is_called_like_its_file(tmp_path: Path) -> None:
+    (tmp_path / "my_card.yaml").write_text("about: mine\nlike: h20\n")
+    card = f"{tmp_path}/my_card.yaml"
+    mine, _ = planned(question(tmp_path, devices=(card,), prices={"my_card": 2.5}), Catalogue())
+    assert {candidate.price_usd_per_hour for candidate in mine.candidates} == {2.5}
+    with pytest.raises(BadInput, match="--price l44: is none of the devices my_card"):
+        planned(question(tmp_path, devices=(card,), prices={"l44": 2.5}), Catalogue())
 
 
 def test_a_question_beside_a_plan_or_without_its_parts_is_refused(tmp_path: Path) -> None:
@@ -274,6 +316,12 @@ def test_the_exported_scenario_gives_the_figures_of_the_plan(tmp_path: Path) -> 
     measured = outcome.serving.counted.slo
     assert [verdict.found_ms for verdict in measured] == list(answer["measured_ms"].values())
     assert (tmp_path / "out/vllm.sh").is_file()
+    page = (tmp_path / "out/plan.html").read_text("utf-8")
+    assert "data-sliders" in page
+    for words in ("The traffic is the 4 requests that were read, once", "Taken by default"):
+        assert words in page
+    for words in ("the queue is", "arrival_s,prompt_tokens", "method.strategy", "1.00 times the price"):
+        assert words not in page
 
 
 QUESTIONS = {
@@ -292,11 +340,233 @@ def test_questions_of_users_are_answered(tmp_path: Path, words: str) -> None:
     slo = {"ttft_ms": {"p95": float(ttft[:-1]) * 1e3}, "tpot_ms": {"p95": 200.0}}
     plan, _ = planned(question(tmp_path, model=model, devices=devices, slo=slo), Catalogue())
     assert {candidate.strategy for candidate in plan.candidates} == methods
-    found = search(plan)
+    answered = study(plan, draws=1)
+    found, page = answered.search, as_html(plan_page(answered))
     assert found.best is not None
+    assert all(words in page for words in ("data-sliders", "Headroom:", "With twice the traffic:", "per million output"))
     assert {family[0] for family in found.by_family} == set(devices)
     heads = plan.file.heads.get(found.best.candidate.strategy, "")
     command = exports(found.best, None, {}, heads)["vllm.sh"]
     assert f"vllm serve {model} " in command
     fewer = examine(found.best.candidate, found.best.replicas - 1) if found.best.replicas > 1 else None
     assert fewer is None or not fewer.kept
+
+
+def answered_as_page(folder: Path, *words: str) -> str:
+    """What a command writes as a page."""
+    done = CliRunner().invoke(main, [*words, "--out", str(folder / "page.html")])
+    assert done.exit_code == 0, done.output
+    return (folder / "page.html").read_text("utf-8")
+
+
+@pytest.mark.full
+def test_a_mixture_with_mtp_gains_less_from_128_requests_than_from_one(tmp_path: Path) -> None:
+    name = "mtp_3_deepseek_v3_8xh200"
+    few = ["requests.output_tokens=16", "requests.count=128"]
+    loaded = load(name, few)
+    one, many = (
+        baseline(loaded.scenario, batch).tpot_s / law(loaded.scenario, loaded.acceptance(), batch).tpot_s for batch in (1, 128)
+    )
+    assert one > many > 1.0
+    overrides = [word for change in few for word in ("--set", change)]
+    page = answered_as_page(tmp_path, "batches", name, *overrides, "--sizes", "1,128", "--simulate", "1,128")
+    assert f"{one:.2f}" in page
+    assert f"{many:.2f}" in page
+
+
+@pytest.mark.full
+def test_a_draft_on_the_neural_engine_pays_once_it_works_beside_the_target(tmp_path: Path) -> None:
+    few = ["requests.count=6", "requests.output_tokens=64"]
+    names = ("mirror_qwen3_32b_m2_ultra", "vanilla_qwen3_32b_m2_ultra_gpu_draft", "vanilla_qwen3_32b_m2_ultra")
+    outcomes = [simulate(loaded.scenario, loaded.acceptance())[0].tpot_s for loaded in (load(name, few) for name in names)]
+    assert outcomes == sorted(outcomes)
+    overrides = [word for change in few for word in ("--set", change)]
+    page = answered_as_page(tmp_path, "compare", *names, *overrides)
+    assert all(f"{seconds * 1e3:.1f}" in page for seconds in outcomes)
+
+
+@pytest.mark.full
+def test_ten_gbe_costs_specpipe_little(tmp_path: Path) -> None:
+    few = ["requests.count=2", "requests.output_tokens=16", "requests.prompt_tokens=64"]
+    names = ("specpipe_llama_3_1_70b_8x3090", "specpipe_llama_3_1_70b_two_servers")
+    near, far = (simulate(loaded.scenario, loaded.acceptance())[0].tpot_s for loaded in (load(name, few) for name in names))
+    assert far == pytest.approx(near, rel=0.05)
+    page = answered_as_page(tmp_path, "network", *names, *(word for change in few for word in ("--set", change)))
+    assert "twice as long" in page
+
+
+LONG: dict[str, Any] = {
+    "model": "meta-llama/Llama-3.1-70B-Instruct",
+    "devices": ("h200_sxm",),
+    "draft": "llama_3_1_8b",
+    "requests": {
+        "arrivals": {"name": "poisson", "rate_per_s": 0.2},
+        "count": 8,
+        "prompt_tokens": 30_000,
+        "output_tokens": 60,
+    },
+    "slo": {"ttft_ms": {"p95": 60_000.0}, "tpot_ms": {"p95": 200.0}},
+}
+"""Long chats with a draft whose own cache has to be read with every token that it writes."""
+
+
+@pytest.mark.full
+def test_speculation_stops_where_the_cache_of_the_draft_is_long(tmp_path: Path) -> None:
+    changes = (
+        "scenario.serving.policy.batch_tokens=32768",
+        "hardware.h200_sxm.vary={target.tensor_parallel: [4]}",
+        "strategies.draft_model.vary={strategy.gamma: [3]}",
+    )
+    plan, _ = planned(question(tmp_path, **LONG), Catalogue(), changes)
+    drafted = replace(plan, candidates=tuple(one for one in plan.candidates if one.strategy == "draft_model"))
+    answered = study(drafted, draws=1)
+    assert 0 not in answered.lengths[1024].values()
+    assert 0 in answered.lengths[4096].values()
+    assert list(answered.lengths[131_072].values())[-1] == 0
+    assert "speculation has to be switched off from" in as_html(plan_page(answered))
+    assert ",0\n" in answered.exports["schedule.csv"]
+
+
+@pytest.mark.full
+def test_the_best_for_20_usd_an_hour_is_bought_with_no_more(tmp_path: Path) -> None:
+    """Of all that the money rents, the fleet that carries most."""
+    affordable = ("devices.h100_sxm.count=5", "devices.a100_80g_sxm.count=9")
+    asked_for = question(tmp_path, model="Qwen/Qwen3-8B", devices=("h100_sxm", "a100_80g_sxm"))
+    plan, _ = planned(asked_for, Catalogue(), affordable)
+    budget = {name: 20.0 / offer.price_usd_per_hour.value for name, offer in plan.file.devices.items()}
+    assert all(offer.count <= budget[name] for name, offer in plan.file.devices.items())
+    answered = study(plan, draws=1)
+    assert max(finding.cost_usd_per_hour for finding in answered.search.findings) <= 20.0
+    fleets = [
+        Finding(found.candidate, int(20.0 // found.candidate.price_usd_per_hour))
+        for found in answered.search.by_family.values()
+    ]
+    most = max(fleets, key=most_traffic)
+    assert most.cost_usd_per_hour <= 20.0
+    assert most_traffic(most) >= answered.capacity
+    assert "64 times the traffic of the plan, the most that was tried" in as_html(plan_page(answered))
+
+
+HELD = {
+    "lmsys/vicuna-7b-v1.3": ("a100_80g_sxm", 40.0, 300.0, 25.0),
+    "meta-llama/Llama-3.1-8B-Instruct": ("h100_sxm", 160.0, 300.0, 14.0),
+    "Qwen/Qwen3-8B": ("a100_80g_sxm", 40.0, 300.0, 25.0),
+    "Qwen/Qwen3-32B": ("h200_sxm", 30.0, 400.0, 40.0),
+    "meta-llama/Llama-2-13b-hf": ("l40s", 20.0, 800.0, 60.0),
+}
+"""Device, requests a second, and limits on TTFT and TPOT (ms, p95) for which one replica is too few."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("model", sorted(HELD))
+def test_an_answer_holds_and_one_replica_fewer_does_not(tmp_path: Path, model: str) -> None:
+    """Twenty further draws meet the SLO as often as the twenty of the stated chance, by Fisher's exact test."""
+    device, rate, ttft, tpot = HELD[model]
+    arriving = {"arrivals": {"name": "poisson", "rate_per_s": rate}, "count": 60, "prompt_tokens": 400, "output_tokens": 60}
+    slo = {"ttft_ms": {"p95": ttft}, "tpot_ms": {"p95": tpot}}
+    asked_for = question(tmp_path, model=model, devices=(device,), requests=arriving, slo=slo)
+    plan, _ = planned(asked_for, Catalogue(), (f"hardware.{device}.vary={{target.tensor_parallel: [1]}}",))
+    best = search(plan, first_only=True).best
+    assert best is not None
+    assert best.replicas > 1
+    assert not examine(best.candidate, best.replicas - 1).kept
+    stated = chance(best, 20)
+    fresh = [examine(best.candidate.changed(partial(_resampled, number=100 + draw)), best.replicas).kept for draw in range(20)]
+    counts = [[drawn, 20 - drawn] for drawn in (stated.kept, sum(fresh))]
+    assert fisher_exact(counts).pvalue > 0.05
+    assert stated.kept >= 15
+
+
+METHOD = "acceptance: {trace: null, stand_in: false, tokens_per_step: 2.5, window: 3, source: mine}\n"
+"""Acceptance of a method, whose own file is no scenario that something is taken over from."""
+
+
+def test_what_is_taken_over_is_said_with_the_file_that_it_is_from(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("like: vanilla_llama_2_7b_a100\ntarget: {device: h100_sxm}\nstrategy: {name: vanilla_sd, gamma: 3}\n")
+    (said,) = taken_over(load(str(path)))
+    assert said.startswith("taken over from vanilla_llama_2_7b_a100 (like): ")
+    assert "draft.model tinyllama_1_1b" in said
+    assert "target.device" not in said
+    assert "strategy.gamma" not in said
+    (plainly,) = taken_over(load(str(path), ["strategy=autoregressive"]))
+    assert "draft." not in plainly
+    assert "acceptance." not in plainly
+    assert list(taken_over(load("durations_only"))) == []
+    assert list(taken_over(load("mtp_qwen3_5_27b_h100"))) == [], "it names a method and starts from no scenario"
+    (named,) = taken_over(load("mtp_deepseek_v3_8xh200_data_parallel"))
+    assert named.startswith("taken over from autoregressive_deepseek_v3_8xh200 (like): target.model deepseek_v3,")
+    assert "strategy" not in named
+    explained = CliRunner().invoke(main, ["explain", str(path)])
+    assert "taken over from vanilla_llama_2_7b_a100" in explained.output
+    path.write_text(path.read_text().replace("{name: vanilla_sd, gamma: 3}", "vllm_eagle_3") + METHOD)
+    assert "strategy" not in "".join(taken_over(load(str(path))))
+    wrong = CliRunner().invoke(main, ["explain", str(path), "--set", "target=null"])
+    assert (wrong.exit_code, "vanilla_llama_2_7b_a100.yaml" in wrong.output) == (2, False)
+
+
+OTHER_TARGET = "target.model=llama_3_1_70b"
+"""On ``vanilla_qwen3_32b_a100`` a target of another vocabulary than that of the draft."""
+
+
+def test_a_draft_of_another_vocabulary_is_not_taken_over() -> None:
+    plainly = load("vanilla_qwen3_32b_a100", [OTHER_TARGET, "strategy=autoregressive"])
+    assert plainly.scenario.draft is None
+    assert list(taken_over(plainly))[-1] == (
+        "not taken over from mirror_qwen3_32b_m2_ultra (like): draft.model spd_qwen_0_6b, "
+        "whose vocabulary is not that of the target"
+    )
+    fitting = load("vanilla_qwen3_32b_a100", [OTHER_TARGET, "draft.model=llama_3_2_1b"])
+    assert fitting.scenario.draft is not None
+    assert fitting.scenario.draft.device.name == "a100_80g_sxm"  # where the draft would sit is taken over
+    back = variant(plainly, {"target.model": "qwen3_32b", "strategy": {"name": "vanilla_sd"}})
+    assert back.scenario.draft is not None
+    assert back.scenario.draft.model.name == "spd_qwen_0_6b"
+    with pytest.raises(BadInput, match="vanilla_sd needs a draft, and spd_qwen_0_6b has another vocabulary"):
+        load("vanilla_qwen3_32b_a100", [OTHER_TARGET])
+
+
+def test_a_plan_over_several_targets_has_no_draft_that_does_not_fit(tmp_path: Path) -> None:
+    """The draft that the plan starts with is that of one target; the other one decodes plainly, or with its own."""
+    (tmp_path / "two.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "scenario": {
+                    "like": "vanilla_qwen3_32b_a100",
+                    "acceptance": {"trace": None, "stand_in": False, "rate": 0.7},
+                    "requests": {"arrivals": {"name": "poisson", "rate_per_s": 1}, "count": 4},
+                    "serving": {"policy": {"name": "prefill_first", "max_requests": 8}},
+                },
+                "slo": {"ttft_ms": {"p90": 5000}},
+                "devices": {"a100_80g_sxm": {"price_usd_per_hour": 2, "count": 16}},
+                "hardware": {"qwen": {"target": {"model": "qwen3_32b"}}, "llama": {"target": {"model": "llama_3_1_70b"}}},
+                "strategies": {
+                    "plain": {"strategy": "autoregressive"},
+                    "drafted": {"strategy": {"gamma": 3}},
+                    "own": {"draft": {"model": "llama_3_2_1b"}},
+                },
+                "replicas": 1,
+            }
+        )
+    )
+    plan = load_plan(str(tmp_path / "two.yaml"))
+    drafts = {one.family: one.loaded.scenario.draft and one.loaded.scenario.draft.model.name for one in plan.candidates}
+    assert drafts == {
+        ("qwen", "plain"): "spd_qwen_0_6b",
+        ("qwen", "drafted"): "spd_qwen_0_6b",
+        ("llama", "plain"): None,
+        ("llama", "own"): "llama_3_2_1b",
+    }
+    reasons = {one.family: one.reason for one in plan.left_out}
+    assert "needs a draft, and spd_qwen_0_6b has another vocabulary" in reasons["llama", "drafted"]
+    assert "the draft's vocabulary of 128,256 is not the target's of 151,936" in reasons["qwen", "own"]
+
+
+def test_what_a_head_keeps_is_rescaled_once_for_equal_settings(tmp_path: Path) -> None:
+    """Runs of a plan differ in traffic, replicas and limits, which the kept tokens do not depend on."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("like: vanilla_llama_2_7b_a100\nstrategy: vllm_eagle_3\n" + METHOD)
+    loaded = load(str(path))
+    again = loaded.replace(slo=None)
+    assert again.acceptance() is loaded.acceptance()
+    assert loaded.replace(seed=1).acceptance() is not loaded.acceptance()

@@ -106,7 +106,7 @@ SMALL = ["requests={arrivals: {name: poisson, rate_per_s: 6}, count: 60, prompt_
 MANY = ["serving.replicas=3", "serving.policy={name: chunked_prefill}"]
 
 
-@pytest.mark.parametrize("router", sorted(LOADS))
+@pytest.mark.parametrize("router", sorted(LOADS.keys() - {"most_cached"}))
 @pytest.mark.parametrize("name", ["vanilla_llama_2_7b_a100", "mirror_qwen3_32b_m2_ultra"])
 def test_what_replicas_did_adds_up(name: str, router: str) -> None:
     loaded = load(name, [*SMALL, *MANY, f"serving.router={router}"])

@@ -19,13 +19,14 @@ from rich.console import Console
 import simulator
 from simulator.cli.main import main
 from simulator.cli.studies import STUDIES, StudyCommand
+from simulator.report import WANTED, Wanted
 from simulator.report.blocks import Bullets, Code, Figure, Listing, Page, Paragraph, Section, Strong, Table
 from simulator.report.html import as_html
 from simulator.report.terminal import print_page
 
 PACKAGE = Path(simulator.__file__).parent
-PARTS = {"window", "method_features"}
-"""Computations without a command of their name: a part of ``run``, and of ``list method``."""
+PARTS = {"window", "what_if", "method_features"}
+"""Computations without a command of their name: parts of ``run``, and of ``list method``."""
 NAMES = sorted(study.name for study in STUDIES)
 
 
@@ -64,13 +65,16 @@ def test_every_module_of_studies_is_a_command() -> None:
 
 
 def test_no_page_is_without_a_study_or_a_command() -> None:
-    """A page is called like its study, command or subcommand; claims are those of ``specsim validate --claims``."""
-    assert modules("report/pages") - verbs(main) == {"claims"}
+    """A page is called like its study, command or subcommand; claims are those of ``specsim validate --claims``.
+
+    Sliders are a part of the pages of runs, laws and plans.
+    """
+    assert modules("report/pages") - verbs(main) == {"claims", "what_if"}
 
 
-@pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot"}))
+@pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot", "what_if"}))
 def test_every_page_is_a_page_and_nothing_prints_by_itself(name: str) -> None:
-    """``plot`` alone is a picture without a page."""
+    """``plot`` is a picture without a page, ``what_if`` a part of others."""
     module = import_module(f"simulator.report.pages.{name}")
     assert get_type_hints(module.page)["return"] is Page
     assert "rich" not in (PACKAGE / f"report/pages/{name}.py").read_text()
@@ -252,7 +256,7 @@ def test_the_same_picture_twice_is_the_same_bytes(command: list[str], tmp_path: 
 
 def test_a_picture_takes_the_width_of_columns_and_a_style_file(command: list[str], tmp_path: Path) -> None:
     """8.6 and 17.8 cm, as journals have them; a style says how letters look; the next picture is as ever."""
-    (tmp_path / "mine.mplstyle").write_text("font.size: 20\n")
+    (tmp_path / "mine.mplstyle").write_text("font.size: 20\ntext.usetex: True\n")  # no program is started for the letters
 
     def drawn(*options: str) -> tuple[float, str]:
         CliRunner().invoke(main, [*command, *options, "--out", str(tmp_path / "x.svg")], catch_exceptions=False)
@@ -264,3 +268,16 @@ def test_a_picture_takes_the_width_of_columns_and_a_style_file(command: list[str
     assert drawn("--paper-columns", "2")[0] == pytest.approx(17.8, abs=0.01)
     assert "font-size: 20px" in drawn("--style", str(tmp_path / "mine.mplstyle"))[1]
     assert drawn() == plain
+
+
+def test_a_style_file_that_never_ends_is_refused_and_forgotten(command: list[str], tmp_path: Path) -> None:
+    for style, why in (("/dev/full", "is no regular file"), (str(tmp_path / "bytes"), "not UTF-8 text")):
+        (tmp_path / "bytes").write_bytes(b"\xff")
+        done = CliRunner().invoke(main, [*command, "--style", style])
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"error: {style}: cannot be read: {why}\n")
+    plain, refused = ([*command, "--out", str(tmp_path / name)] for name in ("x.svg", "y.svg"))
+    CliRunner().invoke(main, plain)
+    assert CliRunner().invoke(main, [*refused, "--paper-columns", "1", "--style", str(tmp_path)]).exit_code == 2
+    CliRunner().invoke(main, refused)
+    assert (tmp_path / "x.svg").read_bytes() == (tmp_path / "y.svg").read_bytes()
+    assert Wanted() == WANTED

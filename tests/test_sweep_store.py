@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.figure import Figure
 
 from simulator.cli.main import main
 from simulator.files.schema import BadInput
+from simulator.report.drawing import data_csv
 from simulator.studies.sweep.store import LOCK_SUFFIX, Store, reading, writing
 
 WORLD = """
@@ -314,3 +316,24 @@ def test_a_sweep_without_measure_is_refused(words: list[str], said: str, folder:
     result = specsim("sweep", "tiny.yaml", "--workers", 1, "--store", "s.sqlite", *words)
     assert result.exit_code == 2
     assert said in result.stderr, result.output
+
+
+def test_data_beside_a_picture_hold_no_formula() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([1], [-2], label="=cmd|calc")
+    axes.set_title("@panel")
+    assert data_csv(figure) == "panel,series,x,y,value\n'@panel,'=cmd|calc,1,-2,\n"
+
+
+def test_a_store_whose_very_damage_is_no_text_is_refused(folder: Path) -> None:
+    """SQLite's words quote what it cannot read."""
+    assert sweep("--store", "s.sqlite").exit_code == 0
+    content = (folder / "s.sqlite").read_bytes()
+    for old, new in ((b"tableresults", b"tableres\xc4lts"), (b"CREATE TABLE results (", b"CREATE TABLE res\xc4lts \xc4")):
+        assert old in content
+        (folder / "s.sqlite").write_bytes(content.replace(old, new))
+        for words in (("--status",), ("--resume",)):
+            result = sweep("--store", "s.sqlite", *words)
+            assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+            assert "s.sqlite" in result.stderr

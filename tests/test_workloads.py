@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,7 +181,7 @@ FORMATS = {
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_says_the_same(kind: str, tmp_path: Path) -> None:
     found = read_from(written(tmp_path, FORMATS[kind]), kind, task="API log")
-    assert [one[2:] for one in found] == [(374, 44, "API log"), (396, 109, "API log")]
+    assert [one[2:5] for one in found] == [(374, 44, "API log"), (396, 109, "API log")]
     assert [one.arrival_s for one in found] == pytest.approx([0.0, 4.315], abs=1e-3)
 
 
@@ -400,11 +401,11 @@ def test_one_request_is_kept_ahead() -> None:
 
 
 @pytest.mark.full
-def test_a_million_requests_take_no_more_memory_than_a_thousand(tmp_path: Path) -> None:
+def test_two_hundred_thousand_requests_take_no_more_memory_than_a_thousand(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     with path.open("w") as file:
         file.write("arrival_s,prompt_tokens,output_tokens\n")
-        file.writelines(f"{at / 100},64,{2 + at % 3}\n" for at in range(1_000_000))
+        file.writelines(f"{at / 100},64,{2 + at % 3}\n" for at in range(200_000))
     changes = ["strategy=autoregressive", "durations={target_ms: 1, prefill_ms: 1}", "serving.policy={name: prefill_first}"]
     loaded = load("durations_only", [*changes, f"requests={{arrivals: {{name: file, format: csv, file: {path}}}}}"])
     run.simulate(
@@ -412,8 +413,8 @@ def test_a_million_requests_take_no_more_memory_than_a_thousand(tmp_path: Path) 
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome, _ = run.simulate(loaded.scenario, loaded.acceptance())
-    assert outcome.serving.requests == 1_000_000
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB
+    assert outcome.serving.requests == 200_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * 1024  # KiB: 16 bytes a request
 
 
 @pytest.mark.full
@@ -437,3 +438,58 @@ def test_the_real_files_are_read_whole(kind: str, file: str, requests: int, long
     lines = read_from(DATA / file, kind)
     assert len(lines) == requests
     assert max(line.prompt_tokens for line in lines) == longest
+
+
+# ---- a request is paired with its own recording by name
+
+
+def dealt(loaded: Any) -> list[tuple[str, int]]:
+    """Flavour and number, from 1, of the recording that each request replays, in order of the requests."""
+    replay, done = replay_behind(loaded.acceptance()), simulated(loaded)[1]
+    assert isinstance(replay, Replay)
+    called = {one: (name, n) for name, held in replay.trace.requests_by_flavour.items() for n, one in enumerate(held, 1)}
+    return [called[replay.order[one.dealt % len(replay.order)]] for one in sorted(done, key=lambda request: int(request.index))]
+
+
+@pytest.mark.parametrize("load_", ["concurrency: 3", "arrivals: {name: poisson, rate_per_s: 2}"])
+def test_requests_name_their_recordings_in_turn(load_: str) -> None:
+    nothing = f"requests={{count: 7, {load_}, output_tokens: 9, recordings: {{}}}}"  # as if nothing were said of them
+    requests = nothing.replace("{}", "[maths/3, code/20, code, code]")
+    loaded = load("vanilla_qwen3_32b_a100", [requests, "serving.policy={name: chunked_prefill}"])
+    paired = dealt(loaded)
+    assert [paired[index] for index in (0, 1, 4, 5)] == [("maths", 3), ("code", 20), ("maths", 3), ("code", 20)]
+    assert [paired[index][0] for index in (2, 3, 6)] == ["code"] * 3
+    assert len({paired[index] for index in (2, 3, 6)}) == 3, "a flavour's recordings one after another"
+    result = run.run(loaded)
+    assert "requests of task 'maths/3' replay 1 recordings (maths/3), over and over" in result.caveats
+    again = load("vanilla_qwen3_32b_a100", ["acceptance.flavours=[maths/3]", "requests.count=2"])
+    assert dealt(again) == [("maths", 3)] * 2
+    unnamed = nothing.replace(", recordings: {}", "")
+    policy = "serving.policy={name: chunked_prefill}"
+    assert dealt(load("vanilla_qwen3_32b_a100", [nothing, policy])) == dealt(load("vanilla_qwen3_32b_a100", [unnamed, policy]))
+
+
+def test_tasks_of_a_traffic_file_are_paired_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path, "arrival_s,prompt_tokens,output_tokens,task\n1,5,5,code/7\n2,5,5,prose\n3,5,5,code/2\n")
+    traffic = f"requests={{arrivals: {{name: file, format: csv, file: {path}}}, task_flavours: by_name}}"
+    held = "serving.policy={name: chunked_prefill}"
+    paired = dealt(load("vanilla_qwen3_32b_a100", [traffic, held]))
+    assert (paired[0], paired[1][0], paired[2]) == (("code", 7), "prose", ("code", 2))
+
+
+@pytest.mark.parametrize(
+    ("requests", "fault"),
+    [
+        ("{recordings: [code/21]}", "requests.recordings.code/21: the trace has no flavour 'code/21'; did you mean 'code'"),
+        ("{recordings: [code/0]}", "the trace has no flavour 'code/0'"),
+        ("{arrivals: {name: file, format: csv, file: FILE}, recordings: [code]}", "task_flavours: by_name pairs them"),
+        ("{arrivals: {name: file, format: csv, file: FILE}, task_flavours: by_name}", "no flavour 'cod'; did you mean 'code'"),
+        ("{recordings: [maths/1]} & acceptance.flavours=[code]", "none of these is among the flavours of acceptance, code"),
+    ],
+)
+def test_names_of_no_recording(tmp_path: Path, requests: str, fault: str) -> None:
+    path = written(tmp_path, "arrival_s,prompt_tokens,output_tokens,task\n1,5,5,cod\n")
+    changes = f"requests={requests.replace('FILE', str(path))}".split(" & ")
+    with pytest.raises(BadInput) as caught:
+        load("vanilla_qwen3_32b_a100", [*changes, "serving.policy={name: chunked_prefill}"])
+    assert fault in str(caught.value)

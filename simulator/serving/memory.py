@@ -2,15 +2,26 @@
 
 A block has room for ``block_tokens`` tokens in every layer of the target and, where there is one, of the draft: both caches
 hold the same tokens, so one table serves both. Branches that a draft tries out and drops within a step are not counted.
+
+*Prefix caching* keeps the blocks of prompts for requests that begin alike, target's and draft's together:
+
+* A *piece* is what ends with a hash: the whole blocks of ``HASHED_TOKENS`` tokens, or of the rest of a prompt. It is kept or
+  evicted as one. Nobody knows the hashes of outputs; their blocks are free when a request leaves.
+* Who enters has the leading pieces of its prompt that are there, but computes the last block in any case, as the pass has to
+  yield a token. What it is granted is there for whoever enters next, in the same pass too, where every layer writes keys and
+  values before it reads them (vLLM hashes blocks as it schedules them). A copy of what another computed meanwhile is dropped.
+* Pieces that a running request has are never evicted. The others make way for running requests, the one let go longest ago
+  first, and of a prompt the last, so that none is there without the one before it (as in vLLM's queue, SGLang's tree).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, takewhile
 from math import ceil, inf
 
 from pydantic import Field
 
 from simulator.files.schema import Frozen
-from simulator.serving.requests import Request
+from simulator.serving.requests import HASHED_TOKENS, Hash, Request
 
 
 class Blocks:
@@ -43,6 +54,13 @@ class Blocks:
         request.slots = max(request.slots, -(-tokens // self.block_tokens) * self.block_tokens)
         return True
 
+    def cached(self, request: Request) -> int:
+        """Return the tokens that a request which enters now need not compute: none, where nothing is kept."""
+        return 0
+
+    def share(self, request: Request, tokens: int) -> None:
+        """Keep the first ``tokens`` of a prompt for others; here nobody shares."""
+
     def keep(self, request: Request, tokens: int) -> None:
         """Take back every block of ``request`` beyond those for ``tokens``."""
         excess = request.blocks - self.needed(tokens)
@@ -50,6 +68,105 @@ class Blocks:
             self.used -= excess
             request.blocks -= excess
         request.slots = min(request.slots, -(-tokens // self.block_tokens) * self.block_tokens)
+
+
+class PrefixBlocks(Blocks):
+    """A pool that keeps pieces of prompts when their requests have left, least recently used ones making way (LRU)."""
+
+    __slots__ = ("asked_tokens", "evicted", "hit_tokens", "idle", "idle_blocks", "users")
+
+    def __init__(self, block_tokens: int = 16, total: int | None = None) -> None:
+        super().__init__(block_tokens, total)
+        self.users: dict[Hash, int] = {}
+        """How many running requests have each piece that is in the cache."""
+        self.idle: dict[Hash, int] = {}
+        """Blocks of the pieces that nobody has, in the order in which they make way."""
+        self.idle_blocks = self.evicted = 0
+        """Blocks in ``idle``, and those that had to make way so far; ``used`` counts only what running requests have."""
+        self.asked_tokens = self.hit_tokens = 0
+        """Tokens of prompts that entered for the first time, and those of them that were in the cache."""
+
+    def pieces(self, request: Request, tokens: int) -> Iterator[tuple[Hash, int]]:
+        """Yield hash and blocks of the pieces that lie whole within the first ``tokens`` of a prompt."""
+        for place, piece in enumerate(request.hashes):
+            begin = place * HASHED_TOKENS
+            blocks = min(HASHED_TOKENS, request.prompt_tokens - begin) // self.block_tokens
+            if not blocks or begin + blocks * self.block_tokens > tokens:
+                return
+            yield piece, blocks
+
+    def _found(self, request: Request) -> list[tuple[Hash, int]]:
+        """Return the leading pieces of a prompt that are in the cache."""
+        return list(takewhile(lambda piece: piece[0] in self.users, self.pieces(request, request.prompt_tokens)))
+
+    def cached(self, request: Request) -> int:
+        """Return the tokens that a request which enters now need not compute."""
+        last = (request.prompt_tokens + request.tokens - 1) // self.block_tokens
+        return min(last, sum(blocks for _, blocks in self._found(request))) * self.block_tokens
+
+    def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
+        """Give room as :meth:`Blocks.hold` does, to a request that enters with the pieces that are there; others make way."""
+        if not request.blocks:
+            found = self._found(request)
+            woken = sum(self.idle.get(piece, 0) for piece, _ in found)
+            shared = sum(blocks for _, blocks in found)
+            if self.used + woken + self.needed(tokens) - shared + spare > self.total:
+                return False
+            for piece, _ in found:
+                self._take(piece)
+            request.blocks, request.shared = shared, len(found)
+            if not request.preemptions:
+                self.asked_tokens += request.prompt_tokens
+                self.hit_tokens += request.cached
+        held = super().hold(request, tokens, spare)
+        self.most_used = max(self.most_used, self.used)
+        while self.used + self.idle_blocks > self.total:
+            piece = next(iter(self.idle))
+            blocks = self.idle.pop(piece)
+            del self.users[piece]
+            self.idle_blocks -= blocks
+            self.evicted += blocks
+        return held
+
+    def _take(self, piece: Hash) -> None:
+        """Let one request more have a piece; what nobody had is in use again."""
+        self.users[piece] += 1
+        blocks = self.idle.pop(piece, 0)
+        self.idle_blocks -= blocks
+        self.used += blocks
+
+    def share(self, request: Request, tokens: int) -> None:
+        """Put the pieces within the first ``tokens`` of a prompt into the cache; a copy of what is there already is dropped."""
+        for piece, blocks in islice(self.pieces(request, tokens), request.shared, None):
+            if piece in self.users:
+                self.used -= blocks
+                self._take(piece)
+            else:
+                self.users[piece] = 1
+            request.shared += 1
+
+    def keep(self, request: Request, tokens: int) -> None:
+        """Take back every block of ``request`` beyond those for ``tokens``; if it leaves, its pieces stay."""
+        super().keep(request, tokens)
+        if tokens:
+            return
+        for piece, blocks in reversed(list(islice(self.pieces(request, request.prompt_tokens), request.shared))):
+            self.users[piece] -= 1
+            if self.users[piece]:
+                self.used += blocks
+            else:
+                self.idle[piece] = blocks
+                self.idle_blocks += blocks
+        request.shared = 0
+
+
+def cache_hits(pools: Sequence[Blocks]) -> dict[str, float]:
+    """Return prompt tokens (once each), those that were cached, their share, and tokens evicted; nothing without caching."""
+    kept = [pool for pool in pools if isinstance(pool, PrefixBlocks)]
+    asked, hit = sum(pool.asked_tokens for pool in kept), sum(pool.hit_tokens for pool in kept)
+    evicted = sum(pool.evicted * pool.block_tokens for pool in kept)
+    counts = {"prompt_tokens": asked, "hit_tokens": hit, "hit_rate": hit / max(1, asked), "evicted_tokens": evicted}
+    return counts if kept else {}
 
 
 class KVMemory(Frozen):
@@ -66,7 +183,10 @@ class KVMemory(Frozen):
     """Share of a device's memory for weights and cache together."""
     kv_tokens: int | None = Field(default=None, gt=0)
     """Room of the cache, stated outright; by default what the weights leave."""
+    prefix_caching: bool | None = None
+    """Whether blocks of prompts stay for requests that begin alike, as long as there is room; not, by default."""
 
     def pool(self, room_tokens: int | None, held: Callable[[int], float] | None = None) -> Blocks:
         """Return an empty pool with room for so many tokens, in whole blocks; None: without a limit."""
-        return Blocks(self.block_tokens, None if room_tokens is None else room_tokens // self.block_tokens, held)
+        total = None if room_tokens is None else room_tokens // self.block_tokens
+        return PrefixBlocks(self.block_tokens, total) if self.prefix_caching else Blocks(self.block_tokens, total, held)

@@ -7,7 +7,7 @@ What all of them share:
 * *Running order* is the order of admission, oldest first. Admission takes from the front of ``waiting`` and
   stops at the first request that may not enter: no request overtakes another.
 * *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless it was
-  preempted. The pass that completes them shows one token.
+  preempted. The pass that completes them shows one token. With prefix caching: without those the cache has as it enters.
 * *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + lookahead``, where
   ``lookahead`` is what one step of its strategy may add: its longest window and one more. After the step it
   keeps the blocks of its new context; those of rejected tokens are free again.
@@ -110,12 +110,23 @@ class Queues:
         request.preemptions += 1
         self.preemptions += 1
 
-    def admit(self) -> Request:
-        """Move the front of ``waiting`` to the end of ``running`` and return it."""
+    def first(self) -> Request:
+        """Return the front of ``waiting``, which need not prefill what the cache has of its prompt at this moment."""
+        request = self.waiting[0]
+        request.cached = self.memory.cached(request)
+        return request
+
+    def admit(self, tokens: int) -> tuple[Request, int]:
+        """Move the front of ``waiting`` to the end of ``running`` and grant it its first ``tokens``."""
         request = self.waiting.popleft()
         self.waited_s += self.now - request.queued_s
         self.running.append(request)
-        return request
+        return self.grant(request, tokens)
+
+    def grant(self, request: Request, tokens: int) -> tuple[Request, int]:
+        """Return a prompt with the tokens of it that are prefilled next; whoever is admitted from now on may share them."""
+        self.memory.share(request, request.cached + tokens)
+        return request, tokens
 
     def watermark_blocks(self, share: float) -> int:
         """Return the number of blocks that an admission must leave free."""
@@ -167,11 +178,10 @@ class FixedBatch(Policy):
         waiting, entering = queues.waiting, []
         places = self.max_requests or UNLIMITED
         while waiting and len(queues.running) < places:
-            first = waiting[0]
+            first = queues.first()
             if not queues.memory.hold(first, first.prompt_tokens + first.output_tokens + queues.ahead - 2):
                 break
-            entering.append((first, first.left))
-            queues.admit()
+            entering.append(queues.admit(first.left))
         return IterationPlan(queues.beside(entering) if entering else queues.decoding(), entering)
 
 
@@ -199,11 +209,12 @@ class PrefillFirst(Policy):
         if waiting and len(queues.running) < self.max_requests and not queues.short:
             spare, budget, entering = queues.watermark_blocks(self.watermark), self.batch_tokens, []
             while waiting and len(queues.running) < self.max_requests:
-                need = waiting[0].left
-                if need > budget or not queues.memory.hold(waiting[0], need, spare):
+                first = queues.first()
+                need = first.left
+                if need > budget or not queues.memory.hold(first, first.cached + need, spare):
                     break
                 budget -= need
-                entering.append((queues.admit(), need))
+                entering.append(queues.admit(need))
             if entering:
                 return IterationPlan(queues.beside(entering), entering)
         return IterationPlan(queues.with_room(queues.decoding()), [])
@@ -245,15 +256,16 @@ class ChunkedPrefill(Policy):
         if len(queues.running) > len(decode):
             for request in queues.running:
                 if rest > 0 and request.state is None and not request.flying:
-                    prompts.append((request, min(request.left, rest)))
+                    prompts.append(queues.grant(request, min(request.left, rest)))
                     rest -= prompts[-1][1]
         if waiting and queues.preemptions == before and not queues.short:
             spare = queues.watermark_blocks(self.watermark)
             while waiting and rest > 0 and len(queues.running) < self.max_requests:
-                need = waiting[0].left
-                if not queues.memory.hold(waiting[0], need, spare):
+                first = queues.first()
+                need = first.left
+                if not queues.memory.hold(first, first.cached + need, spare):
                     break
-                prompts.append((queues.admit(), min(need, rest)))
+                prompts.append(queues.admit(min(need, rest)))
                 rest -= prompts[-1][1]
         return IterationPlan(decode, prompts)
 
@@ -292,11 +304,12 @@ class UnifiedBudget(Policy):
         )
         if queues.preemptions == before and not queues.short:
             while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
-                granted = min(queues.waiting[0].left, rest)
-                if not queues.memory.hold(queues.waiting[0], granted):
+                first = queues.first()
+                granted = min(first.left, rest)
+                if not queues.memory.hold(first, first.cached + granted):
                     break
                 rest -= granted
-                prompts.append((queues.admit(), granted))
+                prompts.append(queues.admit(granted))
         return IterationPlan(decode, prompts)
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
@@ -320,7 +333,7 @@ class UnifiedBudget(Policy):
                 break
             rest -= granted
             if state is None:
-                prompts.append((request, granted))
+                prompts.append(queues.grant(request, granted))
             else:
                 state.most_rows = granted
                 decode.append(request)
@@ -340,7 +353,7 @@ def _above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str |
     )
 
 
-RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue"]
+RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue", "most_cached"]
 """How a replica is chosen (:mod:`simulator.serving.router`)."""
 AnyPolicy = Annotated[FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget, Field(discriminator="name")]
 

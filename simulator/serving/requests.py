@@ -8,11 +8,12 @@ happens around it, and always replays the same piece of a trace (see :mod:`simul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice, pairwise
 from math import inf
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ from simulator.strategies.common.step import State
 MOST_TOGETHER = 100_000
 """Requests that one machine may hold at a time: a hundred times what any does."""
 
+Hash = int | str
+HASHED_TOKENS = 512
+"""Tokens of a prompt between two hashes of a traffic file, as in the Mooncake traces."""
 Deal = Callable[[int, str], int]
 """A function from a request's index and task to the number under which it asks for acceptance."""
 
@@ -65,8 +69,10 @@ class Requests(Frozen):
     """So many at the end do not count."""
     past_end: Literal["cut", "counted"] = "cut"
     """Tokens of the last step beyond an output: cut off, or counted."""
-    task_flavours: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """For each task of a traffic file, the flavours of the recording that it replays."""
+    task_flavours: dict[str, tuple[str, ...]] | Literal["by_name"] = Field(default_factory=dict)
+    """For each task of a traffic file, the flavours of the recording that it replays; ``by_name``: those called like it."""
+    recordings: tuple[str, ...] | dict[str, Annotated[int, Field(gt=0, le=1_000)]] = ()
+    """Without a traffic file, flavours of the recording, or ``flavour/3``, that requests replay in turn, or so many of each."""
 
     @model_validator(mode="after")
     def _enough(self) -> Requests:
@@ -89,8 +95,10 @@ class Requests(Frozen):
             raise ValueError("concurrency is for a closed loop, and there are arrivals; leave one of them out")
         if self.traffic is None:
             if self.task_flavours:
-                raise ValueError("task_flavours is for a traffic file; nothing else says what a request's task is")
+                raise ValueError("task_flavours is for a traffic file; without one, recordings names what requests replay")
             return self
+        if self.recordings:
+            raise ValueError("recordings is for requests without a traffic file; with one, task_flavours: by_name pairs them")
         if stated := self.model_fields_set & {"prompt_tokens", "output_tokens"}:
             raise ValueError(f"{' and '.join(sorted(stated))} stand in the traffic file; leave them out")
         return self
@@ -99,6 +107,16 @@ class Requests(Frozen):
     def traffic(self) -> TrafficFile | None:
         """Return the file that requests are read from; None without one."""
         return self.arrivals if isinstance(self.arrivals, TrafficFile) else None
+
+    @property
+    def flavours_by_task(self) -> Mapping[str, Sequence[str]]:
+        """Return what the requests of a task replay; a request without a traffic file has what it replays as its task."""
+        return {} if isinstance(self.task_flavours, str) else self.task_flavours or {name: (name,) for name in self.recordings}
+
+    def tasks(self) -> Iterator[str]:
+        """Yield the task of request 0, 1, 2, ...; empty words where nothing says what it is."""
+        stated = Counter(self.recordings).elements() if isinstance(self.recordings, dict) else self.recordings
+        return (line.task for line in self.lines()) if self.traffic else cycle([*stated] or [""])
 
     @property
     def offered_per_s(self) -> float | None:
@@ -125,7 +143,9 @@ class Requests(Frozen):
         """
         if self.traffic is None:
             return self
-        traffic, count, decoded, tasks = self.traffic, 0, False, self.task_flavours
+        traffic, count, decoded, tasks = self.traffic, 0, False, self.flavours_by_task
+        if self.task_flavours == "by_name":
+            tasks = {line.task: (line.task,) for line in self.lines()}
         for line in self.lines():
             count += 1
             decoded = decoded or line.output_tokens > 1
@@ -139,21 +159,29 @@ class Requests(Frozen):
             raise traffic.fault(
                 0, f"holds {count:,} requests; warm_up {self.warm_up} and cool_down {self.cool_down} leave none"
             )
-        return self.model_copy(update={"count": count})
+        return self.model_copy(update={"count": count, "task_flavours": tasks})
+
+    def check_hashes(self) -> None:
+        """Check that hashes of a traffic file name prefixes; raises :class:`BadInput` at the first line whose hashes do not."""
+        known: dict[Hash, tuple[Hash | None, int]] = {}
+        for line in self.lines():
+            if self.traffic and (message := _wrong_hashes(line, known)):
+                raise self.traffic.fault(line.number, message, field="hash_ids")
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
         """Return the source of the requests, which makes each as it arrives and keeps none."""
-        return ClosedLoop(self, seed) if self.arrivals is None else Arrivals(self._arriving(seed, deal))
+        return ClosedLoop(self, seed, deal) if self.arrivals is None else Arrivals(self._arriving(seed, deal))
 
     def _arriving(self, seed: int, deal: Deal) -> Iterator[Request]:
         """Yield the requests of an open loop in order of arrival."""
         cut = self.past_end == "cut"
         if self.arrivals is None or isinstance(self.arrivals, TrafficFile):
-            for index, (_, at, prompt, output, task) in enumerate(self.lines()):
-                yield Request(index, at, prompt, output, cut, deal(index, task))
+            for index, (_, at, prompt, output, task, hashes) in enumerate(self.lines()):
+                yield Request(index, at, prompt, output, cut, deal(index, task), hashes=hashes)
             return
-        for index, (at, lengths) in enumerate(zip(self.arrivals.times(seed, self.count), self.lengths(seed), strict=True)):
-            yield Request(index, at, *lengths, cut)
+        times = zip(self.arrivals.times(seed, self.count), self.lengths(seed), strict=True)
+        for index, ((at, lengths), task) in enumerate(zip(times, self.tasks(), strict=False)):
+            yield Request(index, at, *lengths, cut, deal(index, task))
 
     def lengths(self, seed: int) -> Iterator[tuple[int, int]]:
         """Yield (prompt, output) tokens of request 0, 1, 2, ..., drawn or read block by block, so that nothing is kept."""
@@ -184,6 +212,21 @@ class Requests(Frozen):
         return prompts / self.count, outputs / self.count, longest
 
 
+def _wrong_hashes(line: Line, known: dict[Hash, tuple[Hash | None, int]]) -> str:
+    """Return what is wrong with the hashes of a line; ``known`` gets what stands before each, and the tokens it ends."""
+    expected = -(-line.prompt_tokens // HASHED_TOKENS)
+    if len(line.hashes) != expected:
+        wanted = f"one for every {HASHED_TOKENS} of {line.prompt_tokens:,} prompt tokens and the rest (format: mooncake, csv)"
+        return f"prefix caching needs {expected:,}, {wanted}, got {len(line.hashes) or 'none'}"
+    for place, (before, name) in enumerate(pairwise((None, *line.hashes))):
+        if not isinstance(name, int | str) or isinstance(name, bool):
+            return f"expected whole numbers or texts, got {name!r}"
+        meant = before, min(HASHED_TOKENS, line.prompt_tokens - place * HASHED_TOKENS)
+        if known.setdefault(name, meant) != meant:
+            return f"{name!r} named another prefix further up; expected hashes of the prompt from its beginning"
+    return ""
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """A request: what it asks for, how far it has got, and when things happened to it (seconds)."""
@@ -206,6 +249,10 @@ class Request:
     """Tokens of its prompt (after a preemption also of its output) that are in the cache so far."""
     blocks: int = 0
     """KV blocks that it has."""
+    hashes: tuple[Hash, ...] = ()
+    """Names of the prefixes of its prompt, one for every ``HASHED_TOKENS`` and one for the rest; empty where none are known."""
+    shared: int = 0
+    """How many of these prefixes it has in the cache, together with others that begin alike."""
     slots: int = 0
     """Tokens that these blocks have room for."""
     queued_s: float = 0.0
@@ -265,8 +312,8 @@ class Source(Protocol):
 class ClosedLoop:
     """``concurrency`` clients, each with a single request in the system."""
 
-    def __init__(self, requests: Requests, seed: int = 0) -> None:
-        self._lengths = enumerate(requests.lengths(seed))
+    def __init__(self, requests: Requests, seed: int = 0, deal: Deal = lambda index, task: index) -> None:
+        self._lengths, self._tasks, self._deal = enumerate(requests.lengths(seed)), requests.tasks(), deal
         self._idle, self._left = requests.concurrency, requests.count
         self._cut = requests.past_end == "cut"
         self.next_s = inf
@@ -282,7 +329,7 @@ class ClosedLoop:
             self._idle -= 1
             self._left -= 1
             index, (prompt, output) = next(self._lengths)
-            yield Request(index, now, prompt, output, self._cut)
+            yield Request(index, now, prompt, output, self._cut, self._deal(index, next(self._tasks)))
 
     def ended(self) -> None:
         """Take note that a client is idle and can send its next request."""

@@ -1,6 +1,6 @@
 """Several replicas behind a router: each request goes to one of them the moment it arrives, and stays there.
 
-A router knows of each replica only what a load balancer knows, and never how long a request will be:
+A router knows of each replica what a load balancer knows, and never how long a request will be:
 
 * ``round_robin``: the replicas in turn, whatever they do.
 * ``least_outstanding``: the replica with the fewest requests that have not got their last token, waiting or running
@@ -8,6 +8,8 @@ A router knows of each replica only what a load balancer knows, and never how lo
 * ``join_shortest_queue``: the replica with the fewest requests that wait to be admitted (the queue scorer of the Gateway API
   inference extension, over ``num_requests_waiting`` of vLLM), among equals the one with the fewest outstanding. In queueing
   theory a queue also holds who is being served; with one place in each replica that is ``least_outstanding``.
+* ``most_cached``: the replica whose cache has most of the prompt, among equals the one with the fewest outstanding (``kvaware``
+  of vLLM's production stack; SGLang's ``cache_aware`` leaves it for the least loaded where loads are far apart).
 
 Where replicas are equal, the one after the last choice is taken, so that an idle fleet is not its first replica.
 """
@@ -22,10 +24,11 @@ from simulator.serving.requests import Request, Source
 from simulator.serving.scheduler import Scheduler
 from simulator.world import at
 
-LOADS: Mapping[RouterName, Callable[[Scheduler], tuple[int, ...]]] = {
-    "round_robin": lambda replica: (),
-    "least_outstanding": lambda replica: (replica.tally.in_system,),
-    "join_shortest_queue": lambda replica: (len(replica.queues.waiting), replica.tally.in_system),
+LOADS: Mapping[RouterName, Callable[[Scheduler, Request], tuple[int, ...]]] = {
+    "round_robin": lambda replica, request: (),
+    "least_outstanding": lambda replica, request: (replica.tally.in_system,),
+    "join_shortest_queue": lambda replica, request: (len(replica.queues.waiting), replica.tally.in_system),
+    "most_cached": lambda replica, request: (-replica.memory.cached(request), replica.tally.in_system),
 }
 """What a router compares, by its name; the replica with the least is chosen."""
 
@@ -46,7 +49,7 @@ class Fleet:
     def dispatch(self) -> None:
         """Send every request that has arrived by now, and come back when the next one arrives."""
         for request in self._source.due(self._environment.now):
-            replica = self._choose()
+            replica = self._choose(request)
             replica.submit(request)
             replica.ring()
         if self._wakeup_at_s < self._source.next_s < inf:
@@ -54,11 +57,11 @@ class Fleet:
             arrival = at(self._environment, self._wakeup_at_s)
             arrival.callbacks.append(lambda _: self.dispatch())
 
-    def _choose(self) -> Scheduler:
+    def _choose(self, request: Request) -> Scheduler:
         """Return the replica with the least load; among equals, the first behind the last choice."""
         count = len(self.replicas)
         turn = [(self._last + step) % count for step in range(1, count + 1)]
-        self._last = min(turn, key=lambda number: self._load(self.replicas[number]))
+        self._last = min(turn, key=lambda number: self._load(self.replicas[number], request))
         return self.replicas[self._last]
 
     # ---- the source that a replica sees

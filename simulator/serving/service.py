@@ -24,6 +24,7 @@ from simulator.serving.requests import Request, Requests, Source
 from simulator.serving.router import Fleet
 from simulator.serving.scheduler import Scheduler
 from simulator.serving.slo import Slo
+from simulator.serving.step_times import StepTimes
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import line_of
 from simulator.strategies.common.step import Lanes
@@ -59,6 +60,8 @@ class Service:
     """Whether target and draft are one device, which does one thing at a time."""
     stages: int = 0
     """Stages of the target's pipeline, each a lane of its own; 0 where the target is one lane."""
+    times: StepTimes | None = None
+    """Durations of steps that are known already, as a replay takes them from the simulation before it."""
     seed: int = 0
     """Seed of everything that is drawn: arrivals, lengths, jitter of links."""
 
@@ -97,7 +100,7 @@ class Service:
         return self._ended([scheduler], collector, end_s, [], [])
 
     def _collector(self, on_finished: OnFinished | None = None) -> MetricsCollector:
-        deal = TraceAssignment(self.acceptance, self.requests.task_flavours)
+        deal = TraceAssignment(self.acceptance, self.requests.flavours_by_task)
         return MetricsCollector(self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished)
 
     def _scheduler(self, source: Source, cost: Cost, on_iteration: OnIteration | None = None) -> Scheduler:
@@ -106,6 +109,8 @@ class Service:
             self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration
         )
         scheduler.routing = self.routing
+        if self.times and cost is self.cost:
+            scheduler.times = self.times
         return scheduler
 
     def _ended(

@@ -1,15 +1,7 @@
 """Traffic files: recorded requests, read line by line, so that a file of any length takes the memory of a single request.
 
-``format`` names one of five formats:
-
-* ``azure``: Azure LLM inference trace (Patel et al., Splitwise, ISCA 2024; Azure/AzurePublicDataset), CSV with
-  ``TIMESTAMP, ContextTokens, GeneratedTokens``. Time counts from the first request.
-* ``mooncake``: Mooncake (Qin et al., FAST 2025; kvcache-ai/Mooncake), JSONL with ``timestamp`` in ms, ``input_length``
-  and ``output_length``. Prefix blocks (``hash_ids``) are not shared here: every prompt is computed in full.
-* ``burstgpt``: BurstGPT (Wang et al., 2024; HPMLL/BurstGPT), CSV with ``Timestamp`` in s, ``Request tokens``,
-  ``Response tokens`` and ``Log Type``, which is the task. Lines without response tokens are failed calls and left out.
-* ``csv``: our own, ``arrival_s, prompt_tokens, output_tokens`` and perhaps ``task``.
-* ``log``: whatever :mod:`simulator.files.logs` recognises, sorted by arrival; it alone is read whole.
+``format`` names one of five: four that ``files/traffic_columns.yaml`` describes, and ``log``, whatever
+:mod:`simulator.files.logs` recognises.
 """
 
 import csv
@@ -24,7 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.files import reading
-from simulator.files.logs import read_log
+from simulator.files.logs import TRAFFIC, read_log
 from simulator.files.schema import BadInput, Fault, Frozen
 
 Values = Mapping[str, Any]
@@ -45,26 +37,13 @@ class Line(NamedTuple):
     prompt_tokens: int
     output_tokens: int
     task: str
+    hashes: tuple[Any, ...] = ()
+    """What the file names the prefixes of the prompt by, one for every 512 tokens and one for the rest; not checked here."""
 
     @property
     def tokens(self) -> int:
         """Return the tokens of prompt and output together."""
         return self.prompt_tokens + self.output_tokens
-
-
-class Columns(NamedTuple):
-    """The columns of a format, and how it counts time."""
-
-    arrival: str
-    prompt: str
-    output: str
-    task: str | None
-    seconds: Callable[[Any], float]
-    read: Callable[[Any], Iterator[tuple[int, Values]]]
-    from_first: bool = False
-    """Whether times are dates, so that the first request arrives at 0."""
-    failures: bool = False
-    """Whether a line without output is a failed call, which is left out."""
 
 
 class TrafficFile(Frozen):
@@ -139,17 +118,20 @@ class TrafficFile(Frozen):
         if self.format == "log":
             yield from self._logged()
             return
-        columns, first, number = FORMATS[self.format], None, 1
+        columns, first, number = TRAFFIC[self.format], None, 1
+        read = _rows_of_table if columns["table"] else _lines_of_json
         try:
             with reading.lines(self.file, MOST_BYTES) as lines:
-                for number, values in columns.read(lines):
-                    output = self._tokens(number, values, columns.output, 0 if columns.failures else 1)
-                    prompt = self._tokens(number, values, columns.prompt, 1)
+                for number, values in read(lines):
+                    output = self._tokens(number, values, columns["output"], 0 if columns["failures"] else 1)
+                    prompt = self._tokens(number, values, columns["prompt"], 1)
                     arrival = self._seconds(number, values, columns)
                     first = arrival if first is None else first
                     if output:
-                        task = str(values.get(columns.task) or "") if columns.task else ""
-                        yield Line(number, arrival - first if columns.from_first else arrival, prompt, output, task)
+                        task = str(values.get(columns["task"]) or "")
+                        hashes = _hashes(values.get("hash_ids"))
+                        at = arrival - first if columns["time"] == "date" else arrival
+                        yield Line(number, at, prompt, output, task, hashes)
         except (OSError, UnicodeDecodeError) as error:
             raise self.fault(0, f"cannot be read: {reading.reason(error)}") from error
         except (csv.Error, json.JSONDecodeError) as error:
@@ -180,15 +162,15 @@ class TrafficFile(Frozen):
             raise self.fault(number, message, _column(values, name), name)
         return tokens
 
-    def _seconds(self, number: int, values: Values, columns: Columns) -> float:
-        value = self._given(number, values, columns.arrival)
+    def _seconds(self, number: int, values: Values, columns: Mapping[str, Any]) -> float:
+        value = self._given(number, values, columns["arrival"])
         try:
-            seconds = inf if isinstance(value, bool) else columns.seconds(value)
+            seconds = inf if isinstance(value, bool) else CLOCKS[columns["time"]](value)
         except (TypeError, ValueError, OverflowError):
             seconds = inf
         if not isfinite(seconds) or seconds < 0.0:
-            at = _column(values, columns.arrival)
-            raise self.fault(number, f"expected a time of 0 or later, got {value!r}", at, columns.arrival)
+            at = _column(values, columns["arrival"])
+            raise self.fault(number, f"expected a time of 0 or later, got {value!r}", at, columns["arrival"])
         return seconds
 
     def _given(self, number: int, values: Values, name: str) -> Any:
@@ -223,14 +205,16 @@ def _column(values: Values, name: str) -> int:
     return 1 + sum(len(cell) + 1 for cell in before) if all(isinstance(cell, str) for cell in before) else 1
 
 
+def _hashes(value: Any) -> tuple[Any, ...]:
+    """Return prefix hashes as they are listed, or stand in a cell; nothing where the value is neither."""
+    listed = value.split() if isinstance(value, str) else value
+    return tuple(listed) if isinstance(listed, list) else ()
+
+
 def _date(text: str) -> float:
     """Return a date and time as seconds; without a zone as if it were UTC, so that summer time moves nothing."""
     return datetime.fromisoformat(text if text.endswith("Z") or "+" in text else f"{text}+00:00").timestamp()
 
 
-FORMATS = {
-    "azure": Columns("TIMESTAMP", "ContextTokens", "GeneratedTokens", None, _date, _rows_of_table, from_first=True),
-    "mooncake": Columns("timestamp", "input_length", "output_length", None, lambda ms: ms / 1e3, _lines_of_json),
-    "burstgpt": Columns("Timestamp", "Request tokens", "Response tokens", "Log Type", float, _rows_of_table, failures=True),
-    "csv": Columns("arrival_s", "prompt_tokens", "output_tokens", "task", float, _rows_of_table),
-}
+CLOCKS: Mapping[str, Callable[[Any], float]] = {"date": _date, "ms": lambda ms: ms / 1e3, "s": float}
+"""Functions from a time in a file to seconds, by the ``time`` of its format."""

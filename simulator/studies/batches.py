@@ -18,6 +18,7 @@ import numpy as np
 from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
 from simulator.numeric import ordered_sum
+from simulator.parallel import counted
 from simulator.scenario import Loaded, Scenario, run
 from simulator.scenario.uncertainty import Interval, doubt_of, interval
 from simulator.strategies.common.capabilities import DerivesNumbers, DraftsChain
@@ -205,7 +206,7 @@ def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Colle
     """Return a point for all sizes whose caches fit the hardware, by law, and simulated where also in ``simulate_at``."""
     acceptance = loaded.acceptance()
     points = []
-    for size in sizes:
+    for size in counted(sizes, "batches"):
         sized = at_size(loaded, size)
         scenario = sized.scenario
         if scenario.kv_tokens is None or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens:

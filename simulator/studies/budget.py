@@ -16,6 +16,7 @@ from typing import Any
 from simulator.acceptance.sequence_chances import budget
 from simulator.acceptance.sources import Acceptance
 from simulator.files.schema import BadInput, Fault
+from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.strategies.common.studied import SharedBudget
 from simulator.strategies.common.traits import Facts
@@ -64,7 +65,7 @@ def budget_sweep(loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[
     """Return a point for all budgets with one sequence: by law, and by replay and simulation for those in ``simulate_at``."""
     _checked(loaded)
     single = loaded.change(sequences=1, first_rate=None, rule="stated")
-    return [budget_point(at_window(single, gamma, REQUESTS), gamma in simulate_at) for gamma in gammas]
+    return [budget_point(at_window(single, gamma, REQUESTS), gamma in simulate_at) for gamma in counted(gammas, "budgets")]
 
 
 def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:

@@ -17,7 +17,7 @@ With an SLO it is the highest rate that meets it, which DistServe calls goodput 
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.files.schema import BadInput
-from simulator.parallel import CORES, pool
+from simulator.parallel import CORES, counted, pool, say
 from simulator.scenario import Loaded
 from simulator.scenario.run import simulate, tuned
 from simulator.serving.requests import Request
@@ -44,8 +44,6 @@ FAINTEST = 1e-3
 """Share of what the system delivers at most: where even less is refused, it is not the rate that is too high."""
 CURVES = ("hours", "in_system")
 """Fields of a trial that plain data leaves out."""
-Progress = Callable[[str], object]
-"""A function that is called with a sentence about the work at hand."""
 
 
 class Trial(NamedTuple):
@@ -123,39 +121,33 @@ class CapacityStudy:
         return {"capacities": [capacity.as_data() for capacity in self.capacities]}
 
 
-def quiet(text: str) -> None:
-    """Report nothing."""
-
-
-def study(
-    loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None, progress: Progress = quiet
-) -> CapacityStudy:
+def study(loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None) -> CapacityStudy:
     """Return the capacities of the scenarios, given with the names of their workloads, in their order.
 
-    They are found on all cores, or by so many ``workers``; several are processes, of which ``progress`` hears whole verdicts.
+    They are found on all cores, or by so many ``workers``; several are processes.
     """
     processes = min(workers or CORES, len(loaded))
     if processes == 1:
-        return CapacityStudy(tuple(capacity(scenario, workload, search, progress) for workload, scenario in loaded))
+        return CapacityStudy(tuple(capacity(one, workload, search) for workload, one in counted(loaded, "scenarios")))
     with pool(processes) as executor:
         jobs = [executor.submit(capacity, scenario, workload, search) for workload, scenario in loaded]
-        for count, job in enumerate(as_completed(jobs), start=1):
-            progress(f"{count} of {len(jobs)} done, the last {job.result().scenario} under {job.result().workload}")
+        for job in counted(as_completed(jobs), "scenarios", len(jobs)):
+            say(f"the last: {job.result().scenario} under {job.result().workload}")
         return CapacityStudy(tuple(job.result() for job in jobs))
 
 
-def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progress: Progress = quiet) -> Capacity:
+def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Capacity:
     """Return verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
     if loaded.scenario.requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
         raise BadInput([loaded.document.fault(("requests",), message)])
     loaded, name = tuned(loaded), loaded.scenario.name
-    progress(f"{name}: {workload} at its own rate")
+    say(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
     if offered.requests_per_s == np.inf:
         message = "come all at once, which offers no rate; let them come one after another"
         raise BadInput([loaded.document.fault(("requests", "arrivals"), message)])
-    progress(f"{name}: {workload}, all at once")
+    say(f"{name}: {workload}, all at once")
     most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
     low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]
     if loaded.scenario.slo:
@@ -166,7 +158,7 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED, progr
             rate = (low * high) ** 0.5 if low else high / 1.5
             tried = trial(faster(part, rate / natural))
             searching.append(tried)
-            progress(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if tried.slo_met else 'missed'}")
+            say(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if tried.slo_met else 'missed'}")
             low, high = (rate, high) if tried.slo_met else (low, rate)
     cpu_s = sum(run.cpu_s for run in searching)
     return Capacity(name, workload, loaded.scenario.serving.replicas, offered, low, high, cpu_s)

@@ -5,8 +5,9 @@ Scenarios have letters; the first is the reference that the rest are compared wi
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -246,45 +247,31 @@ def _value(value: Any) -> Value | None:
 class AgreementCheck(NamedTuple):
     """Says which fields have to agree, themselves and below, between which pairs, and what it means where they do not."""
 
-    fields: tuple[str, ...]
+    fields: Sequence[str]
+    between: str
+    """A key of :data:`BETWEEN`."""
     words: str
-    between: Callable[[Scenario, Scenario], bool] = lambda reference, scenario: True
 
     def asks(self, field: str) -> bool:
         """Return whether a field is among those that have to agree."""
         return any(field == name or field.startswith(f"{name}.") for name in self.fields)
 
 
-def _window_ms(scenario: Scenario) -> float | None:
-    """Return the time in ms that is stated for a whole window, however long it is."""
-    return scenario.durations.draft_ms if scenario.durations else None
+def _one_stated_window(reference: Scenario, scenario: Scenario) -> bool:
+    """Whether both state the same time in ms for a whole window, however long it is."""
+    first, second = (one.durations.draft_ms if one.durations else None for one in (reference, scenario))
+    return first is not None and first == second
 
 
-QUESTIONS = (
-    AgreementCheck(
-        ("target.model", "target.weights"),
-        "decodes another target: its times and its text are another model's",
-        lambda reference, scenario: bool(reference.target and scenario.target),
-    ),
-    AgreementCheck(
-        ("durations", "target"),
-        "has its times from elsewhere: hardware in one, stated in the other",
-        lambda reference, scenario: (reference.target is None) != (scenario.target is None),
-    ),
-    AgreementCheck(("requests", "slo"), "serves other requests: times, tokens per second and tails are under another load"),
-    AgreementCheck(
-        ("acceptance.trace", "acceptance.flavours", "acceptance.rescale", "acceptance.rate", "acceptance.per_position",
-         "acceptance.lengths", "acceptance.overlap", "acceptance.always", "acceptance.cycle"),
-        "takes acceptance from elsewhere: what it keeps more or less of may be the text, not the method",
-        lambda reference, scenario: bool(reference.schedule.window and scenario.schedule.window),
-    ),
-    AgreementCheck(
-        ("strategy.gamma",),
-        "drafts another window in the same stated draft_ms, as if more tokens took no longer; draft_step_ms would grow with it",
-        lambda reference, scenario: _window_ms(reference) is not None and _window_ms(reference) == _window_ms(scenario),
-    ),
-    AgreementCheck(("seed",), "has another seed: a small difference may be chance"),
-)  # fmt: skip
+BETWEEN: Mapping[str, Callable[[Scenario, Scenario], bool]] = {
+    "any two": lambda reference, scenario: True,
+    "two targets": lambda reference, scenario: bool(reference.target and scenario.target),
+    "hardware and stated times": lambda reference, scenario: (reference.target is None) != (scenario.target is None),
+    "two that draft": lambda reference, scenario: bool(reference.schedule.window and scenario.schedule.window),
+    "one stated window": _one_stated_window,
+}
+STATED = Path(__file__).with_name("compare.yaml").read_text("utf-8")
+QUESTIONS = [AgreementCheck(**stated) for stated in yaml.safe_load(STATED)]
 
 
 def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], differing: Sequence[Difference]) -> Iterator[str]:
@@ -294,6 +281,6 @@ def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], differing: S
         asked = [difference for difference in differing if question.asks(difference.field)]
         for place, scenario in enumerate(scenarios[1:], start=1):
             fields = [difference.field for difference in asked if place in difference.others()]
-            if fields and question.between(reference, scenario):
+            if fields and BETWEEN[question.between](reference, scenario):
                 more = f" and {len(fields) - 2} more" if len(fields) > 2 else ""
                 yield f"{letters[place]} {question.words} ({', '.join(fields[:2])}{more})"

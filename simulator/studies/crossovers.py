@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from simulator.acceptance.sources import Odds
+from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.scenario.agreement import claim_of
 from simulator.studies.batches import LawAtBatch, crossover, tile_edges
@@ -81,7 +82,7 @@ def crossovers(candidates: Iterable[MethodCandidate], sizes: Iterable[int]) -> l
     Those with a published mean come last, then the method that pays longest first.
     """
     methods, batches = [], sorted(sizes)
-    for candidate in candidates:
+    for candidate in counted(candidates, "methods"):
         if candidate.loaded is None:
             continue
         points = tuple(_at_batches(candidate.loaded, batches))

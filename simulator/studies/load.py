@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.studies.batches import at_size
 
@@ -50,7 +51,7 @@ class LoadStudy:
 def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES) -> LoadStudy:
     """Return the curves of the scenarios with ``sizes`` clients, simulated."""
     clients = list(sizes)
-    return LoadStudy({scenario.scenario.name: [_point(scenario, size) for size in clients] for scenario in loaded})
+    return LoadStudy({base.scenario.name: [_point(base, size) for size in counted(clients, "clients")] for base in loaded})
 
 
 def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | None:

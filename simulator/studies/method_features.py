@@ -14,7 +14,7 @@ from pathlib import Path
 from simulator.acceptance.sources import Rates, odds_of
 from simulator.cost.model import ModelSpec
 from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import read, validate
+from simulator.files.schema import Model, read, validate
 from simulator.names import Catalogue, shown
 from simulator.scenario import AnyStrategy
 from simulator.strategies import Strategy
@@ -55,14 +55,19 @@ class Features:
 
 def read_method(path: Path) -> MethodFile:
     """Return the checked file of a method. Raises :class:`BadInput` for a faulty file."""
+    return read_named(MethodFile, path)
+
+
+def read_named(into: type[Model], path: Path) -> Model:
+    """Return a checked file, called like itself where it states no name. Raises :class:`BadInput` for a faulty file."""
     document = read(path, shown(path))
     document.data.setdefault("name", path.stem)
-    return validate(MethodFile, document)
+    return validate(into, document)
 
 
 def features(catalogue: Catalogue) -> Iterator[tuple[str, Features]]:
     """Yield name and features of all methods of the catalogue."""
-    target = _model(catalogue)
+    target = read_named(ModelSpec, catalogue.names("model")[REFERENCE])
     for name, path in catalogue.names("method").items():
         yield name, features_of(read_method(path), target)
 
@@ -126,10 +131,3 @@ def _acceptance(method: MethodFile) -> str:
     if recorded:
         return "both" if method.published else "recorded"
     return "published" if method.published else "yours"
-
-
-def _model(catalogue: Catalogue) -> ModelSpec:
-    path = catalogue.names("model")[REFERENCE]
-    document = read(path, shown(path))
-    document.data.setdefault("name", path.stem)
-    return validate(ModelSpec, document)

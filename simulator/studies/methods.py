@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from simulator.files.schema import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
+from simulator.parallel import counted
 from simulator.scenario import Loaded, load, run
 from simulator.scenario.uncertainty import rests_on
 from simulator.strategies.common.capabilities import NamesRecording, extra_memory
@@ -105,9 +106,7 @@ def study(candidates: Sequence[MethodCandidate], scenario: str) -> MethodCompari
 def conditions_of(candidates: Iterable[MethodCandidate]) -> str:
     """Return target, device and engine of the candidates in words."""
     target = next((candidate.loaded.scenario.target for candidate in candidates if candidate.loaded), None)
-    if target is None:
-        return "all methods"
-    return f"{target.model.name} on {target.devices} with {target.engine.name}"
+    return "all methods" if target is None else f"{target.model.name} on {target.devices} with {target.engine.name}"
 
 
 def candidates(
@@ -180,7 +179,7 @@ def method_sweep(candidates: Iterable[MethodCandidate]) -> list[MethodPoint]:
     """Return the simulated points of all candidates that run; those with a published mean last, then fastest first."""
     points: list[MethodPoint] = []
     baseline: float | None = None
-    for candidate in candidates:
+    for candidate in counted(candidates, "methods"):
         if candidate.loaded:
             if baseline is None:
                 baseline = run.simulated_baseline(candidate.loaded.scenario).tpot_s * 1e3

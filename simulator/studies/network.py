@@ -15,6 +15,7 @@ from typing import Any
 
 from simulator.cost.device import Link
 from simulator.files.schema import BadInput, Fault
+from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.strategies.common.studied import LevelTree
 from simulator.world import Span
@@ -112,7 +113,7 @@ def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
     """
     last = loaded[-1]
     link = link_between_servers(last) if swept else 0
-    rows = tuple(row for scenario in loaded for row in _rows(scenario))
+    rows = tuple(row for scenario in counted(loaded, "scenarios") for row in _rows(scenario))
     if not swept:
         return NetworkStudy(rows)
     exchanges = spans_of(last, True), spans_of(last, False)
@@ -198,7 +199,7 @@ def _tpot_ms(loaded: Loaded, overlapped: bool) -> float:
 def _sweep(loaded: Loaded, links: Iterable[Link]) -> Iterator[NetworkPoint]:
     few = _few(loaded)
     least = _tpot_ms(_linked(few, None), True)
-    for link in links:
+    for link in counted(links, "links"):
         placed = _linked(few, link)
         overlapped, in_turn = (_tpot_ms(placed, asynchronous) - least for asynchronous in (True, False))
         yield NetworkPoint(link.latency_us.value, link.bandwidth_gb_s.value * 8, overlapped, in_turn)

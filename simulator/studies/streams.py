@@ -14,6 +14,7 @@ from typing import Any
 
 from simulator.acceptance.tree_replay import LARGEST_TREE
 from simulator.files.schema import BadInput, Fault
+from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
 from simulator.strategies.common.step import Kind
@@ -94,7 +95,7 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
         raise BadInput([Fault((loaded.scenario.name, 0, 0), "acceptance.trace", message)])
     shape, baseline = strategy.shape, run.simulated_baseline(loaded.scenario).tpot_s
     whole, pruned = [], []
-    for branching in branchings:
+    for branching in counted(branchings, "trees"):
         if tree_nodes(shape.streams, branching) > LARGEST_TREE:
             continue
         full = strategy.with_shape(shape._replace(branching=branching, kept=None))

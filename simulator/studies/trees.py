@@ -24,6 +24,7 @@ from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import Recording, recorded_beams
 from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Fault
+from simulator.parallel import counted
 from simulator.scenario import Loaded, Scenario
 from simulator.strategies.common.pipeline_laws import unequal_stages
 from simulator.strategies.common.studied import LevelTree
@@ -131,7 +132,7 @@ class TreeStudies:
 
 def study(loaded: Sequence[Loaded]) -> TreeStudies:
     """Return the tree study of the scenarios; raises as :func:`tree_sweep`."""
-    return TreeStudies(tuple(tree_study(scenario) for scenario in loaded))
+    return TreeStudies(tuple(tree_study(scenario) for scenario in counted(loaded, "scenarios")))
 
 
 def tree_study(loaded: Loaded) -> TreeStudy:
@@ -170,12 +171,10 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
         message = f"expected a scenario of specpipe, with a trace that holds {held}; this one is of {strategy.name}"
         raise BadInput([Fault((scenario.name, 0, 0), "acceptance.trace", message)])
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)
-    replays = {beam: _replayed(scenario, strategy.with_tree(beam.width, beam.branching), trace, beam, replay) for beam in beams}
+    trees = {beam: strategy.with_tree(beam.width, beam.branching) for beam in sorted(beams)}
+    replays = {beam: _replayed(scenario, tree, trace, beam, replay) for beam, tree in counted(trees.items(), "trees")}
     best = min(beams, key=lambda beam: float(replays[beam].seconds.sum()))
-    return [
-        _point(scenario, strategy.with_tree(beam.width, beam.branching), replays[beam], replays[best].seconds)
-        for beam in sorted(beams)
-    ]
+    return [_point(scenario, tree, replays[beam], replays[best].seconds) for beam, tree in trees.items()]
 
 
 class _Replayed(NamedTuple):

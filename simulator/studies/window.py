@@ -71,7 +71,7 @@ def window_sweep(
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
     set_window = loaded.scenario.schedule.window
-    windows = dict(_windows(loaded, range(1, MOST + 1) if gammas is None else sorted({*gammas})))
+    windows = dict(windows_of(loaded, range(1, MOST + 1) if gammas is None else sorted({*gammas})))
     by_law = (_by_law(window.scenario, window.acceptance()) for window in windows.values())
     points = list(_to_show(by_law, set_window) if gammas is None else by_law)
     if simulate_at is None:
@@ -79,7 +79,7 @@ def window_sweep(
     return [_simulated(point, windows[point.gamma], done) if point.gamma in simulate_at else point for point in points]
 
 
-def _windows(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
+def windows_of(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
     """Yield the scenario with all windows that its trace and its further settings can answer for, by window."""
     for gamma in gammas:
         strategy = loaded.scenario.schedule

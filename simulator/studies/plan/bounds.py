@@ -7,6 +7,8 @@ need what ``holds_for`` checks; where that does not hold they say nothing, and t
 host takes no less for many rows than for one (checked). Ratios measured by width may fall where a kernel changes; each is
 taken as the least at its width or above, which is never more than the ratio and never falls.
 
+*Prefix caching* makes company pay, so that the bounds say nothing.
+
 *alone*: a request is never quicker in company than alone.
     Its windows and verdicts depend on nothing but itself (fixed window, one recording per request), so it takes part
     in the same steps; each has its rows and perhaps those of more requests, and by monotone costs takes no less. The same
@@ -93,7 +95,7 @@ def holds_for(loaded: Loaded) -> bool:
     by_position = loaded.trace is None or loaded.trace.run is None or not scenario.schedule.window
     calm = not scenario.cost.jitters and (by_position or _room_for_all(scenario))
     own_steps = isinstance(scenario.schedule, ProvenSteps) and scenario.schedule.independent_steps
-    return whole and calm and own_steps and _monotone(scenario)
+    return whole and calm and own_steps and not scenario.serving.memory.prefix_caching and _monotone(scenario)
 
 
 def _room_for_all(scenario: Scenario) -> bool:
@@ -269,7 +271,7 @@ class FleetBounds:
 
 def _requests(scenario: Scenario, acceptance: Acceptance) -> Iterable[Request]:
     requests = scenario.requests
-    return requests.source_of(scenario.seed, TraceAssignment(acceptance, requests.task_flavours)).due(inf)
+    return requests.source_of(scenario.seed, TraceAssignment(acceptance, requests.flavours_by_task)).due(inf)
 
 
 def _let_go(limit: Limit, values: int) -> int:

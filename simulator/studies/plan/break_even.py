@@ -83,6 +83,4 @@ def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
 def _root(f: Callable[[float], float], low: float, high: float) -> float | None:
     """Return the root of ``f`` between two ends; None where it has the same sign at both."""
     ends = f(low), f(high)
-    if (ends[0] > 0.0) == (ends[1] > 0.0):
-        return None
-    return float(brentq(f, low, high, xtol=1e-4))
+    return None if (ends[0] > 0.0) == (ends[1] > 0.0) else float(brentq(f, low, high, xtol=1e-4))

@@ -8,10 +8,8 @@
 * ``specpipe.yaml``: width, branching and layers of the stages.
 """
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from jinja2.nativetypes import NativeTemplate
 
 from simulator.acceptance.sources import odds_of
 from simulator.cost.placement import Placement
+from simulator.files.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import plain, tuned
 from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, WindowTable, stated_windows
@@ -30,7 +29,7 @@ from simulator.strategies.common.studied import LevelTree
 from simulator.studies.plan.search import Finding, examine, replicated
 
 ENGINES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("exports.yaml").read_text("utf-8"))
-TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task")
+TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task", "hash_ids")
 CONTEXTS = (1024, 4096, 16_384, 65_536, 131_072)
 """Cached tokens for which draft lengths are given, beside the mean of the plan."""
 CONTEXT_STEP = 1024
@@ -118,12 +117,13 @@ def _files(scenario: Scenario, windows: WindowSchedule | None, lengths: DraftLen
     strategy = scenario.strategy
     yield "scenario.yaml", yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)
     if scenario.requests.traffic:
-        table = [TRAFFIC, *([repr(line.arrival_s), *line[2:]] for line in scenario.requests.lines())]
-        yield "traffic.csv", _csv(table)
+        lines = ([repr(line.arrival_s), *line[2:5], " ".join(map(str, line.hashes))] for line in scenario.requests.lines())
+        columns = slice(None if scenario.serving.memory.prefix_caching else -1)
+        yield "traffic.csv", csv_text(TRAFFIC[columns], (line[columns] for line in lines))
     if lengths:
         sizes = sorted({batch for table in lengths.values() for batch in table})
         rows = [[batch, *(table.get(batch, "") for table in lengths.values())] for batch in sizes]
-        yield "schedule.csv", _csv([["requests", *(f"context_{context}_tokens" for context in lengths)], *rows])
+        yield "schedule.csv", csv_text(["requests", *(f"context_{context}_tokens" for context in lengths)], rows)
     if isinstance(strategy, LevelTree) and scenario.target and scenario.target.pipeline:
         layers = [stage.layers for stage in scenario.target.pipeline.stages]
         settings = {"width": strategy.beam.width, "branching": strategy.beam.branching, "stage_layers": layers}
@@ -134,12 +134,6 @@ def _files(scenario: Scenario, windows: WindowSchedule | None, lengths: DraftLen
             fields = command_fields(scenario, entry, windows, head)
             if fields is not None:
                 yield entry["file"], Template(entry["template"]).render(fields) + "\n"
-
-
-def _csv(rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 def _runnable(scenario: Scenario) -> dict[str, Any]:

@@ -186,9 +186,7 @@ def _base(document: Document, catalogue: Catalogue) -> Document:
     shared = _part(document, ("scenario",))
     like = shared.data.pop("like", None)
     if like is None and "target" not in shared.data:
-        raise BadInput(
-            [document.fault(("scenario",), "needs like: the scenario that every candidate starts from; or a target")]
-        )
+        raise BadInput([document.fault(("scenario",), "needs like: the scenario that each candidate starts from; or a target")])
     if like is None:
         base = shared
         base.data["name"] = str(document.data.get("name") or "plan")
@@ -284,7 +282,7 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
         return device.model_copy(update={"price_usd_per_hour": offer.price_usd_per_hour}) if offer else device
 
     scenario = replace_nested(loaded.scenario, Device, priced)
-    return Loaded(scenario.replace(slo=file.slo), loaded.trace, loaded.document)
+    return Loaded(scenario.replace(slo=file.slo), loaded.trace, loaded.document, loaded.verdicts)
 
 
 def _short(value: Any) -> str:

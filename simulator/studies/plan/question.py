@@ -20,10 +20,11 @@ import yaml
 from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
 from simulator.files.logs import read_log
-from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read, validate
+from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read
 from simulator.names import Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
 from simulator.serving.traffic import TrafficFile
+from simulator.studies.method_features import read_named
 from simulator.studies.plan.file import Plan, amended, combined
 
 DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
@@ -97,8 +98,16 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     }
     engines, strategies, heads = set[str](), dict[str, Any](), dict[str, str]()
     hardware, devices = {}, {}
-    for name in question.devices:
-        hardware[name], devices[name], words = _hardware(question, catalogue, name)
+    offers = {name: _offer(question, catalogue, name) for name in question.devices}
+    if unknown := question.prices.keys() - {*question.devices, *map(_called, question.devices)}:
+        message = f"is none of the devices {', '.join(map(_called, question.devices))}"
+        raise BadInput([Fault((f"--price {name}", 0, 0), "", message) for name in sorted(unknown)])
+    for name, (maker, price) in offers.items():
+        if price is None and any(stated for _, stated in offers.values()):
+            assumed.append(f"{name}: left out, as no price of it is known; state one, as in --price {name}=2.50")
+            continue
+        hardware[name], offer, words = _hardware(question, name, maker, price or DEFAULTS["price"])
+        devices[_called(name)] = offer
         engines.add(hardware[name]["target"]["engine"])
         assumed.append(words)
     strategies["plain"] = {"strategy": "autoregressive", "draft": None, "acceptance": {"always": 0}}
@@ -112,7 +121,7 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
             assumed.append(f"{name}: {words}")
     data = {
         "name": target.spec.name or target.reference,
-        "about": f"{target.published_as or target.reference} on {' or '.join(question.devices)}, asked in one line",
+        "about": f"{target.published_as or target.reference} on {' or '.join(devices)}, asked in one line",
         "assumed": list(dict.fromkeys(assumed)),
         "scenario": scenario,
         "slo": question.slo,
@@ -160,25 +169,32 @@ def _format(question: PlanQuestion, target: NamedModel) -> str:
     return question.weights or published_in or str(DEFAULTS["weights"]["value"])
 
 
-def _hardware(question: PlanQuestion, catalogue: Catalogue, name: str) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return a device's entry of the plan, the offer to rent it, and what was taken by default, in words."""
+def _called(device: str) -> str:
+    """Return what a device is called: like its file."""
+    return Path(device).stem if device.endswith(".yaml") else device
+
+
+def _offer(question: PlanQuestion, catalogue: Catalogue, name: str) -> tuple[str | None, dict[str, Any] | None]:
+    """Return a device's maker, and its price with a source: that of the line before that of its file, None without either."""
     option = Document({}, {(): (f"--device {name}", 0, 0)})
     profile = catalogue.content("device", catalogue.path("device", name, option, ())).data
-    price = profile.get("price_usd_per_hour")
-    if name in question.prices:
-        price = {"value": question.prices[name], "source": "stated with --price", "confidence": "assumed"}
-    if price is None:
-        raise BadInput([option.fault((), f"has no price in the catalogue; state yours, as in --price {name}=2.50")])
-    engine = question.engine or DEFAULTS["engines"].get(profile.get("maker"), "vllm")
+    stated = question.prices.get(name, question.prices.get(_called(name)))
+    price = {"value": stated, "source": "stated with --price", "confidence": "assumed"} if stated is not None else None
+    return profile.get("maker"), price or profile.get("price_usd_per_hour")
+
+
+def _hardware(
+    question: PlanQuestion, name: str, maker: str | None, price: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return a device's entry of the plan, the offer to rent it, and what was taken by default, in words."""
+    engine = question.engine or DEFAULTS["engines"].get(maker, "vllm")
     link = next((link for link, members in DEFAULTS["links"].items() if name in members), None)
     place = {"device": name, "engine": engine}
     ranks = DEFAULTS["ranks"]["value"] if link else [1]
     entry = {"target": {**place, **({"link": link} if link else {})}, "draft": {**place, "machine": MACHINE}}
     entry["vary"] = {"target.tensor_parallel": list(ranks)}
-    words = (
-        f"{name}: engine {engine}, {f'joined by {link}' if link else 'one device a replica'}, {price['value']:g} USD an hour"
-    )
-    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, f"{words} ({price['source']})"
+    said = f"{name}: engine {engine}, {f'joined by {link}' if link else 'one device a replica'}, {price['value']:g} USD an hour"
+    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, f"{said} ({price['source']})"
 
 
 def _methods(engine: str) -> dict[str, Any]:
@@ -254,10 +270,8 @@ def _of_method(catalogue: Catalogue, method: Mapping[str, Any]) -> tuple[dict[st
     facts = read(path, shown(path)).data if path else {}
     for mean in facts.get("published", ()):
         block = {name: mean[name] for name in ("tokens_per_step", "source", "confidence") if name in mean}
-        words = (
-            f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a step, as the method's file states"
-        )
-        return block | {"method": method["strategy"]}, words
+        why = f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a step, as the method's file says"
+        return block | {"method": method["strategy"]}, why
     return None
 
 
@@ -311,9 +325,7 @@ def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:
 
 @cache
 def _spec(path: Path) -> ModelSpec:
-    document = read(path, shown(path))
-    document.data.setdefault("name", path.stem)
-    return validate(ModelSpec, document)
+    return read_named(ModelSpec, path)
 
 
 def busiest(

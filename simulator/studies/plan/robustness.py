@@ -18,14 +18,15 @@ from scipy.stats import binomtest
 
 from simulator.acceptance.assignment import replay_behind
 from simulator.acceptance.sources import Replay
-from simulator.acceptance.spec import Rescale
+from simulator.acceptance.spec import Rescale, each
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
 from simulator.cost.device import Link
 from simulator.files.schema import BadInput, Fault, replace_nested
+from simulator.parallel import counted, say
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
-from simulator.studies.capacity import Progress, faster, quiet
+from simulator.studies.capacity import faster
 from simulator.studies.plan.file import Change, Plan
 from simulator.studies.plan.search import Finding, Search, examine, search
 
@@ -74,7 +75,7 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
         rates: dict[str, object] = {"lengths": None, "per_position": fewer} if spec.rate is None else {"rate": fewer[0]}
         return loaded.replace(acceptance=spec.model_copy(update=rates))
     if spec.rescale:
-        tokens = 1.0 + times * (spec.rescale.tokens_per_step - 1.0)
+        tokens = each(spec.rescale.tokens_per_step, lambda mean: 1.0 + times * (mean - 1.0))
         return loaded.replace(
             acceptance=spec.model_copy(update={"rescale": spec.rescale.model_copy(update={"tokens_per_step": tokens})})
         )
@@ -91,7 +92,7 @@ def slower_links(loaded: Loaded, times: float = 2.0) -> Loaded:
     longer = replace_nested(scenario, Link, lambda link: _longer(link, times))
     if longer is scenario:
         raise BadInput([Fault((scenario.name, 0, 0), "link", "there is none")])
-    return Loaded(longer, loaded.trace, loaded.document)
+    return Loaded(longer, loaded.trace, loaded.document, loaded.verdicts)
 
 
 def _longer(link: Link, times: float) -> Link:
@@ -119,14 +120,14 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def sensitivity(searched: Search, chosen: Finding, report: Progress = quiet) -> list[Sensitivity]:
+def sensitivity(searched: Search, chosen: Finding) -> list[Sensitivity]:
     """Return what becomes of the answer under each of ``CHANGES``."""
-    return [_under(searched, chosen, name, change, report) for name, change in CHANGES.items()]
+    return [_under(searched, chosen, name, change) for name, change in counted(CHANGES.items(), "changes")]
 
 
-def _under(searched: Search, chosen: Finding, name: str, change: Change, report: Progress) -> Sensitivity:
+def _under(searched: Search, chosen: Finding, name: str, change: Change) -> Sensitivity:
     """Run the answer under a change; where it misses the SLO, search the plan under it."""
-    report(f"{name}: the answer again")
+    say(f"{name}: the answer again")
     try:
         again = examine(chosen.candidate.changed(change), chosen.replicas)
     except BadInput as error:
@@ -140,14 +141,13 @@ def _under(searched: Search, chosen: Finding, name: str, change: Change, report:
         except BadInput:  # a candidate without links, or with nothing to accept, is as it was
             harder.append(candidate)
     plan = Plan(searched.plan.file, tuple(harder), searched.plan.left_out)
-    return Sensitivity(name, search(plan, first_only=True, report=lambda text: report(f"{name}: {text}")).best)
+    return Sensitivity(name, search(plan, first_only=True).best)
 
 
-def chance(chosen: Finding, draws: int = DRAWS, report: Progress = quiet) -> Chance:
+def chance(chosen: Finding, draws: int = DRAWS) -> Chance:
     """Return how often the answer meets the SLO in resampled runs."""
     kept = 0
-    for number in range(draws):
-        report(f"resampled run {number + 1} of {draws}")
+    for number in counted(range(draws), "resampled runs"):
         resampled = chosen.candidate.changed(partial(_resampled, number=number))
         kept += examine(resampled, chosen.replicas).kept
     ends = binomtest(kept, draws).proportion_ci(SHARE)

@@ -17,12 +17,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from simulator.files.schema import Fault, Infeasible
+from simulator.parallel import say
 from simulator.scenario import Loaded
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import simulate, tuned
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import Progress, faster, quiet
+from simulator.studies.capacity import faster
 from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
 from simulator.studies.plan.file import Candidate, Plan
 
@@ -127,7 +128,7 @@ def _rank(finding: Finding) -> tuple[float, float]:
     return round(finding.cost_usd_per_hour, 6), finding.tightest.strain
 
 
-def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, report: Progress = quiet) -> Search:
+def search(plan: Plan, first_only: bool = False, exhaustive: bool = False) -> Search:
     """Look at fleets by cost until every family has its answer, or with ``first_only`` until any has; return all of them.
 
     ``exhaustive`` simulates every pair of the plan to its end and uses no bound.
@@ -142,7 +143,7 @@ def search(plan: Plan, first_only: bool = False, exhaustive: bool = False, repor
             if exhaustive:
                 at_this_cost.append(examine(candidate, replicas, to_the_end=True))
             elif candidate.family not in answered:
-                report(f"${cost:g} per hour: {replicas} x {candidate.name}")
+                say(f"${cost:g} per hour: {replicas} x {candidate.name}")
                 if ruled_out := bounds[id(candidate)].broken_by(replicas):
                     at_this_cost.append(Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1]))
                 else:

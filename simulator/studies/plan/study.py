@@ -1,19 +1,21 @@
 """Answer a plan: the fleet to rent, the alternatives, how robust the answer is, and the laws of the whole grid."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from simulator.parallel import counted, say
 from simulator.scenario import Loaded
 from simulator.scenario.run import law, tuned
 from simulator.scenario.uncertainty import rests_on
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import Progress, Trial, quiet, trial
+from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import DraftLengths, WindowSchedule, draft_lengths, exports, schedule
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
+    FASTEST,
     Finding,
     Search,
     examine,
@@ -23,6 +25,7 @@ from simulator.studies.plan.search import (
     replicated,
     search,
 )
+from simulator.studies.what_if import WhatIf, what_if
 
 FEWER, MORE = 1, 3
 """Replicas below and above the cheapest size of a family for which the figure has a point."""
@@ -63,11 +66,18 @@ class PlanStudy:
     laws: tuple[LawPoint, ...]
     sizes: tuple[Finding, ...]
     """Runs of the cheapest of every family with fewer and with more replicas, each to its end."""
+    law: WhatIf
+    """The law of a replica of the answer, or of the cheapest that speculates, over acceptance and window."""
 
     @property
     def capacity(self) -> float:
         """Return the most traffic at which the answer meets the SLO, over that of the plan."""
         return self.capacities[self.chosen.candidate.family]
+
+    @property
+    def unbounded(self) -> bool:
+        """Return whether the answer met the SLO at the most traffic that was tried, too."""
+        return self.capacity >= FASTEST
 
     @property
     def binding(self) -> Limit | None:
@@ -83,36 +93,44 @@ class PlanStudy:
         return cheapest
 
 
-def study(plan: Plan, command: str = "", draws: int = DRAWS, report: Progress = quiet) -> PlanStudy:
+def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     """Return the answer of a plan, stress-tested; raises :class:`Infeasible` with the nearest miss where there is none."""
-    searched = search(plan, report=report)
+    searched = search(plan)
     chosen = searched.best
     if chosen is None:
-        report("no fleet meets the SLO; looking for the nearest miss")
+        say("no fleet meets the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
     table, lengths = schedule(chosen), draft_lengths(chosen.candidate.loaded)
     return PlanStudy(
         command=command,
         search=searched,
         chosen=chosen,
-        capacities=dict(_capacities(searched, report)),
+        capacities=dict(_capacities(searched)),
         longer=trial(_longer(replicated(chosen.candidate.loaded, chosen.replicas))),
-        sensitivity=tuple(sensitivity(searched, chosen, report)),
-        chance=chance(chosen, draws, report),
+        sensitivity=tuple(sensitivity(searched, chosen)),
+        chance=chance(chosen, draws),
         rests_on=rests_on(chosen.candidate.loaded),
         break_even=break_even(chosen),
         schedule=table,
         lengths=lengths,
         exports=exports(chosen, table, lengths, plan.file.heads.get(chosen.candidate.strategy, "")),
         laws=tuple(point for candidate in plan.candidates for point in _laws(candidate)),
-        sizes=tuple(size for cheapest in searched.by_family.values() for size in _sizes(cheapest, report)),
+        sizes=tuple(size for cheapest in counted(searched.by_family.values(), "families") for size in _sizes(cheapest)),
+        law=_what_if([chosen, *searched.by_family.values()]),
     )
 
 
-def _capacities(searched: Search, report: Progress) -> Iterator[tuple[tuple[str, str], float]]:
+def _what_if(fleets: Sequence[Finding]) -> WhatIf:
+    """Return the law of the first fleet that speculates, else of the first, at the mean batch of its run."""
+    fleet = next((fleet for fleet in fleets if fleet.candidate.loaded.scenario.schedule.window), fleets[0])
+    batch = fleet.outcome.serving.mean_batch if fleet.outcome else 1.0
+    return what_if(tuned(fleet.candidate.loaded), max(1, round(batch))) | {"name": fleet.candidate.name}
+
+
+def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield each family with the most traffic that its cheapest fleet carries, over that of the plan."""
-    for family, cheapest in searched.by_family.items():
-        report(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
+    for family, cheapest in counted(searched.by_family.items(), "families"):
+        say(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
         yield family, most_traffic(cheapest)
 
 
@@ -124,11 +142,11 @@ def _longer(loaded: Loaded) -> Loaded:
     return loaded.replace(requests=requests.model_copy(update={"count": LONGER * requests.count}))
 
 
-def _sizes(cheapest: Finding, report: Progress) -> Iterator[Finding]:
+def _sizes(cheapest: Finding) -> Iterator[Finding]:
     """Yield runs from ``FEWER`` replicas less to ``MORE`` than enough, as far as they may be rented."""
     candidate = cheapest.candidate
     for replicas in range(max(1, cheapest.replicas - FEWER), min(candidate.most_replicas, cheapest.replicas + MORE) + 1):
-        report(f"{replicas} x {candidate.name}, to the end")
+        say(f"{replicas} x {candidate.name}, to the end")
         yield cheapest if replicas == cheapest.replicas else examine(candidate, replicas, to_the_end=True)
 
 

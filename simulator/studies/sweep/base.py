@@ -33,7 +33,7 @@ class Base:
         """Return a point with its acceptance read and its strategy tuned."""
         scenario = loaded.scenario
         sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
-        lengths = [fields["requests"]] if scenario.acceptance.by_context else []
+        lengths = [fields["requests"]] if scenario.acceptance.by_context or scenario.acceptance.kinds else []
         shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes, *lengths), loaded)
         return run.tuned(replace(loaded, precomputed=_acceptance(shared)))
 

@@ -186,7 +186,8 @@ def _cluster(address: str) -> Iterator[Crew]:
         from distributed.comm import CommClosedError  # noqa: PLC0415
     except ImportError as error:
         raise BadInput([Fault(place, "", "needs the extra 'dask': pip install 'specdecode-sim[dask]'")]) from error
-    logging.getLogger("distributed.client").disabled = True  # what goes wrong there is said here, in a line
+    for name in list(logging.root.manager.loggerDict):  # what goes wrong there is said here, in a line
+        logging.getLogger(name).disabled |= name.startswith(("distributed", "tornado"))
     try:
         client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

@@ -60,8 +60,7 @@ def law_columns(base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTIT
         for walked, group in _groups(values, _walked(base, chosen, numbers), rows):
             arrays = {key: values[key] for key in numbers if key not in walked}
             loaded = _variant(base, chosen | walked, {key: column[group] for key, column in arrays.items()})
-            for part in _slices(_length(group), min(BLOCK, _rates_at_once(loaded))):
-                block = _part(group, part)
+            for block in _blocks(group, min(BLOCK, _rates_at_once(loaded))):
                 for name, law in _laws(loaded, {key: column[block] for key, column in arrays.items()}, quantities).items():
                     results[name][block] = law
     return results
@@ -114,26 +113,17 @@ def _groups(values: Mapping[str, Any], keys: Sequence[str], rows: Rows) -> Itera
         yield {key: _plain(values[key][group[0]]) for key in keys}, np.array(group)
 
 
-def _length(rows: Rows) -> int:
-    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-
-
-def _part(rows: Rows, part: slice) -> Rows:
-    return _inside(rows, part) if isinstance(rows, slice) else rows[part]
+def _blocks(rows: Rows, step: int) -> Iterator[Rows]:
+    """Yield rows in parts of ``step`` at most."""
+    if isinstance(rows, slice):
+        yield from (slice(first, min(first + step, rows.stop)) for first in range(rows.start, rows.stop, step))
+    else:
+        yield from (rows[first : first + step] for first in range(0, len(rows), step))
 
 
 def _rates_at_once(loaded: Loaded) -> int:
     """Return the number of rates for which the odds of a window may be kept at a time."""
     return max(1, BLOCK_BYTES // 8 // (8 + 4 * loaded.scenario.schedule.window))
-
-
-def _slices(length: int, step: int) -> list[slice]:
-    return [slice(first, min(first + step, length)) for first in range(0, length, step)]
-
-
-def _inside(outer: slice, inner: slice) -> slice:
-    """Return a slice of a slice as one of the whole."""
-    return slice(outer.start + inner.start, outer.start + inner.stop)
 
 
 # ---- the law with arrays in it

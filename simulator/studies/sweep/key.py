@@ -97,12 +97,12 @@ def _file_digest(path: Path, *_: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def code_version() -> bytes:
-    """Return the digest of the source files that results depend on.
+    """Return the digest of the source files that results depend on, and of the data that the code reads beside them.
 
     Commands, reports and recorders are left out; strategies of other packages are in it.
     """
     package = Path(__file__).parents[2]
-    sources = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
+    sources = {path.relative_to(package).as_posix(): path for kind in ("*.py", "*.yaml") for path in package.rglob(kind)}
     kept = {name: path for name, path in sources.items() if not name.startswith(NO_RESULTS)}
     for strategy in strategies().values():
         if not strategy.__module__.startswith("simulator."):

@@ -35,6 +35,8 @@ PATIENCE_S = 60.0
 """How long to wait for a process that is reading the file just now (s)."""
 MOST_BYTES = 20_000_000
 """Most bytes of a text in a store; a definition with a million values on an axis is half of that."""
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises for a damaged file: its own words may quote it, and then are no text."""
 DIED = "its worker process died"
 """The fault of a point that killed its worker twice; a resumed sweep tries it again."""
 TABLES = f"""
@@ -81,7 +83,7 @@ class Store:
             stored_format = self.fact("format") or FORMAT
         except sqlite3.OperationalError as error:
             raise _fault(path, f"cannot be {'written' if writable else 'read'}: {error}") from error
-        except sqlite3.DatabaseError as error:
+        except DAMAGE as error:
             raise _fault(path, f"is no store of a sweep: {error}") from error
         if stored_format != FORMAT:
             raise _fault(path, f"is a store of another version of specsim, {stored_format}")
@@ -198,7 +200,7 @@ def writing(path: Path, warn: Callable[[str], object] = lambda _: None) -> Itera
         store = Store(path, writable=True)
         try:
             yield store
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             raise _fault(path, f"cannot be written: {error}") from error
         finally:
             store.close()
@@ -252,7 +254,7 @@ def reading(path: Path) -> Iterator[Store]:
             if store.fact("definition") is None:
                 raise _fault(path, "holds no sweep yet")
             yield store
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             raise _fault(path, f"cannot be read: {error}") from error
 
 
@@ -273,7 +275,7 @@ def _refuse_other_files(path: Path) -> None:
     try:
         with closing(sqlite3.connect(_uri(path, "ro", "&immutable=1"), uri=True)) as database:
             (application,) = database.execute("PRAGMA application_id").fetchone()
-    except sqlite3.DatabaseError as error:
+    except DAMAGE as error:
         raise _fault(path, f"is no store of a sweep: {error}") from error
     if application != APPLICATION_ID:
         raise _fault(path, "is no store of a sweep, but another SQLite file; it stays as it is")

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 from functools import partial
-from typing import Protocol
 
+from simulator.parallel import counting
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.executors import Crew
 from simulator.studies.sweep.key import code_version
@@ -13,27 +13,7 @@ from simulator.studies.sweep.store import DIED, Store
 from simulator.studies.sweep.study import SweepStudy, kept, metric_of
 
 
-class Watcher(Protocol):
-    """Hears how a sweep gets on."""
-
-    def begin(self, what: str, total: int, done: int) -> None:
-        """Hear that ``total`` points are gone through, of which ``done`` are there already."""
-
-    def advance(self, points: int, faults: int) -> None:
-        """Hear that so many more points are done, ``faults`` of them faulty."""
-
-
-class Unwatched:
-    """Ignores how a sweep gets on."""
-
-    def begin(self, what: str, total: int, done: int) -> None:
-        """Do nothing."""
-
-    def advance(self, points: int, faults: int) -> None:
-        """Do nothing."""
-
-
-def sweep(study: SweepStudy, store: Store, crew: Crew, watcher: Watcher | None = None) -> None:
+def sweep(study: SweepStudy, store: Store, crew: Crew) -> None:
     """Run every evaluator over its points, and keep each bundle as soon as it is there.
 
     An interruption loses only the bundles under way.
@@ -41,7 +21,7 @@ def sweep(study: SweepStudy, store: Store, crew: Crew, watcher: Watcher | None =
     store.begin(study.definition, study.identity)
     store.check(len(study.design), tuple(METRICS))
     for evaluator in study.file.evaluators:
-        _evaluate(study, evaluator, chosen(study, store, evaluator), store, crew, watcher or Unwatched())
+        _evaluate(study, evaluator, chosen(study, store, evaluator), store, crew)
 
 
 def chosen(study: SweepStudy, store: Store, evaluator: Evaluator) -> Collection[int]:
@@ -52,25 +32,23 @@ def chosen(study: SweepStudy, store: Store, evaluator: Evaluator) -> Collection[
     return sorted(kept(study.file.keep, ((number, value) for number, _, value in store.rows("law", [metric]))))
 
 
-def _evaluate(
-    study: SweepStudy, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew, watcher: Watcher
-) -> None:
+def _evaluate(study: SweepStudy, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew) -> None:
     """Recognise points whose result is in the store under another number, then evaluate the rest."""
     job, done = study.job(evaluator), store.done(evaluator)
     if not store.empty and len(done) < len(numbers):
         missing = (number for number in numbers if number not in done)
         count = len(numbers) - len(done)
-        watcher.begin("recognising", count, 0)
-        for keys in crew.results(partial(keys_of_all, job), map(study.design.point, missing), count, lambda point: None):
-            store.match(evaluator, ((point.number, key) for point, key in keys))
-            watcher.advance(len(keys), 0)
+        with counting("recognising", count) as advance:
+            for keys in crew.results(partial(keys_of_all, job), map(study.design.point, missing), count, lambda point: None):
+                store.match(evaluator, ((point.number, key) for point, key in keys))
+                advance(len(keys))
         done = store.done(evaluator)
     ready = sum(number in done for number in numbers)
-    watcher.begin(evaluator, len(numbers), ready)
     missing = (number for number in numbers if number not in done)
     work = partial(evaluate_all, job, code_version())
-    points = map(study.design.point, missing)
-    for bundle in crew.results(work, points, len(numbers) - ready, lambda point: faulty(job, point, DIED)):
-        rows: list[Row] = [row for _, row in bundle]
-        store.add(evaluator, rows)
-        watcher.advance(len(rows), sum(row.fault is not None for row in rows))
+    bundles = crew.results(work, map(study.design.point, missing), len(numbers) - ready, lambda point: faulty(job, point, DIED))
+    with counting(evaluator, len(numbers), ready) as advance:
+        for bundle in bundles:
+            rows: list[Row] = [row for _, row in bundle]
+            store.add(evaluator, rows)
+            advance(len(rows), sum(row.fault is not None for row in rows))

@@ -1,0 +1,149 @@
+"""What if: the law of a scenario over a grid of acceptance and window, in pieces that a page can put together again.
+
+    time per token = sum pi B T / sum pi n     shares pi, batches B, seconds T and tokens n of the kinds of step
+
+    T |          /    over the share s of one named duration, the law of a step is the longer of two times,
+      |_________/     a + b s and c + d s: drafting is hidden up to a corner, and is waited for behind it
+      +--------------- s
+
+Everything is worked out here; whoever shows it adds, divides and takes the longer of two numbers. A duration of which the law
+of some step has more than one corner is left out, as is checked at all of ``SHARES``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.scenario import Loaded
+from simulator.scenario.expenses import rented_devices, usd_per_hour
+from simulator.scenario.run import NO_DURATIONS, RunResult, baseline, observed_batch, tuned
+from simulator.strategies.common.base import LONGEST_WINDOW, law_parts
+from simulator.strategies.common.law import Part, means
+from simulator.strategies.common.step import Kind
+from simulator.studies.window import windows_of
+
+Floats = NDArray[np.float64]
+WhatIf = dict[str, Any]
+"""Plain data: ``name``; ``requests`` that decode together; ``rates`` in the order of tokens per step, None for the acceptance
+of the scenario; ``windows`` in draft tokens; ``start``, the places of the scenario's own; ``steps`` by window, each kind with
+``seconds``, ``batch`` and ``lines`` (a, b, c, d in seconds by duration); ``mixes`` by rate and window: place of the kind, its
+share, tokens; ``tpot_s`` by rate and window; ``durations`` and ``shares`` that may be chosen; ``plain_s``, the time per token
+of autoregressive decoding; ``usd_per_hour`` of a replica, None where a device states no price."""
+SHARES: Floats = np.arange(41) / 20
+"""Shares of a duration that may be chosen."""
+BESIDE = 2.0**-7
+"""Distance from an end of ``SHARES`` at which a law is taken once more, for the slope there."""
+ROUNDING = 1e-12
+"""Difference of a law and the longer of its two times that is rounding, over the longest of all."""
+RATES, FEW_RATES = tuple(round(0.05 * step, 2) for step in range(1, 20)), (0.3, 0.5, 0.7, 0.9)
+"""Chances that a draft token is kept; the few where kinds of step are many, or have to be solved one rate at a time."""
+WINDOWS, FEW_WINDOWS, MANY_KINDS = 12, 4, 8
+NEVER = 1e-13
+"""Share of a kind of step below which it is left out."""
+
+
+def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
+    """Return the grid of a scenario for so many requests at a time, at the mean context; None: one for every place.
+
+    Rates are chances of independent places; a rejected token is outside an early exit as often as it is in the scenario.
+    """
+    scenario, own = loaded.scenario, loaded.scenario.schedule.window
+    requests = requests or scenario.batch
+    many = len(_parts(loaded, loaded.acceptance(), requests)) > MANY_KINDS
+    grid = _windows(loaded, requests, FEW_WINDOWS if many else WINDOWS)
+    sources = _sources(loaded, FEW_RATES if many or scenario.schedule.needs.single_rates else RATES)
+    cells = {rate: [_parts(at_window, sources[rate], requests) for at_window in grid.values()] for rate in sources}
+    cells = {rate: row for rate, row in cells.items() if all(row)}  # a rule may ask a recording, and rates have none
+    laws = {rate: [means(parts) for parts in row] for rate, row in cells.items()}
+    start = list(grid).index(own)
+    rates = sorted(cells, key=lambda rate: float(laws[rate][start][1]))
+    kinds = [{part.kind: part for rate in rates for part in cells[rate][place]} for place in range(len(grid))]
+    steps = [[_step(part) for part in by_kind.values()] for by_kind in kinds]
+    lines = [step["lines"] for of_window in steps for step in of_window]
+    return {
+        "name": scenario.method_name,
+        "requests": requests,
+        "rates": rates,
+        "windows": list(grid),
+        "start": [rates.index(None), start],
+        "durations": [name for name in lines[0] if _matters(name, lines)],
+        "shares": SHARES.tolist(),
+        "steps": steps,
+        "mixes": [[_mix(*cell) for cell in zip(cells[rate], kinds, strict=True)] for rate in rates],
+        "tpot_s": [[float(step_s / tokens) for _, tokens, step_s in laws[rate]] for rate in rates],
+        "plain_s": baseline(scenario, requests).tpot_s,
+        "usd_per_hour": usd_per_hour(rented_devices(scenario)),
+    }
+
+
+def of_run(loaded: Loaded, result: RunResult) -> WhatIf:
+    """Return the grid of a scenario as it was run, for as many requests as decoded together."""
+    return what_if(tuned(loaded), observed_batch(result.scenario, result.simulated))
+
+
+def _windows(loaded: Loaded, requests: int, many: int) -> dict[int, Loaded]:
+    """Return the scenario with so many windows, about; with its own alone where a rule chooses, or there is none."""
+    own, fields = loaded.scenario.schedule.window, type(loaded.scenario.strategy).model_fields
+    most = max(8, min(2 * own, LONGEST_WINDOW))
+    wanted = np.linspace(1, most, many).round().astype(int).tolist() if "gamma" in fields else []
+    grid = dict(windows_of(loaded, sorted({own, *wanted}))) if wanted else {}
+    grid = {window: other for window, other in grid.items() if other.scenario.schedule.window_for(requests) == window}
+    return grid | {own: loaded} if own in grid else {own: loaded}
+
+
+def _sources(loaded: Loaded, rates: Sequence[float]) -> dict[float | None, Acceptance]:
+    """Return the source of verdicts of every rate; under None that of the scenario."""
+    scenario, acceptance = loaded.scenario, loaded.acceptance()
+    strategy = scenario.schedule
+    if not strategy.window:
+        return {None: acceptance}
+    odds = acceptance.odds(strategy.window, scenario.exit)
+    outside = float(odds.off_exit[0] / odds.accepted[0]) if odds.accepted[0] else 0.0
+    return {None: acceptance} | {rate: strategy.reads(Rates((rate,), 1.0 - outside * (1.0 - rate))) for rate in rates}
+
+
+def _parts(loaded: Loaded, acceptance: Acceptance, requests: int) -> list[Part]:
+    """Return the kinds of step that occur, each with its share."""
+    scenario = loaded.scenario
+    odds = odds_of(acceptance, scenario.exit)
+    parts = law_parts(scenario.schedule, scenario.cost, odds, requests, scenario.mean_context)
+    return [part for part in parts if part.share > NEVER]
+
+
+def _matters(name: str, each: Sequence[Mapping[str, Sequence[float]]]) -> bool:
+    """Return whether a duration changes a step, and is the longer of two times in all of them."""
+    return all(name in lines for lines in each) and any(lines[name][1] or lines[name][3] for lines in each)
+
+
+def _mix(parts: Iterable[Part], kinds: Iterable[Kind]) -> list[list[float]]:
+    places = {kind: place for place, kind in enumerate(kinds)}
+    return [[places[part.kind], float(part.share), float(part.committed)] for part in parts]
+
+
+def _step(part: Part) -> dict[str, Any]:
+    return {"seconds": float(part.seconds(part.durations)), "batch": part.batch, "lines": dict(_lines(part))}
+
+
+def _lines(part: Part) -> Iterator[tuple[str, list[float]]]:
+    """Yield the durations over which the step is the longer of two times, with these; a straight line has twice the same."""
+    most = SHARES[-1]
+    for name in (name for name in part.durations._fields if name not in NO_DURATIONS):
+        seconds = _seconds(part, name, np.concatenate((SHARES, (BESIDE, most - BESIDE))))
+        first, last, *beside = seconds[0], seconds[len(SHARES) - 1], *seconds[len(SHARES) :]
+        slopes = (beside[0] - first) / BESIDE, (last - beside[1]) / BESIDE
+        straight = first, (last - first) / most
+        for lines in (straight * 2, (first, slopes[0], last - slopes[1] * most, slopes[1])):
+            longer = np.maximum(lines[0] + lines[1] * SHARES, lines[2] + lines[3] * SHARES)
+            if np.all(np.abs(longer - seconds[: len(SHARES)]) <= ROUNDING * last):
+                yield name, [float(second) for second in lines]
+                break
+
+
+def _seconds(part: Part, name: str, shares: Floats) -> Floats:
+    """Return the seconds of a step (shares,) where one of its durations, or each of its entries, is as much of itself."""
+    duration = getattr(part.durations, name)
+    changed = tuple(entry * shares for entry in duration) if isinstance(duration, tuple) else duration * shares
+    return np.broadcast_to(part.seconds(part.durations._replace(**{name: changed})), shares.shape)
