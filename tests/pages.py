@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
+import simulator
 from benchmarks.live import page as live_page
 from simulator.evidence.fits import Paper
 from simulator.evidence.law_check import law_gap
@@ -17,12 +19,13 @@ from simulator.names import Catalogue
 from simulator.parallel import in_turn
 from simulator.report.blocks import Page
 from simulator.report.pages import compare as compare_page
+from simulator.report.pages import law as law_page
 from simulator.report.pages import plan as plan_page
 from simulator.report.pages import sweep as sweep_page
 from simulator.report.pages import validate as validate_page
 from simulator.report.run_page import run_page
 from simulator.scenario import Scenario, load
-from simulator.scenario.run import run, tuned
+from simulator.scenario.run import law_details, run, tuned
 from simulator.scenario.uncertainty import Times, of_speedup
 from simulator.studies.compare import Contestant
 from simulator.studies.compare import study as compare
@@ -32,6 +35,7 @@ from simulator.studies.sweep.store import reading, writing
 from simulator.studies.sweep.study import study
 from simulator.studies.sweep.sweeping import sweep as evaluate
 from simulator.studies.sweep.table import SweepTable, table
+from simulator.studies.what_if import of_run, what_if
 from simulator.studies.window import window_sweep
 from tests.test_plan import small
 from tests.toy_paper import TERMS, written
@@ -56,29 +60,62 @@ plots:
 - {kind: heatmap, x: strategy.gamma, y: durations.draft_ms, value: law_tpot_ms, title: Nobody waits}
 """
 """One of its drafts takes less than no time, which is for the sweep to find out."""
-KINDS = (*SHORT, "compare", "sweep", "plan", "validation", "live")
+STUDIES = {
+    "batches": ("vanilla_llama_2_7b_a100", {"sizes": [1, 2, 4, 8, 16], "simulated": [1, 8]}),
+    "methods": ("methods_vicuna_7b_a100", {"only": ["medusa_2", "hydra", "eagle_1", "ngram"]}),
+    "load": ("vanilla_llama_2_7b_a100", {"sizes": [1, 2, 4, 8]}),
+}
+"""Studies of one scenario, with their options."""
+LAW = "mirror_qwen3_32b_a100", ["requests.concurrency=4"]
+"""Scenario of a page of a law, with more than one kind of step and a price."""
 
 
 def page(kind: str, folder: Path) -> Page:
     """A page of that kind; files that it is made of go into ``folder``."""
-    if kind == "validation":
-        return validation(folder)
-    if kind == "sweep":
-        found, base = swept(folder)
-        return sweep_page.page(found, base, "specsim sweep small.yaml")
-    if kind == "compare":
-        return compared()
-    if kind == "plan":
-        return plan_page.page(plan_study(small(folder), "specsim plan small.yaml", draws=2))
-    if kind == "live":
-        return live_page.page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", LIVE_COMMAND)
+    if kind in STUDIES:
+        return studied(kind)
+    return OTHERS[kind](folder) if kind in OTHERS else ran(kind)
+
+
+def studied(kind: str) -> Page:
+    """A study of one scenario."""
+    name, options = STUDIES[kind]
+    return simulator.study(kind, name, overrides={"requests.output_tokens": 48}, **options).page
+
+
+def ran(kind: str) -> Page:
+    """A run, with the results of other windows."""
     name, overrides = SHORT[kind]
     loaded, times = load(name, overrides), Times()
     result = run(loaded, f"specsim run {name}", finished=times.note)
-    return run_page(result, window_sweep(loaded, done=result), of_speedup(tuned(loaded), result.speedup, times.requests))
+    speedup = of_speedup(tuned(loaded), result.speedup, times.requests)
+    return run_page(result, window_sweep(loaded, done=result), speedup, of_run(loaded, result))
 
 
-def compared() -> Page:
+def by_law(_: Path) -> Page:
+    """Durations of a step of four requests, with sliders."""
+    name, overrides = LAW
+    loaded = load(name, overrides)
+    return law_page.page(law_details(loaded), f"specsim law {name} --set {overrides[0]} --out law.html", what_if(loaded))
+
+
+def planned(folder: Path) -> Page:
+    """The small plan of the tests, with two resampled runs."""
+    return plan_page.page(plan_study(small(folder), "specsim plan small.yaml", draws=2))
+
+
+def live(_: Path) -> Page:
+    """A run that was kept."""
+    return live_page.page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", LIVE_COMMAND)
+
+
+def tabled(folder: Path) -> Page:
+    """The sweep of ``SWEEP``."""
+    found, base = swept(folder)
+    return sweep_page.page(found, base, "specsim sweep small.yaml")
+
+
+def compared(_: Path) -> Page:
     """A pair on one machine, of which one has more requests to serve."""
     names, overrides = ("mirror_qwen3_32b_a100", "vanilla_qwen3_32b_a100"), ["requests.output_tokens=48"]
     loaded = [load(name, [*overrides, f"requests.count={count}"]) for name, count in zip(names, (4, 5), strict=True)]
@@ -104,3 +141,16 @@ def validation(folder: Path) -> Page:
     gaps = [law_gap("vanilla_llama_2_7b_a800")]
     missed = shortfalls(found, GOAL)
     return validate_page.page(found, gaps, missed, paper_figures(), contradictions(), "specsim validate round")
+
+
+OTHERS: dict[str, Callable[[Path], Page]] = {
+    "law": by_law,
+    "compare": compared,
+    "sweep": tabled,
+    "plan": planned,
+    "validation": validation,
+    "live": live,
+}
+"""Pages that are no runs."""
+KINDS = (*SHORT, *OTHERS)
+PAGES = (*KINDS, *STUDIES)

@@ -44,7 +44,7 @@ from simulator.world import Span
 from tests.pages import KINDS, LIVE, SWEEP, page
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"><style>*{fill:red}</style><g id="a b"/></svg>'
-VOID = {"meta", "link", "br", "wbr"}
+VOID = {"meta", "input", "link", "br", "wbr"}
 
 
 class Parsed(HTMLParser):
@@ -342,7 +342,7 @@ def test_templates_are_small_and_load_nothing() -> None:
         assert len(text.splitlines()) <= 400, path.name
         assert not re.search(r"(?<!xmlns=\")https?://(?!www\.w3\.org/2000/svg)", text), path.name
     assert {path.stem for path in Path(TEMPLATES).glob("*.html")} == {
-        *("page", "fragment", "paragraph", "bullets", "table", "figure", "listing")
+        *("page", "fragment", "paragraph", "bullets", "table", "figure", "listing", "sliders")
     }
 
 

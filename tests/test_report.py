@@ -23,6 +23,7 @@ from simulator.report.wording import number, percent
 from simulator.scenario import load
 from simulator.scenario.run import law_details, run
 from simulator.scenario.uncertainty import of_speedup, run_with_interval
+from simulator.studies.what_if import of_run
 from simulator.studies.window import SweepPoint, window_sweep
 from simulator.world import Span
 
@@ -268,7 +269,7 @@ def test_the_kept_demo_is_what_its_command_makes(tmp_path):
     """reports/demo is committed for readers of the README; made anew whenever a number in it changes."""
     loaded = load("mirror_qwen3_32b_m2_ultra")
     made, span = run_with_interval(loaded, "specsim run mirror_qwen3_32b_m2_ultra")
-    write.write(run_page(made, window_sweep(loaded), span), made.spans, tmp_path / "demo")
+    write.write(run_page(made, window_sweep(loaded), span, of_run(loaded, made)), made.spans, tmp_path / "demo")
     kept = Path(__file__).parent.parent / "reports/demo/report.md"
     assert (tmp_path / "demo/report.md").read_text() == kept.read_text()
 

@@ -6,6 +6,7 @@ Words are text with a few marks. Text is never read as markup, so that nothing t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
 
@@ -109,7 +110,16 @@ class Listing:
     name: ClassVar[str] = "listing"
 
 
-Block: TypeAlias = Paragraph | Bullets | Table | Figure | Listing
+@dataclass(frozen=True)
+class Sliders:
+    """Sliders over ``data``, a law in pieces (:mod:`simulator.studies.what_if`); only an HTML page has them."""
+
+    title: str
+    data: Mapping[str, Any]
+    name: ClassVar[str] = "sliders"
+
+
+Block: TypeAlias = Paragraph | Bullets | Table | Figure | Listing | Sliders
 
 
 @dataclass(frozen=True)
@@ -142,10 +152,14 @@ class Page:
     highlights: Sequence[Highlight] = ()
 
     @property
+    def blocks(self) -> Iterator[Block]:
+        """Yield every block of the page, in order."""
+        return chain(self.opening, *(section.blocks for section in self.sections))
+
+    @property
     def figures(self) -> Iterator[Figure]:
         """Yield every picture of the page, in order."""
-        for blocks in (self.opening, *(section.blocks for section in self.sections)):
-            yield from (block for block in blocks if isinstance(block, Figure))
+        return (block for block in self.blocks if isinstance(block, Figure))
 
 
 def sections(*titled: tuple[str, Iterable[Block]], terminal: bool = True) -> list[Section]:

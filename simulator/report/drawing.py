@@ -1,10 +1,8 @@
 """Drawings as files: in the look of all pictures or a user's, in the width of one or two columns, their data as CSV."""
 
-import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from simulator.files.writing import csv_text
+from simulator.report import WANTED
+
 WIDTH_IN = 16 / 2.54
 COLUMNS_IN = {1: 8.6 / 2.54, 2: 17.8 / 2.54}
 """Width of a drawing over one and over two columns of a journal."""
@@ -23,21 +24,14 @@ SMALLER = 0.78
 LOOK = Path(__file__).parent / "templates" / "look.mplstyle"
 
 
-@dataclass
-class Wanted:
-    """What the user asks of drawings: how many columns wide (0: that of the page), and style files over the shipped one."""
-
-    paper_columns: int = 0
-    style: tuple[Path, ...] = ()
-
-
-WANTED = Wanted()
+NO_PROGRAM = {"text.usetex": False}
+"""No style file starts another program."""
 
 
 @contextmanager
 def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Figure]:
     """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
-    with style.context([LOOK, *WANTED.style]):
+    with style.context([LOOK, *WANTED.style, NO_PROGRAM]):
         yield Figure(figsize=(COLUMNS_IN.get(WANTED.paper_columns, width_in), height_in), layout="constrained", **options)
 
 
@@ -51,20 +45,21 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     no_date = {".svg": {"Date": None, "Creator": "specsim"}, ".pdf": {"CreationDate": None, "Creator": "specsim"}}
     options: dict[str, Any] = {"dpi": 300} if ending == ".png" else {}
     file = BytesIO()
-    with style.context([LOOK, *WANTED.style]):
+    with style.context([LOOK, *WANTED.style, NO_PROGRAM]):
         figure.savefig(file, format=ending[1:], metadata=no_date.get(ending, {"Software": "specsim"}), **options)
     return file.getvalue()
 
 
 def data_csv(figure: Figure) -> str:
     """Return what a figure shows as CSV text: panel, series, x and y of every point; of a bar its end, of a map its value."""
-    text = StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(("panel", "series", "x", "y", "value"))
+    return csv_text(("panel", "series", "x", "y", "value"), _points(figure))
+
+
+def _points(figure: Figure) -> Iterator[tuple[object, ...]]:
+    """Yield panel, series, x, y and value of what a figure shows."""
     for place, axes in enumerate(figure.axes, start=1):
         panel = axes.get_title() or axes.get_title("left") or axes.get_ylabel() or str(place)
-        table.writerows((" ".join(panel.split()), *row) for row in _series(axes))
-    return text.getvalue()
+        yield from ((" ".join(panel.split()), *row) for row in _series(axes))
 
 
 def _series(axes: Any) -> Iterator[tuple[object, ...]]:

@@ -41,7 +41,7 @@ def panel(axes: Any, say: Wording, key: str, objects: Sequence[object], **values
     """Draw the curves that a page's wording states for a panel, each at the objects that have a value, and dress the axes.
 
     A curve has ``x`` and ``y``, expressions over ``one``, ``line`` as matplotlib's ``plot`` takes it, ``color`` or the colour
-    of its ``hollow`` marks, and ``label``; what else it states goes to ``plot``.
+    of its ``hollow`` marks, and ``label``; what else it states goes to ``plot``. ``set`` of a panel goes to ``Axes.set``.
     """
     stated = say.said[key]
     for curve in stated.get("curves", ()):
@@ -68,8 +68,7 @@ def _dress(axes: Any, stated: Mapping[str, Any]) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for level in stated.get("levels", ()):
         axes.axhline(level, color=GREY, lw=0.8)
-    if "bottom" in stated:
-        axes.set_ylim(bottom=stated["bottom"])
+    axes.set(**stated.get("set", {}))
     if "room" in stated:
         axes.set_ylim(top=axes.get_ylim()[1] * stated["room"])
     if "columns" in stated:
@@ -176,8 +175,6 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> Drawing:
             label = f"law, {odds.source}, mean {odds.mean_accepted:.2f}"
             law = 100 * odds.accepted
             axes.plot(lengths[: len(law)], law, "D", mfc="white", mec=VERMILLION, mew=1.5, ms=6, label=label)
-        axes.set_xlabel("accepted draft tokens per verified window (correction or bonus not counted)")
-        axes.set_ylabel("verified windows (%)")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel(axes, say, "accepted_panel", ())
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
         return figure

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from simulator.report.blocks import Code, Figure, Hyperlink, Page, Section, Strong, Table, Words
+from simulator.report.blocks import Code, Figure, Hyperlink, Page, Section, Sliders, Strong, Table, Words
 
 TEMPLATES = Path(__file__).parent / "templates"
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -43,7 +43,8 @@ class TableCell(NamedTuple):
 
 def as_html(page: Page) -> str:
     """Return a page as HTML text; the same page gives the same text."""
-    style, script = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js"))
+    style, script, sliders = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js", "sliders.js"))
+    script += sliders if any(isinstance(block, Sliders) for block in page.blocks) else ""
     parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (shipped files)
     digest = b64encode(sha256(script.encode()).digest()).decode()
     return rendered("page.html", page=page, anchored=anchored(page), digest=digest, **parts)

@@ -7,11 +7,13 @@ from typing import get_args
 import yaml
 
 from simulator.files.schema import Confidence, provenance
-from simulator.report.blocks import Block, Code, Listing, Paragraph, Table
+from simulator.report.blocks import Block, Listing, Paragraph
+from simulator.report.wording import Wording
 from simulator.scenario import Scenario, resolved
 
 PROVENANCE, RESOLVED = "Where the numbers come from", "The scenario, resolved"
 CONFIDENCES = get_args(Confidence)
+say = Wording("inputs")
 
 
 def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
@@ -24,12 +26,7 @@ def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
     order = [name for name in CONFIDENCES if name in counts]
     yield Paragraph(f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + ".")
     ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
-    rows = []
-    for entry in ranked:
-        parameter = Code(str(entry["parameter"]))
-        rows.append((str(entry["confidence"]), parameter, f"{entry['value']:g}", str(entry["source"])))
-    head = ("confidence", "parameter", "value", "source")
-    yield Table(head, rows, "Numbers used", badges=(0,), sortable=True)
+    yield say.table("numbers", ranked)
 
 
 def resolved_blocks(scenario: Scenario) -> Iterator[Block]:

@@ -3,11 +3,9 @@
 Beside every picture stand its data, as ``NAME.data.csv``.
 """
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +47,6 @@ def write_picture(path: Path, drawing: object) -> str:
     """Write a drawing in the form of the path's ending, and its data beside it; return the path as text."""
     write_files(Path(), picture_files(drawing, path))
     return str(path)
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table as CSV text."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(map(writing.plain_cell, row) for row in (columns, *rows))
-    return text.getvalue()
 
 
 def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from simulator.report import figures, run_serving
 from simulator.report.blocks import Block, Bullets, Figure, Hyperlink, Page, Paragraph, Strong, Table, Words, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
+from simulator.report.pages import what_if
 from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run_summary import (
     agreement_sentence,
@@ -17,7 +18,6 @@ from simulator.report.run_summary import (
     fallback,
     gaps,
     headline,
-    highlights,
     kind_name,
     regime,
     say,
@@ -26,7 +26,8 @@ from simulator.report.timeline import span_data, steady_window, timeline_svg
 from simulator.report.wording import number, percent
 from simulator.scenario.outcome import CONFIDENCE
 from simulator.scenario.run import RunResult
-from simulator.scenario.uncertainty import Interval
+from simulator.scenario.uncertainty import SHARE, Interval
+from simulator.studies.what_if import WhatIf
 from simulator.studies.window import SweepPoint
 
 SWEEP, ACCEPTED, TIMELINE, TRACE = "window_sweep.svg", "accepted_lengths.svg", "timeline.svg", "timeline.json"
@@ -37,8 +38,10 @@ USES = ("compute", "collectives", "host")
 """What the time of a part of a step is split into, where the cost model says so."""
 
 
-def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval | None = None) -> Page:
-    """Return the page of a run. ``sweep``: other windows, if any; ``speedup``: the interval of the speed-up."""
+def run_page(
+    result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval | None = None, law: WhatIf | None = None
+) -> Page:
+    """Return the page of a run. ``sweep``: other windows, if any; ``speedup``: its interval; ``law``: what sliders are over."""
     scenario = result.scenario
     opening: list[Block] = [Paragraph(conditions(result))]
     if speedup and scenario.schedule.window:
@@ -68,12 +71,13 @@ def run_page(result: RunResult, sweep: Sequence[SweepPoint], speedup: Interval |
                 ("Fallback" if fallback(result) else "Choices", _fallback(result)),
                 ("Which window", _window(result, sweep)),
             ),
+            *sections((what_if.TITLE, what_if.blocks(law) if law else ()), terminal=False),
             *sections(("How many draft tokens are kept", _accepted(result)), ("The steps drawn", _steps()), terminal=False),
             *sections(("Notes", notes)),
             *sections((PROVENANCE, provenance_blocks(scenario)), (RESOLVED, resolved_blocks(scenario)), terminal=False),
         ],
         command=result.command,
-        highlights=highlights(result, speedup),
+        highlights=say.highlights(result=result, speedup=speedup, covered=SHARE),
     )
 
 

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.acceptance.spec import AcceptanceSpec
-from simulator.report.blocks import Highlight
-from simulator.report.wording import Wording, number, percent
+from simulator.report.wording import Wording
 from simulator.scenario import Scenario
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import SHARE, Interval
-from simulator.serving.lengths import Lengths
 from simulator.strategies.common.capabilities import LosesWindows
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import SharedBudget
@@ -92,19 +90,6 @@ def doubt(speedup: Interval) -> str:
     return say("doubt", low=speedup.low, high=speedup.high, covered=SHARE)
 
 
-def highlights(result: RunResult, speedup: Interval | None) -> list[Highlight]:
-    """Return the numbers of the answer, for the head of a page."""
-    simulated, law, baseline = (answer.tpot_s * 1e3 for answer in (result.simulated, result.law, result.baseline))
-    numbers = [Highlight(f"{number(simulated, 3)} ms", "per token, simulation")]
-    if result.scenario.schedule.window:
-        words = f"the speed of autoregressive decoding ({number(baseline, 3)} ms)"
-        if speedup:
-            words += f"; {speedup.low:.2f} to {speedup.high:.2f} ×, {SHARE:.0%} interval"
-        numbers.append(Highlight(f"{result.speedup:.2f} ×", words))
-    off = percent((law / simulated - 1) * 100)
-    return [*numbers, Highlight(f"{number(law, 3)} ms", f"per token by law, {off} against the simulation")]
-
-
 def origin(spec: AcceptanceSpec) -> str:
     """Return in a word where acceptance comes from: recorded, stand-in, or the confidence of stated rates."""
     if spec.trace is not None:
@@ -123,23 +108,8 @@ def conditions(result: RunResult) -> str:
         counted=counted(scenario),
         count=requests.count,
         arrivals=say("arrivals", one=requests.arrivals, concurrency=requests.concurrency),
-        sizes=_sizes(scenario),
+        sizes=say("sizes", requests=requests, lengths=scenario.lengths),
     )
-
-
-def _sizes(scenario: Scenario) -> str:
-    """Return the tokens of a prompt and of an output, in words."""
-    requests = scenario.requests
-    if requests.traffic:
-        prompt, output, longest = scenario.lengths
-        return f"{prompt:,.0f} prompt and {output:,.0f} output tokens on average, at most {longest:,} together"
-    return f"{_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens each"
-
-
-def _lengths(tokens: int | Lengths) -> str:
-    if isinstance(tokens, int):
-        return f"{tokens:,}"
-    return f"{tokens.least_tokens:,} to {tokens.most_tokens:,} ({tokens.name})"
 
 
 def gaps(result: RunResult) -> list[Gap]:
@@ -163,17 +133,8 @@ def gaps(result: RunResult) -> list[Gap]:
 
 def _why_first(result: RunResult) -> str:
     """Return what may explain the gap that is due to acceptance."""
-    spec, source, why = result.scenario.acceptance, result.odds.source, say.said["first_gap"]
-    if not result.scenario.schedule.window:
-        return str(why["none"])
-    for words in ("marginal run lengths", "marginal hits"):
-        if source.startswith(words):
-            return str(why[words])
-    if spec.trace is not None:
-        return str(why["trace"])
-    if spec.cycle or spec.always is not None:
-        return str(why["cycle"])
-    return say("first_gap_by_chance", windows=result.simulated.windows, staged=result.scenario.schedule.traits.staged)
+    schedule, facts = result.scenario.schedule, {"spec": result.scenario.acceptance, "source": result.odds.source}
+    return say("first_gap", window=schedule.window, windows=result.simulated.windows, staged=schedule.traits.staged, **facts)
 
 
 def _why_second(result: RunResult) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from simulator.files.document import CONTROLS
-from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Table, Words
+from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Sliders, Table, Words
 from simulator.report.html import LONG, NUMBER, SHARE
 from simulator.report.html import plain as without_marks
 
@@ -52,7 +52,7 @@ def _show(console: Console, block: Block) -> None:
             _show_table(console, block)
         case Listing(text, title=""):
             _say(console, text)
-        case Figure() | Listing():
+        case Figure() | Listing() | Sliders():
             pass
 
 

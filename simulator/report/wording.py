@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, StrictUndefined
 
-from simulator.report.blocks import Code, Hyperlink, Strong, Table, Words
+from simulator.report.blocks import Code, Highlight, Hyperlink, Strong, Table, Words
 
 
 def number(value: float, significant: int = 4) -> str:
@@ -130,6 +130,16 @@ class Wording:
         for sentence in self.said[key]:
             if text := self.filled(sentence, **values):
                 yield text
+
+    def first_screen(self, **values: object) -> dict[str, Any]:
+        """Return ``title``, ``answer`` and ``highlights`` of a page."""
+        texts = {"title": self("title", **values), "answer": self("headline", **values)}
+        return texts | {"highlights": self.highlights(**values)}
+
+    def highlights(self, **values: object) -> list[Highlight]:
+        """Return the numbers of an answer; one that is an empty text is left out."""
+        numbers = [(self.filled(text, **values), what) for what, text in self.said["highlights"].items()]
+        return [Highlight(value, self.filled(what, **values)) for value, what in numbers if value]
 
     def rows(self, key: str, objects: Iterable[object], /, **values: object) -> list[tuple[Words, ...]]:
         """Return a row of cells for every object, under :meth:`head`."""

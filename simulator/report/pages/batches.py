@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
-from simulator.report.figures import GREY, ORANGE, SHADE, SMALL, legend_above, log_x, panel
+from simulator.report.figures import GREY, ORANGE, SHADE, legend_above, log_x, panel
 from simulator.report.pages.load import LINES
 from simulator.report.run_summary import origin
 from simulator.report.wording import Wording, short_names
@@ -24,7 +24,7 @@ def page(result: BatchStudies) -> Page:
     strategies = ", ".join(dict.fromkeys(study.scenario.strategy.name for study in studies))
     pictures = "Speed-up, passes and draft time by batch" if len(studies) == 1 else "Tokens per second by batch"
     return Page(
-        title=say("title", strategies=strategies),
+        **say.first_screen(strategies=strategies, studies=studies),
         opening=[Figure(pictures, "batches.svg", lambda: batch_figure(studies)), Paragraph(say("legend"))],
         sections=[_section(study) for study in studies],
     )
@@ -57,14 +57,9 @@ def crossed(first: int | None, for_good: int | None, name: str) -> str:
     return say("crossed", first=first, for_good=for_good, name=name)
 
 
-# ---- the picture
-
-
 def batch_figure(studies: Sequence[BatchStudy]) -> Drawing:
     """Return the panels of a single scenario, or the tokens per second of several."""
-    if len(studies) > 1:
-        return throughput_figure(studies)
-    return scenario_figure(studies[0])
+    return throughput_figure(studies) if len(studies) > 1 else scenario_figure(studies[0])
 
 
 def scenario_figure(study: BatchStudy) -> Drawing:
@@ -101,15 +96,9 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
             line, reference = "--" if place >= len(LINES) else "-", None if several else studies[0]
             _rates(rates, ratios, study, reference, "law_tokens_per_s", line, color=colour, label=label)
             _rates(rates, ratios, study, reference, "simulated_tokens_per_s", marker, color=colour, mfc="none", ms=5)
-        rates.set_ylabel("tokens per second, all requests")
-        rates.set_title("lines: law, prefills left out; marks: simulation", **SMALL)
-        ratios.set_ylabel("speed-up over autoregressive" if several else f"relative to {names[0]}")
-        ratios.axhline(1.0, color=GREY, lw=0.8)
-        ratios.set_xlabel("batch B (requests that decode together)")
-        for axes in (rates, ratios):
-            log_x(axes, 2)
-            axes.tick_params(labelbottom=True)
-        rates.set_ylim(0.0)
+        panel(rates, say, "rates_panel", ())
+        panel(ratios, say, "ratios_panel", (), base="" if several else names[0])
+        rates.tick_params(labelbottom=True)
         rates.legend(loc="upper left")
         return figure
 

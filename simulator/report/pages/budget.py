@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import MaxNLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.drawing import WIDTH_IN, canvas
@@ -20,7 +19,7 @@ def page(result: BudgetStudies) -> Page:
     """Return the page of the budget study: its picture, and the optima and tables of all scenarios."""
     picture = Figure(say("picture"), "budget.svg", lambda: budget_figure(result.studies))
     return Page(
-        title=say("title"),
+        **say.first_screen(studies=result.studies),
         opening=[picture, Paragraph(say("legend"))],
         sections=[_section(study) for study in result.studies],
     )
@@ -50,9 +49,6 @@ def sentences(study: BudgetStudy) -> Iterator[str]:
     yield f"law: {study.source}"
 
 
-# ---- the picture
-
-
 def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
     """Return two panels over the budget for all studies, a column per study."""
     width = WIDTH_IN * (1.0 + 0.55 * (len(studies) - 1))
@@ -66,8 +62,6 @@ def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
                 axes.axvline(study.cost_coefficient, color=GREY, lw=0.8)
                 axes.set_xlim(study.points[0].gamma - 0.4, study.points[-1].gamma + 0.4)
                 axes.set_ylim(0.0)
-                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-                axes.set_xlabel("budget γ (draft tokens per iteration, one sequence)")
         panels[0, 0].legend(loc="upper left")
         panels[1, 0].legend(loc="lower left")
         panels[0, 0].set_ylabel("time (ms)")

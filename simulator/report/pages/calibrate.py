@@ -27,13 +27,14 @@ say = Wording("calibrate")
 
 def tables(profile: FittedProfile) -> Iterator[Table]:
     """Yield every table that is not empty: errors, errors of what was left out, growth behind the steps of a tile."""
-    errors = [error for own in profile.errors.values() for error in own]
-    before: dict[FitError, str] = {}  # formats have ranges of the same name
+    before: dict[FitError, str] = {}
     for name, own in profile.errors.items():
         of_like = {error[:3]: f"{error.mape_percent:.1f}" for error in profile.before.get(name, ())}
-        before |= {error: of_like.get(error[:3], "") for error in own}
+        kind = name.split(", ")[1:] + ["latents"] * name.startswith("latent_")
+        for error in own:  # formats and latents have ranges of the same name; keys and values in 16 bits go without
+            before[error._replace(what=", ".join((*kind, error.what)))] = of_like.get(error[:3], "")
     head = ("left out", "", *(f"MAPE {low}..{high}" for low, high in LEFT_OUT_RANGES))
-    yield say.table("errors", errors, like=before)
+    yield say.table("errors", list(before), like=before)
     yield Table(head, list(_left_out_rows(profile.left_out)), say("left_out"))
     yield say.table("steps", zip(profile.steps, profile.steps_before, strict=True))
 
@@ -108,7 +109,6 @@ def figure(layers: pd.DataFrame) -> Drawing:
             columns = (rows.tokens, rows.sheet, rows.like, rows.predicted, rows.seconds)
             panel(axes, say, "layer_panel", list(zip(*columns, strict=True)))
             axes.set_title(f"{model}, TP {ranks:g}", size=8.5)
-            axes.set_ylim(bottom=0.0)
             axes.xaxis.set_major_locator(MultipleLocator(64))
             axes.tick_params(labelsize=7.5)
         for axes in panels[len(groups) :]:

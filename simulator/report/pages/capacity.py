@@ -22,7 +22,7 @@ def page(result: CapacityStudy) -> Page:
     verdicts, times = (say.table(key, capacities, short=short) for key in ("verdicts", "times"))
     legend = Paragraph(say("legend", drift=DRIFT, tolerance=TOLERANCE))
     return Page(
-        title=say("title"),
+        **say.first_screen(capacities=capacities),
         opening=[
             Figure(say("picture"), "capacity.svg", lambda: capacity_figure(capacities)),
             Bullets([Strong(sentence) for sentence in answers(capacities)]),
@@ -46,9 +46,6 @@ def answers(capacities: Sequence[Capacity]) -> Iterator[str]:
         yield say("answer", traffic=traffic, best=best, carriers=carriers, name=short[best.scenario])
 
 
-# ---- the picture
-
-
 def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
     """Return a column per traffic: requests in the system over time, above carried against offered rate."""
     short, groups = scenario_names(capacities), grouped(capacities, lambda capacity: capacity.workload)
@@ -63,8 +60,7 @@ def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
             over_time.set_ylabel("" if column else "requests in the system")
             over_time.set_title(traffic, **SMALL)
             _carried(carried, group, [] if column else labels, shades)
-        handles, names = panels[0][0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(short)))
+        figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=min(5, len(short)))
         return figure
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from simulator.evidence.claims import VERDICTS, Judged
+from simulator.files.writing import csv_text
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Page, Paragraph, sections
-from simulator.report.page import csv_text
 from simulator.report.wording import Wording, number
 
 CLAIMS = "claims.csv"

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Page, Paragraph, Section, Strong, Table, Words
+from simulator.report.blocks import Block, Bullets, Code, Figure, Page, Paragraph, Section, Strong, Table, Words
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, panel
 from simulator.report.inputs import resolved_blocks
@@ -42,20 +42,7 @@ def page(result: Comparison) -> Page:
         Section("Each of them alone", [commands], terminal=False),
         Section("The scenarios, resolved", resolved, terminal=False),
     ]
-    return Page(
-        title=" against ".join(dict.fromkeys(run.result.scenario.name for run in runs)),
-        answer=headline(result),
-        opening=opening,
-        sections=[section for section in sections if section.blocks],
-        highlights=[Highlight(f"{number(_tpot_ms(run), 3)} ms", f"per token, {run.letter}: {run.name}") for run in runs],
-    )
-
-
-def headline(result: Comparison) -> str:
-    """Return in one sentence how fast the scenarios are against the first."""
-    first, *challengers = result.runs
-    others = [(run.letter, _tpot_ms(run)) for run in challengers]
-    return say("headline", first=first, base=_tpot_ms(first), others=others)
+    return Page(**say.first_screen(runs=runs), opening=opening, sections=[section for section in sections if section.blocks])
 
 
 def _tpot_ms(run: ComparedRun) -> float:
@@ -80,9 +67,7 @@ def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
 
 
 def _interval(run: ComparedRun) -> str:
-    if not run.result.scenario.schedule.window:
-        return "–"
-    return f"{run.interval.low:.2f} to {run.interval.high:.2f}"
+    return f"{run.interval.low:.2f} to {run.interval.high:.2f}" if run.result.scenario.schedule.window else "–"
 
 
 def ratios(values: Sequence[float | None]) -> Iterator[str]:
@@ -130,9 +115,6 @@ def _names(mappings: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(name for mapping in mappings for name in mapping))
 
 
-# ---- the picture
-
-
 def comparison_figure(result: Comparison) -> Drawing:
     """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step."""
     count, parts = len(result.runs), _longest(result)
@@ -160,7 +142,6 @@ def _draw_tokens(axes: Any, result: Comparison) -> None:
     labels = [f"{run.letter}\n{number(_tpot_ms(run))}" for run in result.runs]
     axes.set_yticks(range(len(result.runs)), labels)
     panel(axes, say, "tokens_panel", ())
-    axes.set_xlim(left=0)
     axes.invert_yaxis()
 
 

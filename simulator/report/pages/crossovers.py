@@ -24,7 +24,8 @@ def page(result: CrossoverStudy) -> Page:
     sections = [Section(words, [say.table("methods", chosen)]) for words, chosen in by_origin(methods)]
     notes = Section("How to read it", [Bullets([say("legend"), *left_out(result.excluded)])])
     picture = Figure(say("picture"), "crossovers.svg", lambda: strip_figure(methods, title))
-    return Page(title=say("title", on=title), opening=[picture, Bullets(list(sentences(methods)))], sections=[*sections, notes])
+    said = Bullets(list(sentences(methods)))
+    return Page(**say.first_screen(on=title, methods=methods), opening=[picture, said], sections=[*sections, notes])
 
 
 def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
@@ -33,9 +34,6 @@ def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
         behind = sorted((method.first, method.method) for method in chosen if method.first is not None)
         never = sorted(method.method for method in chosen if method.first is None)
         yield say("sentence", words=words, behind=behind, never=never, last=chosen[0].points[-1].batch)
-
-
-# ---- the picture
 
 
 def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:

@@ -21,7 +21,7 @@ def page(result: DraftStudy) -> Page:
     picture = Figure(say("picture"), "drafts.svg", lambda: draft_figure(result))
     table = say.table("drafts", result.points, places=places)
     return Page(
-        title=say("title"),
+        **say.first_screen(study=result),
         opening=[picture, Bullets(list(sentences(result)))],
         sections=[Section(result.scenario, [table, Paragraph(say("legend"))])],
     )
@@ -33,9 +33,6 @@ def sentences(study: DraftStudy) -> Iterator[str]:
     yield say("base", base=base, study=study)
     for point in alternatives:
         yield say("other", one=point, base=base, rate=study.own_rate)
-
-
-# ---- the picture
 
 
 def draft_figure(study: DraftStudy) -> Drawing:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from simulator.acceptance.iid import Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, legend_above, panel
+from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, panel
 from simulator.report.wording import Wording, share
 
 NAME, FIGURE = "iid", "iid.svg"
@@ -27,9 +27,7 @@ def windows(drafters: Sequence[Independence]) -> list[int]:
 def headline(drafters: Sequence[Independence]) -> str:
     """Return a sentence with the largest error in either direction, in per cent."""
     errors = [(error.percent, drafter.name, error.gamma) for drafter in drafters for error in drafter.errors]
-    if not errors:
-        return say("none")
-    return say("headline", low=min(errors), high=max(errors))
+    return say("headline", low=min(errors), high=max(errors)) if errors else say("none")
 
 
 def page(drafters: Sequence[Independence], command: str) -> Page:
@@ -81,7 +79,6 @@ def figure(drafters: Sequence[Independence]) -> Drawing:
         axes.set_ylim(len(drafters) - 0.4, -0.6)
         axes.grid(axis="y", color="#e4e4e4", lw=0.5)
         panel(axes, say, "panel", ())
-        legend_above(axes, 4)
         return drawing
 
 

@@ -4,24 +4,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simulator.report.blocks import Bullets, Page, Table
+from simulator.report.pages.what_if import blocks
 from simulator.report.wording import Wording, number, share
+from simulator.studies.what_if import WhatIf
 
 say = Wording("law")
 KINDS_SHOWN = 4
 """Step kinds that a terminal shows, the most frequent ones."""
 
 
-def page(details: Mapping[str, Any]) -> Page:
-    """Return the page of the data of :func:`~simulator.scenario.run.law_details`: the answer, and the parts of a step."""
+def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = None) -> Page:
+    """Return the page of :func:`~simulator.scenario.run.law_details`: the answer, sliders over ``law``, parts of a step."""
     kinds = details["kinds"]
     sentences = list(say.all("sentences", shown=KINDS_SHOWN, **details))
     head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
     shown = tuple(range(min(len(head), KINDS_SHOWN + 1)))
+    parts = Table(head, list(_rows(kinds)), "Durations by step kind", terminal_columns=shown)
     return Page(
         title=details["scenario"],
         answer=say("answer", **details),
-        opening=[Table(head, list(_rows(kinds)), "Durations by step kind", terminal_columns=shown), Bullets(sentences)],
-        command=f"specsim law {details['scenario']}",
+        opening=[*(blocks(law) if law else ()), parts, Bullets(sentences)],
+        highlights=say.highlights(**details),
+        command=command or f"specsim law {details['scenario']}",
     )
 
 

@@ -21,7 +21,7 @@ def page(result: LoadStudy) -> Page:
     picture = Figure(say("picture"), "load.svg", lambda: load_figure(curves))
     comparisons = list(sentences(curves))
     return Page(
-        title=say("title"),
+        **say.first_screen(curves=curves),
         opening=[picture, *([Bullets(comparisons)] if comparisons else []), Paragraph(say("legend"))],
         sections=[Section(name, [say.table("load", points, name=name)]) for name, points in curves.items()],
     )
@@ -44,9 +44,6 @@ def sentences(curves: Curves) -> Iterator[str]:
         )
 
 
-# ---- the picture
-
-
 def load_figure(curves: Curves) -> Drawing:
     """Return rate against time per token, points marked with their clients, and the tail by clients."""
     with canvas(4.4, WIDTH_IN * 1.15) as figure:
@@ -64,9 +61,6 @@ def load_figure(curves: Curves) -> Drawing:
         panel(trade, say, "trade_panel", ())
         panel(tail, say, "tail_panel", ())
         for axes in (trade, tail):
-            axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_locator(NullLocator())
         figure.legend(loc="outside lower center", ncols=2)

@@ -28,7 +28,7 @@ def page(result: MethodComparison) -> Page:
     sections = [Section(words, [_table(points)]) for words, points in by_origin(result.points)]
     notes = Section("How to read it", [Bullets([*_notes(result.points), *left_out(result.excluded)])])
     picture = Figure(say("picture"), "methods.svg", lambda: bar_figure(result.points, title))
-    return Page(title=title, opening=[picture], sections=[*sections, notes])
+    return Page(**say.first_screen(title=title, result=result), opening=[picture], sections=[*sections, notes])
 
 
 def by_origin(points: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]]:
@@ -64,9 +64,6 @@ def features_page(features: Mapping[str, Features]) -> Page:
     """Return the page of features: SpecPipe's Table 2, weights, rows, and where acceptance can come from."""
     opening: list[Block] = [say.table("features", features.items()), Bullets(list(say.all("features_legend")))]
     return Page("Methods and their features", opening=opening, command="specsim list method")
-
-
-# ---- the picture
 
 
 def bar_figure(points: Sequence[MethodPoint], title: str) -> Drawing:

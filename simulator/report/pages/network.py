@@ -32,7 +32,7 @@ def page(result: NetworkStudy) -> Page:
         opening.append(Figure(say("picture"), "network.svg", lambda: network_figure(sweep)))
     opening.append(Bullets([*sentences(rows), *broken(sweep.breaking if sweep else ())]))
     return Page(
-        title=say("title"),
+        **say.first_screen(rows=rows),
         opening=[*opening, Paragraph(say("legend"))],
         sections=[Section(name, [_table(own, name)]) for name, own in grouped(rows, lambda row: row.scenario).items()],
     )
@@ -78,9 +78,6 @@ def broken(breakings: Sequence[Breaking]) -> Iterator[str]:
     """Yield where the network makes a token take twice as long."""
     for limit in breakings:
         yield say("broken", one=limit)
-
-
-# ---- the picture
 
 
 def network_figure(sweep: LinkSweep) -> Drawing:

@@ -8,28 +8,27 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Highlight, Listing, Page, Paragraph, Table, sections
+from simulator.report.blocks import Block, Bullets, Code, Figure, Listing, Page, Paragraph, Strong, Table, sections
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREY, LOOKS, VERMILLION
+from simulator.report.figures import GREY, LOOKS, VERMILLION
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files, write_files
-from simulator.report.wording import Wording, number, share
+from simulator.report.pages import what_if
+from simulator.report.wording import Wording, number
+from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE
-from simulator.studies.plan.export import DraftLengths
 from simulator.studies.plan.file import Candidate
-from simulator.studies.plan.robustness import Sensitivity
+from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.search import Finding
 from simulator.studies.plan.study import PlanStudy, limit_name
 
-NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
-FIGURE_TITLE = "Cost of fleets against time per token; how much of each limit is used"
+NAME, PICTURE, SCENARIO, REQUESTS = "plan", "plan.svg", "scenario.yaml", "traffic.csv"
+FIGURE_TITLE = "Cost of fleets against the SLO: the cheapest of each family, and its sizes"
 ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8)
 """Columns of the table of alternatives that a terminal shows, before those of the limits."""
+MOST_USED = 200
+"""Per cent of a limit, more of which is drawn as so much."""
 say = Wording("plan")
-THICK = 0.3
-"""Thickness of a bar, where the next bar is 1 away."""
-LONGEST_OF_THREE = 22
-"""Letters of a name up to which the legend has three columns."""
 
 
 def write_plan(study: PlanStudy, folder: Path) -> None:
@@ -43,16 +42,19 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
 def page(study: PlanStudy) -> Page:
     """Return the page of a plan and its answer."""
     plan, chosen = study.search.plan, study.chosen.candidate.loaded.scenario
+    named = {"fleet": fleet, "words": _words, "replicas": _replicas, "covered": SHARE}
     return Page(
-        title=f"Plan {plan.file.name}",
+        **say.first_screen(study=study, plan=plan, chosen=study.chosen, **named),
         about=plan.file.about,
-        answer=headline(study),
-        opening=[Bullets(list(sentences(study))), Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study))],
+        opening=[
+            Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study)),
+            *(Bullets([(Strong(f"{lead}:"), f" {words}") for lead, words in part(study)]) for part in (reasons, changes)),
+            Bullets(list(sentences(study))),
+        ],
         sections=[
+            *sections(("Alternatives", _families(study)), ("Taken by default", _assumed(study))),
             *sections(
-                ("Alternatives", _families(study)), ("Sensitivity", _changes(study)), ("Taken by default", _assumed(study))
-            ),
-            *sections(
+                (what_if.TITLE, what_if.blocks(study.law)),
                 ("By law, one replica", _laws(study)),
                 ("Left out", _left_out(study)),
                 ("Prices", _prices(study)),
@@ -63,16 +65,10 @@ def page(study: PlanStudy) -> Page:
             ),
         ],
         command=study.command,
-        highlights=_highlights(study),
     )
 
 
 # ---- the answer in words
-
-
-def headline(study: PlanStudy) -> str:
-    """Return the answer in one sentence."""
-    return f"{fleet(study.chosen)}: {number(study.chosen.cost_usd_per_hour)} USD per hour."
 
 
 def fleet(finding: Finding) -> str:
@@ -98,88 +94,31 @@ def _devices(finding: Finding) -> str:
     return " + ".join(f"{count * finding.replicas} x {name}" for name, count in finding.candidate.devices.items())
 
 
+def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
+    """Yield how the answer meets the SLO, why it is not smaller, what it carries, and what comes next, each with its topic."""
+    chosen = study.chosen
+    yield "Why", say("why", chosen=chosen, binding=study.binding, limit=limit_name, ms=_ms)
+    yield "Headroom", say("headroom", study=study)
+    for finding in [finding for finding in study.search.by_family.values() if finding is not chosen][:1]:
+        yield "Next", say("next", dearer=finding, chosen=chosen, fleet=fleet)
+
+
+def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
+    """Yield what would change the answer: something harder, or another acceptance, batch or link."""
+    for case in study.sensitivity:
+        yield f"With {case.change}", f"{say('case', case=case, limit=limit_name, fleet=fleet)}."
+    if study.break_even is not None:
+        yield "Against plain decoding", say("break_even", point=study.break_even)
+
+
 def sentences(study: PlanStudy) -> Iterator[str]:
-    """Yield how the answer meets the SLO, why it is not smaller, what it carries, and how sure that is."""
-    chosen, longer, chance = study.chosen, study.longer, study.chance
-    times = (
-        f"{limit_name(measured.limit)} {_ms(measured.seconds)} of {_ms(measured.limit.seconds)} ms"
-        for measured in chosen.measured
-    )
-    yield f"Simulated: {', '.join(times)}; {number(chosen.cost_usd_per_million_tokens)} USD per million output tokens."
-    yield _why_not_fewer(study)
-    yield f"It meets the SLO up to {study.capacity:.2f} times the traffic of the plan (bisection, to 1 %)."
-    yield (
-        f"Over {longer.requests:,} requests the SLO is {_met(longer.slo_met)} and the queue is "
-        f"{'stable' if longer.stable else 'growing'} (drift {longer.drift:+.1%} of arrivals)."
-    )
-    yield (
-        f"Stress-tested: the SLO was met in {chance.kept} of {chance.draws} resampled runs, {SHARE:.0%} interval "
-        f"{chance.interval.low:.0%} to {chance.interval.high:.0%} (resampled: arrivals, recordings, device speeds; not links)."
-    )
-    if chosen.candidate.loaded.scenario.acceptance.stand_in:
-        yield "Acceptance is a stand-in, recorded from small models; that of the planned models may be higher or lower."
-    if study.rests_on:
-        yield f"{study.rests_on[0].upper()}{study.rests_on[1:]}, by law and for one deviation each."
-    yield from _break_even(study)
-    if study.schedule:
-        run = study.schedule.finding
-        tightest = f"{limit_name(run.tightest.limit)} {_ms(run.tightest.seconds)} ms"
-        places = chosen.candidate.loaded.scenario.batch
-        ranges = ", ".join(f"{first} to {last}: {tokens}" for first, last, tokens in study.schedule.ranges(places))
-        yield (
-            f"Draft tokens by batch size that give the most tokens per second by law: {ranges}. "
-            f"Run with them, the SLO is {_met(run.kept)}, {tightest}."
-        )
-    yield from _switched_off(study.lengths)
-    looked = study.search
-    ruled_out = sum(bool(finding.bound) for finding in looked.findings)
-    yield (
-        f"There are {len(looked.plan.candidates)} candidates; of {len(looked.findings)} fleets looked at, "
-        f"{looked.simulated} were simulated and {ruled_out} ruled out by a bound."
-    )
-
-
-def _switched_off(lengths: DraftLengths) -> Iterator[str]:
-    """Yield where speculation has to be off, by law."""
-    off = {
-        context: min((batch for batch, tokens in table.items() if not tokens), default=0) for context, table in lengths.items()
-    }
-    words = [f"from {batch} requests of {context:,} cached tokens on" for context, batch in off.items() if batch]
-    if lengths:
-        where = ", ".join(words) or "nowhere"
-        yield f"By law speculation has to be switched off {where} (schedule.csv: draft tokens by batch and context)."
-
-
-def _met(met: bool | None) -> str:
-    return "met" if met else "missed"
-
-
-def _why_not_fewer(study: PlanStudy) -> str:
-    tightest = study.chosen.tightest
-    if study.binding is None:
-        return f"One replica is enough; the tightest limit is {limit_name(tightest.limit)}, at {share(tightest.strain)}."
-    return f"With one replica fewer it breaks {limit_name(study.binding)}."
-
-
-def _break_even(study: PlanStudy) -> Iterator[str]:
-    point = study.break_even
-    if point is None:
-        return
-    yield (
-        f"By law it is {point.speedup:.2f} times as fast as autoregressive decoding on the same devices, "
-        f"at its mean batch of {point.batch}."
-    )
-    if point.rate is None and point.speedup < 1.0:
-        yield "Break-even: it is behind at any acceptance."
-        return
-    rate = "at any acceptance" if point.rate is None else f"while more than {point.rate:.0%} of draft tokens are kept"
-    batch = f"up to {point.places}" if point.first_batch is None else f"below {point.first_batch}"
-    latency = "there are no links"
-    if point.latency_ratio is not None:
-        latency = f"up to {point.latency_ratio:.3g} times the latency of the links"
-    elif point.linked:
-        latency = "whatever the latency of the links"
-    yield f"Break-even: it stays ahead {rate}; in batches {batch}; {latency}."
+    """Yield how sure the answer is, with which draft lengths it runs, where speculation is off, and what was looked at."""
+    scenario, tables = study.chosen.candidate.loaded.scenario, study.lengths.items()
+    off = [(min((batch for batch, tokens in table.items() if not tokens), default=0), context) for context, table in tables]
+    unknown, offers = DEFAULTS["price"]["source"], study.search.plan.file.devices.items()
+    unpriced = [name for name, offer in offers if offer.price_usd_per_hour.source == unknown]
+    facts = {"scenario": scenario, "looked": study.search, "covered": SHARE, "unpriced": unpriced}
+    yield from say.all("sentences", study=study, off=off, limit=limit_name, ms=_ms, **facts)
 
 
 def _ms(seconds: float) -> str:
@@ -187,17 +126,6 @@ def _ms(seconds: float) -> str:
 
 
 # ---- tables
-
-
-def _highlights(study: PlanStudy) -> list[Highlight]:
-    chosen, chance = study.chosen, study.chance
-    low, high = chance.interval
-    return [
-        Highlight(_replicas(chosen), _words(chosen.candidate)),
-        Highlight(f"{number(chosen.cost_usd_per_hour, 3)} USD", "an hour"),
-        Highlight(f"{study.capacity:.2f} ×", "the traffic of the plan is carried"),
-        Highlight(f"{chance.share:.0%}", f"of resampled runs met the SLO ({SHARE:.0%} interval {low:.0%} to {high:.0%})"),
-    ]
 
 
 def _families(study: PlanStudy) -> Iterator[Block]:
@@ -225,24 +153,10 @@ def _families(study: PlanStudy) -> Iterator[Block]:
     yield Paragraph(say("legend"))
 
 
-def _changes(study: PlanStudy) -> Iterator[Block]:
-    yield say.table("changes", study.sensitivity, answer=_answer)
-
-
-def _answer(case: Sensitivity) -> str:
-    if case.reason:
-        return f"does not apply: {case.reason}"
-    if case.answer is None:
-        return "no fleet meets the SLO"
-    if case.holds:
-        tightest = case.answer.tightest
-        return f"still holds; {limit_name(tightest.limit)} at {share(tightest.strain)} of its limit"
-    return f"{fleet(case.answer)}, {number(case.answer.cost_usd_per_hour)} USD per hour"
-
-
 def _assumed(study: PlanStudy) -> Iterator[Block]:
-    if study.search.plan.file.assumed:
-        yield Bullets(list(study.search.plan.file.assumed))
+    taken = [f"{words[0].upper()}{words[1:]}." for words in taken_over(study.chosen.candidate.loaded)]
+    if said := [*study.search.plan.file.assumed, *taken]:
+        yield Bullets(said)
 
 
 def _laws(study: PlanStudy) -> Iterator[Block]:
@@ -267,7 +181,7 @@ def _prices(study: PlanStudy) -> Iterator[Block]:
 
 def _exports(study: PlanStudy) -> Iterator[Block]:
     for name, text in study.exports.items():
-        if name != SCENARIO:
+        if name not in (SCENARIO, REQUESTS):
             yield Paragraph((Code(name), ":"))
             yield Listing(text)
     yield Paragraph((Code(SCENARIO), ": the answer, to be run by ", Code(f"specsim run {SCENARIO}"), "."))
@@ -277,68 +191,30 @@ def _exports(study: PlanStudy) -> Iterator[Block]:
 
 
 def plan_figure(study: PlanStudy) -> Drawing:
-    """Return a drawing: cost against mean time per token, a line for each family; and how much of each limit is used."""
-    with canvas(4.2, WIDTH_IN * 1.1) as drawing:
-        pareto, limits = drawing.subplots(1, 2, width_ratios=(5, 2))
-        _draw_fleets(pareto, study)
-        _draw_limits(limits, study)
-        handles, labels = pareto.get_legend_handles_labels()
-        columns = 3 if max(map(len, labels[1:]), default=0) <= LONGEST_OF_THREE else 2
-        drawing.legend(handles, labels, loc="outside lower center", ncols=columns)
+    """Return a drawing: cost against the share of the tightest limit that is used, a line for each family."""
+    with canvas(2.7, WIDTH_IN * 1.2) as drawing:
+        axes = drawing.subplots()
+        axes.axhline(100.0, color=VERMILLION, lw=1.2, label="SLO")
+        for family, (colour, marker) in zip(study.search.by_family, (*LOOKS, (GREY, "h")) * len(study.sizes), strict=False):
+            sizes = [finding for finding in study.sizes if finding.candidate.family == family]
+            axes.plot(*_points(sizes), lw=1.0, color=colour)
+            for kept, face in (True, colour), (False, "white"):
+                label = f"{family[1]} on {family[0]}" if kept else None
+                points = _points([finding for finding in sizes if finding.kept is kept])
+                axes.plot(*points, marker, ms=6, mfc=face, mec=colour, label=label)
+            for finding, cost, used in zip(sizes, *_points(sizes), strict=True):
+                axes.annotate(f"{finding.replicas}", (cost, used), (5, 4), textcoords="offset points", size=7)
+        ((cost,), (used,)) = _points([study.chosen])
+        axes.annotate("answer", (cost, used), (-8, -14), textcoords="offset points", ha="center", size=8, weight="bold")
+        axes.set_xlabel("USD per hour")
+        axes.set_ylabel(f"% of the tightest limit ({MOST_USED}: or more)")
+        axes.set_title("numbers: replicas; hollow: SLO missed", size=8, loc="left", color=GREY)
+        axes.margins(0.12)
+        axes.set_ylim(bottom=0.0)
+        drawing.legend(loc="outside right upper")
         return drawing
 
 
-def front(fleets: Sequence[Finding]) -> list[Finding]:
-    """Return the fleets that none beats in cost and time per token at once, cheapest first."""
-    best: list[Finding] = []
-    for finding in sorted(fleets, key=lambda finding: (finding.cost_usd_per_hour, _tpot_ms(finding))):
-        if not best or _tpot_ms(finding) < _tpot_ms(best[-1]):
-            best.append(finding)
-    return best
-
-
-def _draw_fleets(axes: Any, study: PlanStudy) -> None:
-    best = front([finding for finding in study.sizes if finding.kept])
-    axes.step(*_points(best), where="post", color=GREY, lw=4.0, alpha=0.25, label="Pareto front of those that meet the SLO")
-    for family, (colour, marker) in zip(study.search.by_family, LOOKS * len(study.sizes), strict=False):
-        sizes = [finding for finding in study.sizes if finding.candidate.family == family]
-        axes.plot(*_points(sizes), lw=1.0, color=colour)
-        for kept, face in (True, colour), (False, "white"):
-            label = f"{family[1]} on {family[0]}" if kept else None
-            points = _points([finding for finding in sizes if finding.kept is kept])
-            axes.plot(*points, marker, ms=6, mfc=face, mec=colour, label=label)
-        for finding in sizes:
-            point = finding.cost_usd_per_hour, _tpot_ms(finding)
-            axes.annotate(f"{finding.replicas}", point, (5, 4), textcoords="offset points", size=7)
-    answer = study.chosen.cost_usd_per_hour, _tpot_ms(study.chosen)
-    axes.annotate("answer", answer, (-8, -16), textcoords="offset points", ha="center", size=8, weight="bold")
-    axes.set_xlabel("USD per hour")
-    axes.set_ylabel("mean time per token (ms)")
-    axes.set_title("cheapest of each family and its sizes (replicas); hollow: SLO missed", size=8, loc="left", color=GREY)
-    axes.margins(0.12)
-
-
 def _points(fleets: Sequence[Finding]) -> tuple[list[float], list[float]]:
-    return [finding.cost_usd_per_hour for finding in fleets], [_tpot_ms(finding) for finding in fleets]
-
-
-def _draw_limits(axes: Any, study: PlanStudy) -> None:
-    limits = study.chosen.measured
-    axes.barh(
-        [limit_name(measured.limit) for measured in limits],
-        [measured.strain * 100 for measured in limits],
-        color=BLUE,
-        height=THICK,
-    )
-    axes.axvline(100.0, color=VERMILLION, lw=1.2)
-    for place, measured in enumerate(limits):
-        text = f"{measured.seconds * 1e3:,.0f} of {measured.limit.seconds * 1e3:,.0f} ms"
-        axes.annotate(text, (0, place + THICK / 2), (2, -3), textcoords="offset points", va="top", size=8)
-    axes.set_xlim(0, 110)
-    axes.set_xlabel("per cent of the limit")
-    axes.set_title("the answer's use of the SLO", size=8, loc="left", color=GREY)
-    axes.set_ylim(max(len(limits), 2) - 0.33, -0.67)  # a single bar is no thicker
-
-
-def _tpot_ms(finding: Finding) -> float:
-    return finding.outcome.tpot_s * 1e3 if finding.outcome else float("inf")
+    used = [min(MOST_USED, finding.tightest.strain * 100) for finding in fleets]
+    return [finding.cost_usd_per_hour for finding in fleets], used

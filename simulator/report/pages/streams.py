@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, legend_above, log_x
+from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, panel
 from simulator.report.wording import Wording
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
@@ -27,7 +27,7 @@ def page(result: StreamStudy) -> Page:
     table = say.table("trees", trees, fastest=(best(result.whole), best(result.pruned)))
     picture = Figure(say("picture"), "streams.svg", lambda: stream_figure(result))
     return Page(
-        title=say("title", scenario=result.scenario),
+        **say.first_screen(scenario=result.scenario, study=result),
         opening=[picture, Bullets(list(sentences(result)))],
         sections=[Section("Trees", [table, Paragraph(say("legend"))])],
     )
@@ -38,9 +38,6 @@ def sentences(study: StreamStudy) -> Iterator[str]:
     two = study.two_models
     even = float(parity(two.gamma, two.latency_ratio, two.target_over_single)) if two else None
     yield from say.all("sentences", study=study, whole=fall(study.whole), pruned=fall(study.pruned), two=two, even=even)
-
-
-# ---- the picture
 
 
 def stream_figure(study: StreamStudy) -> Drawing:
@@ -67,12 +64,8 @@ def _over_k(axes: Any, study: StreamStudy) -> None:
     chain, widest = study.whole[0], study.whole[-1]
     axes.axhline(chain.speedup, color=GREY, lw=0.8, ls=":")
     axes.text(widest.branching, chain.speedup, "the chain, k = 1", size=8, color=GREY, ha="right", va="bottom")
-    axes.axhline(1.0, color=GREY, lw=0.8)
-    axes.set_ylim(0.0, axes.get_ylim()[1] * 1.1)
+    panel(axes, say, "factor_panel", ())
     axes.set_xticks([p.branching for p in study.whole], [f"{p.branching}\n{p.nodes:,} nodes" for p in study.whole])
-    axes.set_xlabel("tree factor k (tokens of a stream), and nodes of the whole tree")
-    axes.set_ylabel("speed-up over autoregressive")
-    legend_above(axes, 2)
 
 
 def _kept(points: Sequence[StreamPoint]) -> int:
@@ -95,8 +88,6 @@ def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
     if models:
         label = f"here, with {models.draft} as the draft: {models.speedup:.2f}"
         axes.plot(models.latency_ratio, models.token_ratio, "o", color=VERMILLION, label=label)
-    log_x(axes)
+    panel(axes, say, "plane_panel", ())
     axes.set_ylim(tokens[0], tokens[-1])
-    axes.set_xlabel("R: pass of the target over one of the draft")
-    axes.set_ylabel("ζ / β: tokens per step,\ntwo models over one")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=1)

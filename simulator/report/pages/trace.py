@@ -1,6 +1,6 @@
 """What a recorded trace contains: the pages of ``specsim trace info`` and ``compare``, the figures of ``plot``."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,13 +8,13 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from simulator.acceptance.statistics import DrafterNumbers, Hits, Statistics, WindowMean
+from simulator.acceptance.statistics import DrafterNumbers, Hits, Statistics
 from simulator.acceptance.trace import Trace
 from simulator.numeric import grouped
-from simulator.report.blocks import Block, Bullets, Page, Table, sections
+from simulator.report.blocks import Block, Bullets, Page, Table, Words, sections
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, legend_above, panel
-from simulator.report.wording import Wording, number, percent, share
+from simulator.report.wording import Wording, share
 
 FLAVOUR_WINDOW = 7
 """Window in draft tokens at which flavours are compared; a trace with shorter windows uses its largest."""
@@ -68,14 +68,7 @@ def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
     """Return the page of several traces: their numbers, a column for each."""
     statistics = [numbers for _, numbers in traces]
     head = ("", *(name for name, _ in traces))
-    columns: dict[str, Callable[[WindowMean], str]] = {
-        "replayed": lambda window: number(window.replayed),
-        "i.i.d. error": lambda window: _error(window.independent_error_percent),
-        "law error": lambda window: _error(window.law_error_percent),
-    }
-    rows = list(_size_rows(statistics))
-    for label, value in columns.items():
-        rows += _compared_windows(statistics, label, value)
+    rows = [*_size_rows(statistics), *_compared_windows(statistics)]
     hits = [{(hit.fraction, hit.width): hit.everywhere for hit in numbers.hits} for numbers in statistics]
     for fraction, width in dict.fromkeys(place for by_place in hits for place in by_place):
         if width in COMPARED_WIDTHS:
@@ -86,29 +79,22 @@ def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
     return Page("Traces side by side", opening=opening, command=f"specsim trace compare {names}")
 
 
-def _size_rows(statistics: Sequence[Statistics]) -> Iterator[tuple[str, ...]]:
+def _size_rows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
     """Yield how much was recorded in each trace, and how much of it was accepted, over all and by kind of text."""
-    yield ("requests", *(f"{numbers.requests:,}" for numbers in statistics))
-    yield ("tokens", *(f"{numbers.tokens:,}" for numbers in statistics))
-    yield ("repeated four-grams", *(_share(numbers.repetition) for numbers in statistics))
-    yield ("accepted, all positions", *(share(numbers.rate) for numbers in statistics))
+    yield from zip(say.head("sizes"), *say.rows("sizes", statistics), strict=True)
     rates = [{flavour.flavour: flavour.rate for flavour in numbers.flavours} for numbers in statistics]
     for name in dict.fromkeys(name for by_flavour in rates for name in by_flavour):
         yield (f"  {name}", *(_share(by_flavour.get(name)) for by_flavour in rates))
 
 
-def _compared_windows(
-    statistics: Sequence[Statistics], label: str, value: Callable[[WindowMean], str]
-) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each window at which traces are compared, with a value of each of them."""
-    cells = [{window.gamma: value(window) for window in numbers.windows} for numbers in statistics]
-    for gamma in COMPARED:
-        if any(by_gamma.get(gamma) for by_gamma in cells):
-            yield (f"γ = {gamma}: {label}", *(by_gamma.get(gamma, "") for by_gamma in cells))
-
-
-def _error(value: float | None) -> str:
-    return "" if value is None else percent(value)
+def _compared_windows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
+    """Yield a row for each number of a window at which traces are compared, with its value in each of them."""
+    windows = [[window for window in numbers.windows if window.gamma in COMPARED] for numbers in statistics]
+    cells = [{row[0]: row for row in say.rows("compared", each)} for each in windows]
+    for place, label in list(enumerate(say.head("compared")))[1:]:
+        for gamma in map(str, COMPARED):
+            if any(values := [by_gamma[gamma][place] if gamma in by_gamma else "" for by_gamma in cells]):
+                yield (f"γ = {gamma}: {label}", *values)
 
 
 def _share(value: float | None) -> str:
@@ -191,7 +177,6 @@ def _by_position(drawing: Drawing, numbers: Statistics, of: str, verb: str) -> N
         name, rates = curve.flavour if of == "flavours" else curve.name, curve.by_position
         axes.plot(range(1, len(rates) + 1), [100.0 * rate for rate in rates], label=name, **_look(index))
     panel(axes, say, "position_panel", (), verb=verb)
-    axes.set_ylim(0.0, 101.0)
     legend_above(axes, 4 if of == "flavours" else 5)
 
 
@@ -202,8 +187,6 @@ def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
         axes.plot([hit.width for hit in hits], [100.0 * hit.everywhere for hit in hits], label=name, **_look(index))
     panel(axes, say, "hits_panel", ())
     _width_axis(axes, _widths(numbers))
-    axes.set_ylim(0.0, 101.0)
-    legend_above(axes, 4)
 
 
 def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
@@ -213,11 +196,9 @@ def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
     for axes, (name, hits) in zip(panels, exits.items(), strict=True):
         panel(axes, say, "corrections_panel", hits)
         _width_axis(axes, (hit.width for hit in hits))
-        axes.set_ylim(0.0, 101.0)
         axes.set_title(name, size=9.0)
     panels[0].set_ylabel("emitted token among them (%)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside upper left", ncols=2)
+    drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 
 
 def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
@@ -234,8 +215,7 @@ def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
     for axes, key in ((hits, "tree_hits_panel"), (steps, "tree_steps_panel")):
         panel(axes, say, key, ())
         _width_axis(axes, (pipeline.width for pipeline in numbers.pipelines))
-    handles, labels = hits.get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside upper left", ncols=3)
+    drawing.legend(*hits.get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
 
 def _by_place(numbers: Statistics) -> dict[str, list[Hits]]:

@@ -24,7 +24,7 @@ def page(result: TreeStudies) -> Page:
     """Return the page of the tree study: its picture, and where the optimum lies and a table of trees per scenario."""
     picture = Figure(say("picture"), "trees.svg", lambda: tree_figure(result.studies))
     return Page(
-        title=say("title"),
+        **say.first_screen(studies=result.studies),
         opening=[picture, Paragraph(say("legend"))],
         sections=[_section(study) for study in result.studies],
     )
@@ -61,9 +61,6 @@ def hiding(study: TreeStudy) -> str:
     beyond = next((tile for tile, hidden in hides.items() if not hidden), widest)
     again = [tile for tile, hidden in hides.items() if hidden]
     return say("hiding", levels=levels, widest=widest, beyond=beyond, again=again)
-
-
-# ---- the picture
 
 
 def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:

@@ -14,12 +14,12 @@ from simulator.evidence.fits import Question
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure, PublishedCell
 from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, apart, summaries
+from simulator.files.writing import csv_text
 from simulator.numeric import grouped
 from simulator.report import validation_figures
-from simulator.report.blocks import Block, Bullets, Figure, Highlight, Hyperlink, Page, Paragraph, Table, sections
-from simulator.report.page import csv_text
+from simulator.report.blocks import Block, Bullets, Figure, Hyperlink, Page, Paragraph, Table, sections
 from simulator.report.pages.claims import by_paper, counts
-from simulator.report.wording import Wording, share, signed_share
+from simulator.report.wording import Wording, share
 from simulator.scenario.uncertainty import SHARE
 
 say = Wording("validate")
@@ -74,14 +74,15 @@ def page(
 
     It links to :data:`CELLS`, which is to be written beside it.
     """
-    pooled = summaries(papers)[-1].errors
+    every = summaries(papers)[-1]
+    pooled = every.errors
     drawings = [
         Figure(say("parity"), PARITY, lambda: validation_figures.parity(papers)),
         Figure(say("residuals"), RESIDUALS, lambda: validation_figures.residuals(papers)),
     ]
     return Page(
         title=say("title"),
-        answer=_headline(pooled, summaries(papers)[-1].again),
+        answer=say("headline", pooled=pooled, again=every.again) if pooled else "",
         opening=[Paragraph(_laws_headline(gaps)), *_answer(papers, missed), *drawings],
         sections=[
             *sections(
@@ -99,7 +100,7 @@ def page(
             ),
         ],
         command=command,
-        highlights=_highlights(pooled),
+        highlights=say.highlights(pooled=pooled) if pooled else (),
     )
 
 
@@ -112,21 +113,6 @@ def _engines(engines: Mapping[str, EngineErrors]) -> Iterator[Block]:
     if engines:
         yield say.table("engines", engines.items(), outside=outside)
         yield Paragraph(say("engines_legend"))
-
-
-def _headline(pooled: Errors | None, again: int) -> str:
-    return say("headline", pooled=pooled, again=again) if pooled else ""
-
-
-def _highlights(pooled: Errors | None) -> list[Highlight]:
-    if pooled is None:
-        return []
-    return [
-        Highlight(share(pooled.mape), f"mean absolute error of {pooled.count} predicted values"),
-        Highlight(share(pooled.median), "median"),
-        Highlight(f"{100 * pooled.within_10:.0f} %", "of them within 10 %"),
-        Highlight(signed_share(pooled.bias), "bias"),
-    ]
 
 
 def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
@@ -147,7 +133,7 @@ def _both(summary: Summary) -> Errors | None:
 
 def _as_good(papers: Sequence[Validated]) -> str:
     """Return a sentence: where arithmetic is as good as the simulator, or better."""
-    parted = [(one.name, one.comparable, one.baseline) for one in apart(papers)]
+    parted = [(summary.name, summary.comparable, summary.baseline) for summary in apart(papers)]
     both = [(name, ours, baseline) for name, ours, baseline in parted if ours and baseline]
     beaten = [(name, ours.mape, theirs.mape, ours.count) for name, ours, theirs in both if theirs.mape <= ours.mape]
     return say("as_good", beaten=beaten)
