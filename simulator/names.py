@@ -11,45 +11,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import yaml
+
+from simulator.cost.borrowing import lend
 from simulator.files import reading
 from simulator.files.document import BadInput, Document, Fault, Path_, did_you_mean, head, read
 from simulator.files.plugins import plugin_strategies
 
-FOLDERS = {
-    "device": ("hardware_profiles/devices", ".yaml"),
-    "link": ("hardware_profiles/links", ".yaml"),
-    "engine": ("hardware_profiles/engines", ".yaml"),
-    "model": ("scenarios/models", ".yaml"),
-    "trace": ("scenarios/traces", ".npz"),
-    "acceptance": ("scenarios/acceptance", ".yaml"),
-    "method": ("scenarios/methods", ".yaml"),
-    "workload": ("scenarios/workloads", ".yaml"),
-    "plan": ("scenarios/plans", ".yaml"),
-    "scenario": ("scenarios", ".yaml"),
-    "sweep": ("scenarios/sweeps", ".yaml"),
-}
+STATED = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+FOLDERS: dict[str, tuple[str, str]] = {kind: (folder, ending) for kind, (folder, ending) in STATED["folders"].items()}
 """Folder and file ending, by kind of file."""
-
-REFERENCES = {
-    "device": "device",
-    "engine": "engine",
-    "model": "model",
-    "requests": "workload",
-    **dict.fromkeys(("link", "channel", "within", "between"), "link"),
-}
+REFERENCES: dict[str, str] = STATED["references"]
 """Kind of the file that replaces the text of a scenario's field, by field."""
-
-
 MOST_REFERENCES = 100
 """Most names of files in a scenario; ten times as many as any shipped one."""
 LONGEST_CHAIN = 32
 """Most files that start from one another by ``like``."""
 PROFILES = ("device", "link", "engine")
 """Kinds of file whose numbers are borrowed where one starts from another by ``like``."""
-OWN = ("name", "about", "maker", "year", "spread", "price_usd_per_hour", "cache_mb", "cache_bandwidth_gb_s")
-"""Fields of a profile that are never borrowed: a spread was measured on one device and says nothing of another."""
-IN_PARTS = ("decode", "prefill")
-"""Fields of attention in parts; a profile whose attention is one roofline has none of them."""
 
 
 def shipped() -> Path:
@@ -57,6 +36,11 @@ def shipped() -> Path:
     package = Path(__file__).parent
     inside = package / "_shipped"
     return inside if inside.is_dir() else package.parent
+
+
+def is_shipped(file: str) -> bool:
+    """Return whether a file, as a place names it, is one of the shipped ones."""
+    return any(Path(file).resolve().is_relative_to(shipped() / folder) for folder, _ in FOLDERS.values())
 
 
 @dataclass(frozen=True)
@@ -166,14 +150,7 @@ class Catalogue:
         if origin is None:
             return document
         base = self.content(kind, origin, (*seen, path))
-        for field in OWN:
-            base.data.pop(field, None)
-        if "peak_tflops" in document.data:
-            base.data.pop("peaks_tflops", None)  # those of the other device, beside which this peak would be odd
-        attention = document.data.get("attention")
-        if isinstance(attention, dict) and _in_parts(attention) != _in_parts(base.data.get("attention")):
-            base.data.pop("attention", None)  # the other form has no field in common
-        borrow(base.data, origin.stem)
+        lend(base.data, document.data, origin.stem)
         base.merge(document)
         return base
 
@@ -200,6 +177,7 @@ class Catalogue:
         if document.get(("strategy", "name")):
             base.data.pop("method", None)
         base.merge(document)
+        base.places[()] = document.place(())  # what is missing, and what does not fit, is told of the file that was asked for
 
     def _find_strategy(self, document: Document) -> None:
         """Replace ``strategy: NAME`` by a strategy with its defaults, or by that of a method, with the method's facts."""
@@ -217,11 +195,11 @@ class Catalogue:
         path = self.path("method", name, document, where)
         facts = _file(path)
         strategy = facts.data.pop("strategy", {})
-        inner = {place[1:]: at for place, at in facts.places.items() if place[:1] == where}
+        inner = {place[1:]: facts.places.pop(place) for place in [*facts.places] if place[:1] == where}
         document.graft(where, Document(strategy, inner))
         facts.data.setdefault("name", path.stem)
         document.graft(("method",), facts)
-        document.mentions[where] = mention
+        document.mentions |= {where: mention, ("method",): mention}
 
     def expand(self, document: Document) -> None:
         """Replace the names of files in a document by their content."""
@@ -263,10 +241,6 @@ def _tables(durations: object, path: Path_) -> Iterator[tuple[Path_, str]]:
         yield from _tables(value, (*path, key))
 
 
-def _in_parts(attention: object) -> bool:
-    return isinstance(attention, dict) and any(part in attention for part in IN_PARTS)
-
-
 def _file(path: Path) -> Document:
     """Return a file's document, from a cache as long as the file stays as it is; the caller may change the copy."""
     if not path.is_file():
@@ -279,25 +253,6 @@ def _file(path: Path) -> Document:
 @lru_cache(maxsize=256)
 def _kept(path: Path, name: str, _: tuple[int, int]) -> Document:
     return read(path, name)
-
-
-def borrow(value: object, origin: str) -> None:
-    """Mark every number with a source in ``value`` as borrowed from ``origin``; one borrowed before keeps its first home."""
-    if isinstance(value, list):
-        for inner in value:
-            borrow(inner, origin)
-    if not isinstance(value, dict):
-        return
-    if "value" in value or "source" in value:  # a number, or a table with one source for all of its numbers
-        source, before = str(value.get("source", "not stated")), value.get("confidence", "assumed")
-        if before != "borrowed":
-            value |= {"source": f"borrowed from {origin} ({before}): {source}", "confidence": "borrowed"}
-        return
-    width_source = str(value.get("width_source", ""))
-    if width_source and not width_source.startswith("borrowed from"):
-        value["width_source"] = f"borrowed from {origin}: {width_source}"
-    for inner in value.values():
-        borrow(inner, origin)
 
 
 def _relative_file(name: str, document: Document, where: Path_) -> Path:

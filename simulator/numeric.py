@@ -1,4 +1,4 @@
-"""Sums, maxima, binomial chances and groups are computed so that they are the same on every Python."""
+"""Sums, maxima, binomial chances, shares of chains and groups are computed so that they are the same on every Python."""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -7,6 +7,7 @@ from operator import add
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 Number = TypeVar("Number")
 Item = TypeVar("Item")
@@ -57,6 +58,13 @@ def _chance(requests: int, k: int, share: Any) -> Any:
     with np.errstate(divide="ignore"):  # the logarithm of an impossible chance: e to its power is 0
         likely = (times * np.log(chance) if times else 0.0 for times, chance in ((k, share), (requests - k, 1.0 - share)))
         return np.exp(ways + ordered_sum(likely))
+
+
+def stationary(transitions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the long-run shares (states,) of a chain whose row ``i`` holds the chances of what follows ``i``."""
+    count = len(transitions)
+    equations = np.vstack((transitions.T - np.eye(count), np.ones(count)))
+    return np.asarray(np.linalg.lstsq(equations, np.eye(count + 1)[-1], rcond=None)[0].clip(min=0.0), dtype=np.float64)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

@@ -1,17 +1,52 @@
-"""Spread work over processes; the results do not depend on how many there are, and none of them outlives this process."""
+"""Spread work over processes, and count what is done of it.
+
+The results do not depend on how many processes there are, and none of them outlives this process.
+"""
 
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from multiprocessing import active_children, get_context, parent_process
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 CORES = os.cpu_count() or 1
+Advance = Callable[..., object]
+"""A function that hears how many more parts of some work are done, 1 unless it is said, and how many of them in vain."""
+WATCHER: ContextVar[Any] = ContextVar("watcher", default=None)
+"""Who hears what this process is at, as :class:`simulator.cli.display.Display` does; None: nobody."""
+
+
+def unheard(parts: int = 1, faults: int = 0) -> None:
+    """Count for nobody."""
+
+
+def say(what: str) -> None:
+    """Let the watcher hear what is done now."""
+    if watcher := WATCHER.get():
+        watcher.update(what)
+
+
+def counting(what: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+    """Count work of ``total`` parts while the block does them, ``done`` of which were there before."""
+    watcher = WATCHER.get()
+    return watcher.watch(what, total, done) if watcher else nullcontext(unheard)
+
+
+def counted(inputs: Iterable[Input], what: str = "", total: int | None = None) -> Iterator[Input]:
+    """Yield the inputs, each of which is done when the next one is asked for; ``total``: their number, where they come late."""
+    if total is None:
+        inputs = list(inputs)
+        total = len(inputs)
+    with counting(what, total) as advance:
+        for one in inputs:
+            yield one
+            advance()
 
 
 class Spread(Protocol):
@@ -23,7 +58,7 @@ class Spread(Protocol):
 
 def in_turn(work: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
     """Apply a function in this process, to one input after the other; return the results in their order."""
-    return list(map(work, inputs))
+    return [work(one) for one in counted(inputs)]
 
 
 @contextmanager
@@ -35,7 +70,8 @@ def spread(processes: int = CORES) -> Iterator[Spread]:
     with pool(processes) as executor:
 
         def everywhere(work: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
-            return list(executor.map(work, inputs))
+            given = list(inputs)
+            return list(counted(executor.map(work, given), total=len(given)))
 
         yield everywhere
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.numeric import ordered_sum
-from simulator.strategies.speculative_streaming.laws import stream_rows
 
 
 def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[float, NDArray[np.float64] | None]:
@@ -88,3 +87,8 @@ def late_saving(layers: Any, stream_layers: Any) -> Any:
 def accept_threshold(target: Any, draft: Any) -> Any:
     """Return ``min(1, q_target / q_virtual)``, below which a drawn number keeps a streams' token (app. F, Eq. 9; SS-4)."""
     return np.minimum(1.0, target / draft)
+
+
+def stream_rows(nodes: Any, streams: Any) -> Any:
+    """Return the rows of the top layers, every node with its streams: ``(1 + gamma) nodes`` (sec. 2.3, SS-1)."""
+    return (1 + streams) * nodes

@@ -60,6 +60,8 @@ from simulator.studies.sweep.table import table
 Array = NDArray[Any]
 MOST_S = 20
 """Of one input; the machine may be busy."""
+NUDGED = 0.3
+"""Share of inputs in which only numbers change: with what chance leaves whole, a third of all inputs is read and used."""
 NASTY = (
     *("0", "0.5", "1", "2", "64", "1000000", "1e300", "1e-300", "1e999", "-0.0", "-1", "-1e-320", ".nan", "NaN"),
     *("Infinity", "true", "null", "~", "''", "[]", "{}", "*a", "&a", "!!x y", "!", "%YAML 9.9\n", "#", "---\n", "\t", "|", ">"),
@@ -188,7 +190,9 @@ def store() -> bytes:
 
 
 def broken(content: bytes, chance: random.Random) -> bytes:
-    """A few changes, mostly one, each of a kind that chance picks."""
+    """A few changes, mostly one, of kinds that chance picks; or other numbers alone, which are often taken, and so used."""
+    if chance.random() < NUDGED:
+        return _nudged(content, chance)
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         content = chance.choice(CHANGES)(content, chance)
     return content
@@ -278,6 +282,18 @@ def _replace_value(content: bytes, chance: random.Random) -> bytes:
     return content[: word.start()] + other + content[word.end() :]
 
 
+def _nudged(content: bytes, chance: random.Random) -> bytes:
+    """A number or two become others of their size."""
+    for _ in range(chance.choice((1, 1, 2))):
+        found = list(re.finditer(rb"(?<![\w.])\d{1,12}(\.\d{1,12})?(?![\w.])", content))
+        if found:
+            word = chance.choice(found)
+            value = float(word[0]) * chance.choice((0.5, 0.9, 1.1, 2.0)) + chance.choice((0, 0, 1))
+            other = f"{value:.4g}" if b"." in word[0] else str(round(value))
+            content = content[: word.start()] + other.encode() + content[word.end() :]
+    return content
+
+
 def _insert(content: bytes, chance: random.Random) -> bytes:
     at = chance.randint(0, len(content))
     return content[:at] + chance.choice(NASTY).encode() + content[at:]
@@ -345,7 +361,8 @@ def _late(*_: Any) -> None:
 def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple[str, str]], dict[str, str]]:
     """Inputs by kind and outcome; findings by where they were raised, one of each."""
     every, outcomes, findings = loaders(), Counter[tuple[str, str]](), dict[str, str]()
-    signal.signal(signal.SIGALRM, _late)
+    for late in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(late, _late)
     with TemporaryDirectory() as folder:
         os.chdir(folder)
         for path in (shipped() / FOLDERS["workload"][0]).glob("*.[cj]*"):
@@ -355,7 +372,8 @@ def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple
                 break
             chance = chance_of(seed, number)
             kind = chance.choice(sorted(every))
-            signal.alarm(MOST_S)
+            signal.setitimer(signal.ITIMER_PROF, MOST_S)  # of CPU: the machine may be busy
+            signal.alarm(10 * MOST_S)
             try:
                 found = tried(every[kind], chance, Path(folder))
             except Exception as error:
@@ -366,6 +384,7 @@ def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple
                     findings[where] = f"--seed {seed} --only {number}\n{''.join(traceback.format_exception(error)[-6:])}"
                     print(f"{where}: {error}"[:300], f"--only {number}", flush=True)
             finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
                 signal.alarm(0)
             outcomes[kind, found] += 1
     return outcomes, findings

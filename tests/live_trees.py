@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from benchmarks.family.heads import ExitHead, HiddenChain
 from benchmarks.family.network import Network
 from benchmarks.live.decoding import Decoded
+from benchmarks.verification import accepted_prefix
 from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.sequences import SequenceIteration
-from simulator.acceptance.sources import accepted_prefix
 from simulator.acceptance.tree_replay import ResampledVerification
 
 Path = tuple[int, ...]

@@ -213,7 +213,7 @@ def _loaders() -> dict[str, fuzz.Loader]:
 
 
 def settings(chance: random.Random, folder: Path) -> str:
-    """Set a few fields, and ask for the law, a run, a sentence or a study of a small workload."""
+    """Set a few fields, and ask for the law, a run, a sentence or a study of a small workload; some write their pages."""
     scenario = chance.choice(names("scenario"))
     words = [chance.choice(("law", "law", "run", "run", "explain", *SEVERAL, "crossovers", "methods", "streams")), scenario]
     changes = list[str]()
@@ -227,7 +227,9 @@ def settings(chance: random.Random, folder: Path) -> str:
         if words[0] == "capacity" and not open_loop:
             words += ["--traffic", f"csv:{_traffic(chance, folder)}"]
         words += ["--workers", "1", "--search", "20"] if words[0] == "capacity" else []
-    code, _ = asked([*words, "--json", *(word for change in changes for word in ("--set", change))])
+    pages = {"law": ["--out", str(folder / "law.html")], "run": ["--out", str(folder / "rep")]}
+    answer = pages[words[0]] if words[0] in pages and chance.random() < 0.15 else ["--json"]
+    code, _ = asked([*words, *answer, *(word for change in changes for word in ("--set", change))])
     return "refused" if code else "answered"
 
 
@@ -256,9 +258,14 @@ def words(chance: random.Random, folder: Path) -> str:
             typed += [] if getattr(parameter, "is_flag", False) else [_word(parameter, chance, folder)]
     for _ in range(chance.choice((0, 0, 1))):
         typed.insert(chance.randint(1, len(typed)), chance.choice(LINES))
-    if typed[0] in ("plan", "sweep", "validate", "methods", "capacity", "batches", "load") and chance.random() < 0.9:
+    typed = [word.replace("\0", "") for word in typed]  # which no command line can carry
+    if typed[0] in ("plan", "sweep", "validate", "methods", "capacity", "batches", "load") and chance.random() < (
+        0.9 if typed[0] != "validate" else 1
+    ):
         typed = [*typed, "--workers", "none"]  # its words are read, and its work is for others
+    typed += ["--set", "seed=none"] if "--replications" in typed else []
     code, _ = asked(typed)
+    promise(Path(os.devnull).is_char_device(), f"{os.devnull} is a device no more")
     return "refused" if code else "answered"
 
 
@@ -327,7 +334,8 @@ def places(chance: random.Random, folder: Path) -> str:
     typed = [chance.choice(("run", "law", "explain", "show")), scenario]
     typed += ["--json"] if chance.random() < 0.5 or typed[0] == "run" else []
     if typed[0] != "show":
-        changes = ["requests.count=16", f"seed={chance.randint(0, 9)}"]
+        few = max(16, load(scenario).scenario.requests.concurrency)
+        changes = [f"requests.count={few}", f"seed={chance.randint(0, 9)}"]
         typed += [word for change in changes for word in ("--set", change)]
     told = []
     for number, place in enumerate(PLACES):
@@ -377,7 +385,7 @@ scenario:
   serving: {policy: {name: prefill_first, max_requests: 8}}
 slo: {ttft_ms: {p90: 5000}}
 devices: {a100_80g_sxm: {price_usd_per_hour: 2, count: 8}}
-hardware: {a100: {}}
+hardware: {a100: {target: {tensor_parallel: 1}}}
 strategies:
   autoregressive: {strategy: autoregressive, draft: null}
 replicas: 2
@@ -421,7 +429,8 @@ def kills(chance: random.Random, folder: Path) -> str:
 
 
 def _typed(name: str, new: bool) -> list[str]:
-    return [*shlex.split(WRITTEN[name]), *(["--set", "seed=7"] if new and name not in SAME else [])]
+    seed = "scenario.seed=7" if name == "fleet" else "seed=7"
+    return [*shlex.split(WRITTEN[name]), *(["--set", seed] if new and name not in SAME else [])]
 
 
 @cache

@@ -179,12 +179,12 @@ def started(script: str, *arguments: str, cwd: Path, most_bytes: int | None = No
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
-    # Coverage would fail to write what it has seen, and say so, where little may be written.
+    # Where little may be written, coverage would fail to write what it has seen, and Python leave half a compiled module.
     kept = {name: value for name, value in os.environ.items() if most_bytes is None or not name.startswith("COVERAGE_")}
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         cwd=cwd,
-        env={**kept, "PYTHONPATH": str(ROOT)},
+        env={**kept, "PYTHONPATH": str(ROOT), **({"PYTHONDONTWRITEBYTECODE": "1"} if most_bytes is not None else {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -331,3 +331,26 @@ def test_what_a_killed_writer_left_goes_with_the_next_writing_of_that_name(tmp_p
         ".re.specsim-d", ".rep.settings", ".rep.specsim-b", ".rep.specsim-c", ".rep.specsim-e", "rep"
     ]  # fmt: skip
     assert (of_others / "half.md").read_text() == "half"
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_pipe_is_no_place_for_a_file_and_stays(name: str, tmp_path: Path) -> None:
+    """As a device would be, which whoever may write to its folder could lose."""
+    path = tmp_path / name
+    os.mkfifo(path)
+    with pytest.raises(BadInput, match="is no regular file, and stays as it is"):
+        WRITERS[name](path)
+    assert path.is_fifo()
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    "words", ["run durations_only --out p", "sweep durations_only --evaluate law --axis seed=1,2 --store p"]
+)
+def test_commands_leave_pipes_alone(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("p")
+    result = CliRunner().invoke(main, words.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p"]
+    assert Path("p").is_fifo()

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance.sequence_chances import budget, cost_coefficient, sequences_worth, threshold, verify
+from benchmarks.verification import sequences_worth, threshold, verify
+from simulator.acceptance.sequence_chances import budget, cost_coefficient
 from simulator.acceptance.sequences import Split
 from simulator.acceptance.sources import Rates
 from simulator.cost.stated import StatedCost, StatedDurations

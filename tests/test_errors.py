@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
+from simulator.names import Catalogue
 
 DURATIONS = """\
 strategy:
@@ -56,7 +57,9 @@ FAULTS = [
     (A100 + "target: {device: {memory_bandwidth_gb_s: -3}}\n", "x.yaml:3:19: target.device.memory_bandwidth_gb_s: expected a number above 0, got -3"),
     (A100 + "target: {link: null}\n", "x.yaml:3:1: target: tensor_parallel above 1 needs a link between the devices"),
     (A100 + "target: {link: ultrafusion}\n", "x.yaml:3:1: target: link 'ultrafusion' has no all_reduce in form 'vllm_graph' or 'nccl' or 'ring'; it has none"),
-    (A100 + "draft: null\n", "strategy: mirror_sd needs a draft, and the scenario has none"),
+    (A100 + "draft: null\n", "strategy: as mirror_qwen3_32b_m2_ultra.yaml:2 has it, mirror_sd needs a draft, and the scenario has none"),
+    (A100 + "target: {model: llama_3_1_70b}\n", "x.yaml:3:10: draft.model: as mirror_qwen3_32b_m2_ultra.yaml:17 has it, mirror_sd needs a draft, and spd_qwen_0_6b has another vocabulary; of the target's 128,256 tokens are llama_3_1_8b, llama_3_2_1b"),
+    (A100 + "target: {model: llama_3_1_70b}\ndraft: {model: qwen3_0_6b}\n", "x.yaml:4:9: draft.model: the draft's vocabulary of 151,936 is not the target's of 128,256"),
     (A100 + "draft: {model: llama_68m}\n", "x.yaml:3:9: draft.model: the draft's vocabulary of 32,000 is not the target's of 151,936"),
     (A100 + "strategy: {exit_layer: 65}\n", "x.yaml:3:12: strategy.exit_layer: the target has 64 layers, got 65"),
     (A100 + "strategy: {exit_layer: 0}\n", "x.yaml:3:12: strategy.exit_layer: expected a layer number from 1 or a share of the depth"),
@@ -104,6 +107,40 @@ def test_several_faults_come_one_per_line_in_the_order_of_the_file(tmp_path: Pat
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert code == 2
     assert [line.split(": ")[1] for line in lines] == ["x.yaml:3:3", "x.yaml:4:3", "x.yaml:10:3"]
+
+
+def test_what_has_nothing_to_do_with_a_fault_is_not_blamed_for_it() -> None:
+    words = [
+        "law",
+        "duodecoding_llama_2_7b_a800",
+        "--set",
+        "seed=3",
+        "--set",
+        "acceptance={trace: null, stand_in: false, rate: 0.7}",
+    ]
+    assert "duodecoding_llama_2_7b_a800.yaml:5:" in CliRunner().invoke(main, words).stderr
+
+
+def test_a_model_that_cannot_be_read_is_no_draft_and_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "hardware_profiles/models").mkdir(parents=True)
+    (tmp_path / "hardware_profiles/models/broken.yaml").write_text("about: nothing\n")
+    done = CliRunner().invoke(main, ["law", "vanilla_qwen3_32b_a100", "--catalogue", str(tmp_path), "--set", "draft=null"])
+    assert (done.exit_code, "vanilla_sd needs a draft" in done.stderr, "broken" in done.stderr) == (2, True, False)
+
+
+def test_a_draft_that_was_typed_is_not_called_taken_over(tmp_path: Path) -> None:
+    shape = Catalogue().names("model")["llama_68m"].read_text()
+    (tmp_path / "d.yaml").write_text(shape)
+    done = CliRunner().invoke(main, ["law", "vanilla_qwen3_32b_a100", "--set", f"draft.model={tmp_path}/d.yaml"])
+    assert "the draft's vocabulary of 32,000 is not the target's of 151,936" in done.stderr
+
+
+def test_what_is_set_on_a_shipped_scenario_is_to_blame_not_the_scenario() -> None:
+    done = CliRunner().invoke(main, ["law", "vanilla_qwen3_32b_a100", "--set", "target.model=llama_3_1_70b", "--set", "seed=3"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(
+        "error: --set target.model=llama_3_1_70b: draft.model: as mirror_qwen3_32b_m2_ultra.yaml:17 has it, "
+    )
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,7 @@ COUNTS_AND_RATIOS = {
     *("gamma", "kappa", "exit_layer", "memory_efficiency", "compute_efficiency", "p_norm", "ratio", "value", "tokens"),
     *(
         "small_operations_ratio",
+        "ecc_data_share",
         "pair_traffic_ratio",
         "window_exponent",
         "popularity",
@@ -168,6 +169,7 @@ COUNTS_AND_RATIOS = {
         "kv_traffic_ratio",
         "resampled_ratio",
         "rate",
+        "recordings",
         "overlap",
         "always",
         "accepted",
@@ -214,11 +216,13 @@ COUNTS_AND_RATIOS = {
         "levels",
         "choices",
         "extra_rows",
+        "larger_rows",
+        "beyond_curve_ratio",
         "ids_per_entry",
         "matched",
     ),
     *("latent_size", "mtp_layers", "projections", "along_cache", "projected", "products", "value_width", "output", "cached"),
-    *("cache_heads", "pair_flops", "prompt_pair_flops", "top_k", "index_width", "index_heads", "state", "tail"),
+    *("cache_heads", "pair_flops", "prompt_pair_flops", "top_k", "index_width", "index_heads", "state", "tail", "tile_rows"),
     *("values", "labels", "x", "points"),  # of a drawn figure, whose axes are named with their units
 }
 

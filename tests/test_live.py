@@ -42,7 +42,7 @@ def check(
         assert replayed(trace, request, gamma, len(live.accepted)) == live.accepted
 
 
-@pytest.mark.parametrize("gamma", range(1, 17))
+@pytest.mark.parametrize("gamma", [1, 2, 3, 4, 5, 7, 8, 11, 16])
 @pytest.mark.parametrize("draft", ["draft", "plain"])
 def test_chains_replay_step_for_step(family: Members, greedy: Trace, prompts: torch.Tensor, draft: str, gamma: int) -> None:
     drafter = autoregressive_drafter(family.modules[draft])
@@ -52,8 +52,7 @@ def test_chains_replay_step_for_step(family: Members, greedy: Trace, prompts: to
 @pytest.mark.parametrize("name", sorted(HEADS))
 def test_heads_replay_step_for_step(family: Members, greedy: Trace, prompts: torch.Tensor, name: str) -> None:
     drafter = head_drafter(family.target, family.modules[name])
-    for gamma in range(1, DEPTHS[name] + 1):
-        request = (gamma - 1) % 6
+    for request, gamma in enumerate(sorted({1, 2, DEPTHS[name] // 2 + 1, DEPTHS[name]})):
         check(family, greedy.drafted_by(name), prompts, drafter, gamma, range(request, request + 1))
 
 

@@ -80,7 +80,7 @@ def test_eagle_2_replays_from_recorded_outcomes(family: Members, greedy: Trace, 
 def test_pruned_streams_replay_from_recorded_outcomes(family: Members, greedy: Trace, prompts: torch.Tensor) -> None:
     streams = cast(Any, family.modules["streams"])
     gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(family.target.shape.layers - streams.layers)])
-    for tree in (PrunedTree(4, 3, 31), PrunedTree(3, 4, 31), PrunedTree(4, 3, 7), PrunedTree(3, 8, 31)):
+    for tree in (PrunedTree(4, 3, 7), PrunedTree(3, 8, 31)):
         drafter = live.pruned_streams_drafter(family.target, streams, gate, *tree)
         check_tree(family, greedy, prompts, drafter, greedy.extra["streams_pruned.run"][PRUNED.index(tree)])
 
@@ -136,7 +136,7 @@ def test_duodecoding_replays_iteration_for_iteration(
     assert several, "the draft was never unsure"
 
 
-@pytest.mark.parametrize("beam", BEAMS, ids=lambda beam: "w{}-k{}-m{}".format(*beam))
+@pytest.mark.parametrize("beam", BEAMS[::2], ids=lambda beam: "w{}-k{}-m{}".format(*beam))
 def test_a_pipeline_replays_passage_for_passage(precise: Members, prompts: torch.Tensor, beam: Beam) -> None:
     request, length = BEAMS.index(beam) % 6, 40 if beam.width < 64 else 16
     prompt = prompts[request : request + 1]

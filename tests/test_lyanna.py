@@ -23,13 +23,14 @@ from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, NonNegative
+from simulator.numeric import stationary
 from simulator.scenario import load, run
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.lyanna import Lyanna, ResampledDetail
-from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees, better_of, stationary
+from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees, better_of
 from simulator.studies.batches import batch_sweep
 from simulator.world import World
 

@@ -82,7 +82,7 @@ FAULTS = [
     (STAGES.replace("ethernet_10g", "ethernet_10"), 2, "x.yaml:14:5: target.pipeline.between: there is no link 'ethernet_10'; did you mean 'ethernet_10g'?"),
     (STAGES.replace("layers: 22, device: l40", "layers: 22, device: l400"), 2, "x.yaml:9:31: target.pipeline.stages.0.device: there is no device 'l400'; did you mean 'l40'?"),
     (STAGES.replace("layers: 22", "leyers: 22"), 2, "x.yaml:9:19: target.pipeline.stages.0.leyers: unknown field; did you mean 'layers'?"),
-    (STAGES.replace("layers: 22, device: l40", "layers: 22"), 3, "x.yaml:9:7: target.pipeline.stages.0: stage 1 llama_3_1_70b 40.1 GB does not fit rtx_3090 with 24 GB, of which 21.6 may be used; give it fewer layers or another device"),
+    (STAGES.replace("layers: 22, device: l40", "layers: 22"), 3, "x.yaml:9:7: target.pipeline.stages.0: stage 1 llama_3_1_70b 40.1 GB does not fit rtx_3090 with 25.77 GB, of which 23.193 may be used; give it fewer layers or another device"),
 ]  # fmt: skip
 
 

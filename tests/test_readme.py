@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
+from simulator.cli.main import main
 from tests.test_docs import NUMBER, SAVED
 
 ROOT = Path(__file__).parent.parent
@@ -82,8 +85,21 @@ def test_from_a_bare_machine_to_an_own_what_if_by_the_readme_alone(tmp_path: Pat
     failed = [one.command for one, (_, code) in zip(asked, found, strict=True) if code != "0"]
     assert failed == [], done.stderr
     for one, (printed, _) in zip(asked, found, strict=True):
-        if one.command.startswith("specsim run") and one.words:
+        if one.command.startswith(("specsim run", "specsim plan")) and one.words:
             missing = [number for number in NUMBER.findall(one.words) if number not in NUMBER.findall(printed)]
             assert missing == [], f"{one.command}\n{printed}"
     assert (here / "reports" / "mine" / "report.html").is_file()
     assert list(home.rglob("specsim*")) == []
+
+
+@pytest.mark.full
+def test_the_question_of_one_line_prints_what_stands_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (asked,) = [one for one in steps() if one.command.startswith("specsim plan --model")]
+    quoted = re.search(r"specsim plan --model.*?^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert quoted is not None
+    done = CliRunner().invoke(main, shlex.split(asked.command)[1:], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    printed = " ".join(done.stdout.split())
+    for line in quoted[1].splitlines():
+        assert line in printed

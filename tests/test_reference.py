@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from docs import write_api
-from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, simple_table, slug
+from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, slug
+from simulator.acceptance.header import ARRAYS
 from simulator.cli.catalogue import json_schema
 from simulator.cli.main import main
 from simulator.files.descriptions import field_descriptions
 from simulator.files.schema import Frozen
+from simulator.names import Catalogue
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
 from tests.pins import as_pinned
 
@@ -109,11 +112,15 @@ def test_an_editor_is_told_the_same() -> None:
     assert schema["$defs"]["Roofline"]["properties"]["p_norm"]["description"].startswith("How sharp the knee is")
 
 
-def test_a_table_of_a_docstring_becomes_one_of_a_page() -> None:
-    lines = ["====  =====", "name  means", "====  =====", "a     one", "b     two", "      more", "====  ====="]
-    assert simple_table(lines).splitlines() == ["| name | means |", "| --- | --- |", "| a | one |", "| b | two more |"]
-    bare = [lines[0], *lines[3:]]
-    assert simple_table(bare).splitlines()[0] == "| array | meaning |"
+def test_every_array_of_a_shipped_trace_is_described() -> None:
+    page = (Path(FOLDER) / "trace.md").read_text("utf-8")
+    assert [name for name in (*ARRAYS["own"], *ARRAYS["further"]) if f"| `{name}` |" not in page] == []
+    for path in Catalogue().names("trace").values():
+        with np.load(path) as file:
+            named = {name for name in file.files if "." in name}
+            assert {*file.files} - named <= {"header", *ARRAYS["own"]}
+        endings = {name.partition(".")[2] for name in named}
+        assert endings <= {name.partition(".")[2] for name in ARRAYS["further"]} | {"rollout.token", "rollout.sequences"}
 
 
 def test_the_page_can_be_found_from_the_map() -> None:

@@ -23,7 +23,11 @@ PLANTED = {
         "return durations.draft + durations.target",
     ),
     "places": ("scenario/run.py", "for lane in sorted(busy_s)", "for lane in set(busy_s)"),
-    "kills": ("files/writing.py", 'with new_file(path) as new, new.open("w"', 'with path.open("w"'),
+    "kills": (
+        "files/writing.py",
+        "new = folder / path.name",
+        "new = folder / path.name; shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)",
+    ),
 }
 """A fault of each family: a file of ``simulator/``, and what is put in the place of what."""
 
@@ -87,3 +91,11 @@ def test_a_fault_of_the_family_is_found(family: str, tmp_path: Path) -> None:
     done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert ", 1 findings" in done.stdout
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", soak.WRITTEN)
+def test_what_kills_end_writes_when_nobody_ends_it(name: str) -> None:
+    """Else a kill would find nothing to spoil."""
+    if name in soak._written():
+        assert soak._whole(name, new=True)["files"]

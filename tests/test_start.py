@@ -76,6 +76,7 @@ def test_every_default_of_a_small_scenario() -> None:
         "strategy.id_bytes": "4",
         "strategy.logprob_bytes": "2",
         "durations.draft_head_ms": "0",
+        "durations.host_ms": "0",
         "durations.prefill_ms": "0",
         "durations.draft_prefill_ms": "0",
         "acceptance.stand_in": "false",

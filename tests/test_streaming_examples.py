@@ -21,7 +21,7 @@ from simulator.files.schema import read, validate
 from simulator.names import Catalogue
 from simulator.strategies.common.step import Kind
 from simulator.strategies.speculative_streaming import SpeculativeStreaming, laws
-from tests.formulas import accept_threshold, late_saving, token_layers
+from tests.formulas import accept_threshold, late_saving, stream_rows, token_layers
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specstream_worked_examples.csv").open()))
 VICUNA = validate(ModelSpec, read(Catalogue().names("model")["vicuna_7b"]))
@@ -44,8 +44,8 @@ def ss_1(i: dict[str, Any]) -> Answers:
     if i["gamma"]:
         strategy = SpeculativeStreaming(streams=i["gamma"], branching=i["k"], kept=None)
         step = strategy.step(Kind("step", 1), 100)
-        assert (step.rows.tokens, step.loads[0].tokens) == (nodes, laws.stream_rows(nodes, i["gamma"]))
-    return {"tree": nodes, "batch": laws.stream_rows(nodes, i["gamma"])}
+        assert (step.rows.tokens, step.loads[0].tokens) == (nodes, stream_rows(nodes, i["gamma"]))
+    return {"tree": nodes, "batch": stream_rows(nodes, i["gamma"])}
 
 
 def ss_2(i: dict[str, Any]) -> Answers:
@@ -79,7 +79,7 @@ def ss_5(i: dict[str, Any]) -> Answers:
 
 
 def ss_6(i: dict[str, Any]) -> Answers:
-    naive = laws.stream_rows(i["nodes"], i["gamma"]) * i["l_kv"]
+    naive = stream_rows(i["nodes"], i["gamma"]) * i["l_kv"]
     limited = int(laws.query_products(i["nodes"], i["gamma"], i["l_kv"], i["p"]))
     strategy = SpeculativeStreaming(streams=i["gamma"], kept=i["nodes"], attended_tokens=i["p"])
     step = strategy.step(Kind("step", 1), i["l_kv"])

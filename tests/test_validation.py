@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from io import StringIO
 from math import exp, log
@@ -16,7 +17,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from benchmarks.papers.__main__ import main as fit_paper
+from simulator.cli.claims import answers
 from simulator.cli.main import main
+from simulator.cli.options import Paths
 from simulator.evidence.drawn import drawn_figures
 from simulator.evidence.fits import Paper, Question, papers
 from simulator.evidence.law_check import law_gap
@@ -24,12 +27,13 @@ from simulator.evidence.published import cells, notes, paper_figures
 from simulator.evidence.validation import ErrorBounds, Prediction, Validated, left_over, shortfalls, summaries, validated
 from simulator.files.schema import BadInput, Fault
 from simulator.names import Catalogue, shipped
-from simulator.parallel import in_turn, spread
+from simulator.parallel import Spread, in_turn, spread
 from simulator.report.pages import validate as validate_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import Doubt, Times, interval, of_speedup, slowed
+from tests.kept_reports import differing
 from tests.toy_paper import TERMS, written
 
 NOTES = "cell,note\nd,poems are long\n?,of the toy\n"
@@ -253,9 +257,28 @@ def test_every_figure_is_reproduced_or_says_why_not() -> None:
 
 
 @pytest.mark.full
-def test_the_committed_report_is_what_validate_writes(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["validate", "--out", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    kept = shipped() / "reports/validation"
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in kept.iterdir()}
-    assert [path.name for path in kept.iterdir() if path.read_bytes() != (tmp_path / path.name).read_bytes()] == []
+def test_the_committed_reports_are_what_validate_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of claims and of everything; the commands of the claims, hundreds of them, are run once for both."""
+    known: dict[str, object] = {}
+
+    def once(commands: Iterable[str], own: Paths, everywhere: Spread) -> dict[str, object]:
+        known.update(answers([command for command in commands if command not in known], own, everywhere))
+        return known
+
+    monkeypatch.setattr("simulator.cli.claims.answers", once)
+    for kept, words in (("claims", ["--claims"]), ("validation", [])):
+        done = CliRunner().invoke(main, ["validate", *words, "--out", str(tmp_path / kept)])
+        assert done.exit_code == 0, done.output
+        assert known
+        assert differing(shipped() / "reports" / kept, tmp_path / kept) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "differs"), [("url(#pc9a2c7629d)", []), ("url(#p1)", ["a.svg"]), (None, ["a.svg"]), ("", ["a.svg"])]
+)
+def test_a_kept_picture_differs_by_more_than_a_hash(made: str | None, differs: list[str], tmp_path: Path) -> None:
+    for folder, text in (("kept", "url(#p9d649faaa5)"), ("made", made)):
+        (tmp_path / folder).mkdir()
+        if text is not None:
+            (tmp_path / folder / "a.svg").write_text(text)
+    assert differing(tmp_path / "kept", tmp_path / "made") == differs

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance.sources import Cycle, Odds, Rates, accepted_prefix
+from benchmarks.verification import accepted_prefix
+from simulator.acceptance.sources import Cycle, Odds, Rates
 from simulator.cost.collectives import TreeAllReduce
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations

@@ -54,6 +54,7 @@ from simulator.studies.sweep.store import reading, writing
 from simulator.studies.sweep.study import study as read_study
 from simulator.studies.sweep.sweeping import sweep as evaluate_points
 from simulator.studies.sweep.table import SweepTable, best, export, faults, table
+from simulator.studies.what_if import of_run
 from simulator.studies.window import window_sweep
 
 Overrides: TypeAlias = Mapping[str, object] | Sequence[str]
@@ -96,7 +97,7 @@ def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, c
     result, span = run_with_interval(loaded, command)  # what was changed in Python has no command
 
     def page() -> Page:
-        return run_page(result, window_sweep(loaded, done=result), span)
+        return run_page(result, window_sweep(loaded, done=result), span, of_run(loaded, result))
 
     def frame() -> pd.DataFrame:
         numbers = run_summary(result)

@@ -13,6 +13,7 @@ from simulator.cli.catalogue import class_of
 from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, stated, working
 from simulator.files.document import Document
 from simulator.names import Catalogue
+from simulator.parallel import counted
 
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
@@ -52,8 +53,8 @@ def import_(
         shapes = None if model is None else _entry("model", model, own)[1]
         chip = None if card is None else _entry("device", card, own)[1]
         tables: list[Any] = []
-        for file in files:
-            status.update(f"reading {file.name}, {len(tables) + 1} of {len(files)}")
+        for file in counted(files, "files"):
+            status.update(f"reading {file.name}")
             path = "/".join(file.parts[-2:]) if file.is_absolute() else file
             tables.append(imported(form, file, shapes, skipped).assign(source=f"{source} {path}"))
         if cache_mb is None:
@@ -93,13 +94,13 @@ def device(
     from simulator.evidence.calibrate.fit import TABLE, Form
     from simulator.evidence.calibrate.measurements import read
 
-    with working("reading") as status:
+    with working("reading"):
         document, card = _entry("device", like, own)
         form = Form(tuple(tiles)) if tiles else None
         if table or at:
             form = Form(tuple(tiles or TABLE.tiles), tuple(at or TABLE.at))
         rows = read(tables)
-        fitted = profile.device(rows, document, card, form, not quick, ratios, status.update)
+        fitted = profile.device(rows, document, card, form, not quick, ratios)
         options = ["--table"] if table else []
         for option, counts in (("--at", at), ("--tiles", tiles), ("--ratios", ratios and (ratios,))):
             options += [option, ",".join(map(str, counts))] if counts else []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from simulator.cli.options import Paths, answer, faults_as_lines, stated
+from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, stated
 from simulator.files.document import CONTROLS, BadInput, Fault, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
@@ -20,27 +20,12 @@ from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, str
 if TYPE_CHECKING:
     from simulator.files.schema import Frozen
 
-KINDS = (
-    *("scenario", "sweep", "plan", "workload", "strategy", "method", "device", "link", "engine", "model", "trace"),
-    "acceptance",
-)
+KINDS: tuple[str, ...] = tuple(COMMANDS["kinds"])
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")}}
 NAME = 36
 """Letters of a name beside which its description begins, at most."""
 LISTED = click.Choice((*KINDS, *PLURALS))
-CLASSES = {
-    "scenario": "scenario:Scenario",
-    "sweep": "studies.sweep.study:SweepFile",
-    "plan": "studies.plan.file:PlanFile",
-    "workload": "serving.requests:Requests",
-    "device": "cost.device:Device",
-    "link": "cost.device:Link",
-    "engine": "cost.engine:Engine",
-    "model": "cost.model:ModelSpec",
-    "method": "studies.method_features:MethodFile",
-    "acceptance": "scenario.bank:LentMeans",
-}
-"""Module and class that a file is read into, by kinds that have a JSON Schema."""
+CLASSES: dict[str, str] = COMMANDS["classes"]
 
 
 def _width() -> int:
@@ -112,7 +97,7 @@ class Details(NamedTuple):
 
 
 def details(name: str, catalogue: Catalogue) -> Details:
-    """Return the entry of a name of any kind; raise :class:`BadInput` where nothing has the name."""
+    """Return the entry of a name of any kind, or of the only longer one; raise :class:`BadInput` where nothing has the name."""
     if strategy := strategy_files().get(name) or plugin_file(name):
         import ast
 
@@ -130,6 +115,8 @@ def details(name: str, catalogue: Catalogue) -> Details:
         data = {"kind": "model", "name": model.name, "file": name, "content": content, "computed": model.counts()}
         return Details(f"model {model.name}   ({name})\n\n{_yaml(content)}{_counts(model)}", data)
     names = [entry for kind in FOLDERS for entry in catalogue.names(kind)] + strategy_names()
+    if len(longer := [entry for entry in names if entry.startswith(f"{name}_")]) == 1:
+        return details(longer[0], catalogue)
     raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, names)}")])
 
 

@@ -88,8 +88,8 @@ def _list(paper: str | None, as_json: bool, own: Paths) -> None:
 
     with faults_as_lines():
         every, drawn = paper_figures(), drawn_figures(Catalogue(own))
-        figures = [one for one in every if paper in (None, one.paper)]
+        figures = [known for known in every if paper in (None, known.paper)]
         if not figures:
-            hint = did_you_mean(str(paper), {one.paper for one in every})
+            hint = did_you_mean(str(paper), {known.paper for known in every})
             raise BadInput([Fault((str(paper), 0, 0), "", f"there is no paper of this name{hint}")])
     answer(as_json, lambda: list_data(figures, drawn), lambda: page(figures, drawn))

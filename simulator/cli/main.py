@@ -18,9 +18,7 @@ SECTIONS = COMMANDS["sections"]
 
 
 @click.group(
-    cls=SectionedGroup,
-    sections=SECTIONS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=SectionedGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="specsim")
 def main() -> None:

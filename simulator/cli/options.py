@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import click
 import yaml
 
+from simulator.files import reading
+from simulator.report import WANTED, Wanted
 from simulator.report.blocks import PICTURES
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
+    from simulator.cli.display import Display
     from simulator.report.blocks import Page
 
 
@@ -66,12 +67,12 @@ def faults_as_lines() -> Iterator[None]:
 
 
 @contextmanager
-def working(on: str) -> Iterator[Status]:
+def working(on: str) -> Iterator[Display]:
     """Show on stderr what the block is at, which may change, and end it as :func:`faults_as_lines` does."""
-    from rich.console import Console
+    from simulator.cli.display import showing
 
-    with faults_as_lines(), Console(stderr=True).status(on) as status:
-        yield status
+    with faults_as_lines(), showing(on) as display:
+        yield display
 
 
 def beside_the_package(typed: str, instead: str) -> NoReturn:
@@ -176,13 +177,18 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cann
 
 
 def _look(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Draw all pictures of this command so many columns wide, or in a style file over the shipped one."""
-    if value:
-        from simulator.report.drawing import WANTED
+    """Draw all pictures of this command so many columns wide, or in style files over the shipped one, looked at first."""
+    from simulator.files.document import BadInput, Fault
 
-        before, name = vars(WANTED).copy(), str(option.name)
-        setattr(WANTED, name, value)
-        context.call_on_close(lambda: setattr(WANTED, name, before[name]))
+    with faults_as_lines():
+        for file in value if option.name == "style" else ():
+            try:
+                reading.text(file)
+            except (OSError, UnicodeDecodeError) as error:
+                raise BadInput([Fault((str(file), 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
+    name = str(option.name)
+    setattr(WANTED, name, value or vars(Wanted())[name])  # one that was refused has left its own
+    context.call_on_close(lambda: setattr(WANTED, name, vars(Wanted())[name]))
 
 
 KINDS: dict[str, Any] = {
@@ -192,6 +198,7 @@ KINDS: dict[str, Any] = {
     "own_folder": click.Path(exists=True, file_okay=False, path_type=Path),
     "path": click.Path(path_type=Path),
     "picture": Ending(*PICTURES),
+    "html": Ending(".html"),
     "study": Ending(*PICTURES, ".md", ".html"),
     "sizes": Sizes(),
     "integer": click.INT,

@@ -36,7 +36,7 @@ def plan(
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary
 
-    with working("reading") as status:
+    with working("reading"):
         asked = {option: value for option, value in asked.items() if value is not None}
         if name is None:
             read = _read(asked, overrides, seed, Catalogue(own), save)
@@ -47,7 +47,7 @@ def plan(
             read = load_plan(name, overrides, Catalogue(own), seed)
         words = [word for option, value in asked.items() for word in (f"--{option.replace('_', '-')}", str(value))]
         words += [*(["--draws", str(draws)] if draws != 20 else []), *(["--out", str(out)] if out else [])]
-        answered = study(read, typed("plan", [name] if name else [], overrides, seed, words), draws, status.update)
+        answered = study(read, typed("plan", [name] if name else [], overrides, seed, words), draws)
         if out:
             write_plan(answered, out)
     files = [f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}"] if out else []

@@ -13,8 +13,7 @@ from simulator.files.document import BadInput, Fault
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
+    from simulator.cli.display import Display
     from simulator.report.blocks import Page
     from simulator.scenario import Loaded
     from simulator.scenario.run import RunResult
@@ -56,14 +55,21 @@ def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, ow
 
 
 @click.command("law", **stated("law"))
-def law(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths) -> None:
+def law(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths, out: Path | None) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from simulator.report.pages.law import page
     from simulator.scenario import load
     from simulator.scenario.run import law_details
 
     with faults_as_lines():
-        details = law_details(load(scenario, overrides, Catalogue(own), seed))
+        loaded = load(scenario, overrides, Catalogue(own), seed)
+        details = law_details(loaded)
+        if out:
+            from simulator.files.writing import write
+            from simulator.report.html import as_html
+            from simulator.studies.what_if import what_if
+
+            write(out, as_html(page(details, typed("law", [scenario], overrides, seed, ["--out", str(out)]), what_if(loaded))))
     answer(as_json, lambda: details, lambda: page(details))
 
 
@@ -118,14 +124,15 @@ def run(
     answer(as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files)
 
 
-def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Status) -> Page:
+def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Display) -> Page:
     """Write the report of a run, with the results of other windows; return its page."""
     from simulator.report.run_page import run_page
     from simulator.report.write import write
+    from simulator.studies.what_if import of_run
     from simulator.studies.window import window_sweep
 
     status.update("sweeping the window")
-    page = run_page(result, window_sweep(loaded, done=result), span)
+    page = run_page(result, window_sweep(loaded, done=result), span, of_run(loaded, result))
     status.update("writing")
     write(page, result.spans, folder)
     return page

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -144,8 +144,6 @@ class StudyCommand:
     options: Sequence[click.Parameter]
     prepare: Prepare
     metavar: str = "SCENARIO..."
-    progress: bool = False
-    """Whether its ``study`` function says what it is at."""
     lettered: bool = False
     """Whether ``--set`` may name one of the scenarios by its letter, and ``--out`` a folder."""
 
@@ -179,10 +177,8 @@ def run(study: StudyCommand, **options: Any) -> None:
     if isinstance(asked.scenarios, str):
         asked = asked._replace(scenarios=(asked.scenarios,))
     command = _typed(study, asked, options)
-    with working(study.status) as status, ExitStack() as stack:
+    with working(study.status), ExitStack() as stack:
         inputs, arguments = study.prepare(asked, options)
-        if study.progress:
-            arguments["progress"] = status.update
         write = None
         if asked.out:
             from simulator.report.page import page_file
@@ -220,10 +216,8 @@ def _text(value: Any) -> str:
     """Return the value of an option as it can be typed; of sizes in a row, the first and the last."""
     if not isinstance(value, list):
         return str(value)
-    parts, begin = list[str](), 0
-    ends = [place for place, (size, following) in enumerate(pairwise(value), start=1) if following != size + 1]
-    for end in [*ends, len(value)]:
-        row = value[begin:end]
+    parts = list[str]()
+    for _, placed in groupby(enumerate(value), lambda at: at[1] - at[0]):
+        row = [size for _, size in placed]
         parts += [f"{row[0]}-{row[-1]}"] if len(row) > 2 else map(str, row)
-        begin = end
     return ",".join(parts)

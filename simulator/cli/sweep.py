@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
     from simulator.studies.sweep.store import Store
     from simulator.studies.sweep.study import SweepStudy
-    from simulator.studies.sweep.sweeping import Watcher
     from simulator.studies.sweep.table import SweepTable
 
 NAMED_FAULTS = 20
@@ -64,6 +62,7 @@ def _evaluated(
     name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any
 ) -> tuple[SweepStudy, bool]:
     """Evaluate the points that the store does not have; return the sweep, and whether all of them were reached."""
+    from simulator.cli.display import showing
     from simulator.studies.sweep.executors import crew
     from simulator.studies.sweep.store import writing
     from simulator.studies.sweep.study import study as read_study
@@ -80,8 +79,8 @@ def _evaluated(
             raise BadInput([Fault((str(path), 0, 0), "", message)])
         store.begin(study.definition, study.identity)  # so that there is a sweep to go on with, whenever it is interrupted
         try:
-            with crew(workers or CORES, scheduler) as hired, _progress() as watcher:
-                evaluate(study, store, hired, watcher)
+            with crew(workers or CORES, scheduler) as hired, showing("sweeping"):
+                evaluate(study, store, hired)
         except KeyboardInterrupt:
             return study, False
     return study, True
@@ -127,38 +126,6 @@ def _resuming(path: Path, files: dict[str, Path | None], asked: dict[str, Any]) 
 
 def _options(flag: str, values: Sequence[object]) -> list[str]:
     return [word for value in values for word in (flag, str(value))]
-
-
-@contextmanager
-def _progress() -> Iterator[Watcher | None]:
-    """Show a bar with the time left, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[faulty]}"))
-    with Progress(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=console) as bar:
-        yield _Bar(bar)
-
-
-class _Bar:
-    """One line of the progress display for each evaluator."""
-
-    def __init__(self, bar: Any) -> None:
-        self.bar, self.task, self.faults = bar, None, 0
-
-    def begin(self, what: str, total: int, done: int) -> None:
-        """Begin a new line."""
-        self.faults = 0
-        self.task = self.bar.add_task(what, total=total, completed=done, faulty="")
-
-    def advance(self, points: int, faults: int) -> None:
-        """Move along the line by so many points."""
-        self.faults += faults
-        self.bar.update(self.task, advance=points, faulty=f"{self.faults} faulty" if self.faults else "")
 
 
 def _print_status(store: Store, as_json: bool) -> None:

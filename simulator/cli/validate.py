@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, stated, working
+from simulator.cli.options import Names, Paths, answer, beside_the_package, stated, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -133,7 +133,7 @@ def _cells(names: Names, patterns: Names, processes: int | None, as_json: bool, 
     from simulator.evidence.validation import single_cells
     from simulator.report.pages.validate import cells_page, single_data
 
-    with faults_as_lines(), spread(processes or 1) as everywhere:
+    with working("cells"), spread(processes or 1) as everywhere:
         asked = single_cells(papers(Catalogue(own), names), patterns)
         runs = everywhere(Question.answer, [question for _, _, question in asked])
         data = [single_data(paper, cell, question, run) for (paper, cell, question), run in zip(asked, runs, strict=True)]
@@ -145,7 +145,7 @@ def _laws(names: Names, processes: int | None, as_json: bool) -> None:
     """Hold laws to the timelines of their examples, and end: with exit code 3 where one breaks its claim."""
     from simulator.report.law_claims import law_data, page
 
-    with faults_as_lines(), spread(processes or (CORES if ALL in names else 1)) as everywhere:
+    with working("laws"), spread(processes or (CORES if ALL in names else 1)) as everywhere:
         verdicts = _examples(names, everywhere)
     disagreement = any(verdict.disagreement for verdict in verdicts)
     command = shlex.join(["specsim", "validate", *(word for name in names for word in ("--law", name))])

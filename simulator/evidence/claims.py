@@ -9,28 +9,11 @@ value serves all): ``combine`` says ``over`` (command / against), ``under`` (aga
 against), ``change_percent`` (``percent`` less 100) or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric
 parts the path for ``command`` from the one for ``against``. The word before the path counts after combining.
 
-``shape`` holds one condition or several, joined by `` and ``, on our values in their order:
-
-===================  ===============================================================================================
-``rises``, ``falls`` no value below (above) the one before, and the last above (below) the first
-``peaks``, ``dips``  the largest (smallest) value is neither the first nor the last
-``flat 5%``          the largest is at most 5 % above the smallest
-``at_least X``       every value is; ``at_most X`` alike
-``largest_at N``     the largest value is the Nth, counted from 1; ``smallest_at N`` alike
-===================  ===============================================================================================
-
+``shape`` holds one condition or several, joined by `` and ``, on our values in their order; ``claims.yaml`` has all of them.
 ``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit: what can come out at all, with its arithmetic in
 ``bound_why``. ``missing`` names the input that the paper does not print, and where its range is from: a command says
 ``{0.58 in 0.56..0.8}`` for what is taken and the two ends that are plausible; several go to their ends together.
-The verdict, the first that applies:
-
-======================  ============================================================================================
-``reproduced``          ours is within 10 % of the number, or every value inside the range widened by 5 % at both
-                        ends, and the shape holds where one is claimed
-``refuted``             the bound excludes number and range; or nothing between the ends is near (neither end has the shape)
-``in shape``            the shape holds; the number is off or not printed
-``inputs not printed``  ``missing`` says which
-======================  ============================================================================================
+The verdict is the first in ``claims.yaml`` that applies.
 
 ``cells`` names the values of ``cells.csv`` that say the same; those of role ``report`` without a scenario get their run
 from here: the end of a range its least or most, a value that is printed as ``at_most`` our most, any other our mean.
@@ -42,9 +25,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 from math import inf
+from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, NamedTuple, Self
 
+import yaml
 from pydantic import model_validator
 
 from simulator.evidence.published import PAPERS, PublishedCell, numbered
@@ -56,8 +41,8 @@ VERDICTS: tuple[Verdict, ...] = ("reproduced", "in shape", "inputs not printed",
 Combine = Literal["", "over", "under", "percent", "change_percent", "reduction_percent"]
 Answers = Mapping[str, Any]
 """What commands print with ``--json``, by command; :class:`BadInput` for one that fails."""
-SCALES = {"over": (1, 0), "percent": (100, 0), "change_percent": (100, 100), "reduction_percent": (-100, -100)}
-"""What command / against is multiplied by, and what is then taken off."""
+STATED: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+"""What columns may say: shapes, scales of what is combined, and verdicts."""
 NEAR, WIDENED = 0.10, 0.05
 UNPRINTED = re.compile(r"\{([^{}]+) in ([^{}]+?)\.\.([^{}]+)\}")
 """An input in a command: what is taken, and its two plausible ends."""
@@ -70,18 +55,18 @@ REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "onset": lambda values: next((place for place, value in enumerate(values, 1) if value > 1), inf),
 }
 Holds = Callable[[Sequence[float], float], bool]
-CONDITIONS: Mapping[str, tuple[bool, Holds]] = {
-    "rises": (False, lambda values, _: all(a <= b for a, b in pairwise(values)) and values[0] < values[-1]),
-    "falls": (False, lambda values, _: all(a >= b for a, b in pairwise(values)) and values[0] > values[-1]),
-    "peaks": (False, lambda values, _: 0 < values.index(max(values)) < len(values) - 1),
-    "dips": (False, lambda values, _: 0 < values.index(min(values)) < len(values) - 1),
-    "flat": (True, lambda values, bound: max(values) <= min(values) * (1 + bound)),
-    "at_least": (True, lambda values, bound: min(values) >= bound),
-    "at_most": (True, lambda values, bound: max(values) <= bound),
-    "largest_at": (True, lambda values, place: values.index(max(values)) + 1 == place),
-    "smallest_at": (True, lambda values, place: values.index(min(values)) + 1 == place),
+CONDITIONS: Mapping[str, Holds] = {
+    "rises": lambda values, _: all(a <= b for a, b in pairwise(values)) and values[0] < values[-1],
+    "falls": lambda values, _: all(a >= b for a, b in pairwise(values)) and values[0] > values[-1],
+    "peaks": lambda values, _: 0 < values.index(max(values)) < len(values) - 1,
+    "dips": lambda values, _: 0 < values.index(min(values)) < len(values) - 1,
+    "flat": lambda values, bound: max(values) <= min(values) * (1 + bound),
+    "at_least": lambda values, bound: min(values) >= bound,
+    "at_most": lambda values, bound: max(values) <= bound,
+    "largest_at": lambda values, place: values.index(max(values)) + 1 == place,
+    "smallest_at": lambda values, place: values.index(min(values)) + 1 == place,
 }
-"""Conditions on values in their order, and whether they take a number."""
+"""Conditions on values in their order."""
 
 
 class PrintedRange(NamedTuple):
@@ -122,14 +107,15 @@ class Condition(NamedTuple):
         word, *rest = text.split() or [""]
         if word not in CONDITIONS:
             raise ValueError(f"there is no shape '{word}'{did_you_mean(word, CONDITIONS)}")
-        if len(rest) != CONDITIONS[word][0]:
-            raise ValueError(f"expected '{word}{' and a number' if CONDITIONS[word][0] else ' alone'}', got '{text}'")
+        numbered = STATED["shapes"][word]["number"]
+        if len(rest) != numbered:
+            raise ValueError(f"expected '{word}{' and a number' if numbered else ' alone'}', got '{text}'")
         number = rest[0] if rest else "0"
         return cls(word, float(number.removesuffix("%")) / (100 if number.endswith("%") else 1))
 
     def holds(self, values: Sequence[float]) -> bool:
         """Return whether values keep it."""
-        return CONDITIONS[self.word][1](values, self.number)
+        return CONDITIONS[self.word](values, self.number)
 
 
 class PaperClaim(Frozen):
@@ -291,7 +277,7 @@ def combined(values: Sequence[float], others: Sequence[float], combine: Combine)
     pairs = zip(values, others, strict=True)
     if combine == "under":
         return [other / value for value, other in pairs]
-    scale, less = SCALES[combine]
+    scale, less = STATED["scales"][combine]
     return [scale * value / other - less for value, other in pairs]
 
 

@@ -18,7 +18,7 @@ from simulator.numeric import ordered_sum
 from simulator.parallel import Spread
 from simulator.scenario import load
 from simulator.scenario.agreement import TOLERANCE, agreement
-from simulator.scenario.run import law, law_from, replay, simulate, tuned
+from simulator.scenario.run import law, law_from, simulated_and_replayed, tuned
 from simulator.serving.iteration import Iteration
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch
@@ -269,10 +269,9 @@ def law_gap(name: str) -> LawGap:
     """Return how far law and simulation of one shipped scenario are apart, and whether the law's claim survives it."""
     loaded = tuned(load(name))
     scenario, acceptance = loaded.scenario, loaded.acceptance()
-    simulated, _ = simulate(scenario, acceptance)
+    simulated, replayed, _ = simulated_and_replayed(scenario, acceptance)
     marginal, met = law(scenario, acceptance), law_from(scenario, simulated)
-    one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
-    shown = agreement(scenario, marginal, replay(scenario, acceptance) if one_at_a_time else simulated, simulated)
+    shown = agreement(scenario, marginal, replayed, simulated)
     return LawGap(
         scenario=name,
         relation=marginal.relation,

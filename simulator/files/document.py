@@ -129,6 +129,10 @@ class Document:
             path = path[:-1]
         return self.places.get(path, ("input", 0, 0))
 
+    def file(self, path: Path_) -> str:
+        """Return the file, or the option, that states the value at ``path``: where a name stands, not what it names."""
+        return (self.mentions.get(path) or self.place(path))[0]
+
     def fault(self, path: Path_, message: str) -> Fault:
         """Return a fault about the value at ``path``."""
         within = [place for inner, place in self.places.items() if inner[: len(path)] == path and place[0].startswith("--set")]
@@ -175,6 +179,7 @@ class Document:
             else:
                 places = {place[len(inner) :]: where for place, where in overlay.places.items() if place[: len(inner)] == inner}
                 self.graft(inner, type(self)(value, places))
+                self.mentions |= {place: at for place, at in overlay.mentions.items() if place[: len(inner)] == inner}
 
     def override(self, assignment: str) -> None:
         """Apply ``dotted.key=value`` with the value read as YAML; the fault place becomes ``--set``."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KNOWN: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("log_columns.yaml").read_text("utf-8"))
+TRAFFIC: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("traffic_columns.yaml").read_text("utf-8"))
+"""Columns of the formats of traffic files that are not recognised but known, and how they count time."""
 ROLES = ("arrival", "prompt", "output", "task")
 """What a column may be named as."""
 EPOCHS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0.0, 1.0))
@@ -108,8 +110,8 @@ def _read(file: str, stated: tuple[tuple[str, str], ...], _: tuple[int, int]) ->
     at = _arrivals(file, table, taken, whole)
     tasks = table[taken["task"]].fillna("").astype(str) if "task" in taken else dict.fromkeys(table.index, "")
     kept = sorted(table.index[whole], key=lambda row: at[row])
-    first = at[kept[0]]
-    requests = ((_line(file, row), float(at[row] - first), int(prompt[row]), int(output[row]), tasks[row]) for row in kept)
+    since = (at - at[kept[0]]).round(6)  # seconds since 1970 have no more digits
+    requests = ((_line(file, row), float(since[row]), int(prompt[row]), int(output[row]), tasks[row]) for row in kept)
     return RecordedLog(tuple(requests), taken, int((~whole).sum()), "arrival" in taken or "end" in taken, counted)
 
 
@@ -184,11 +186,9 @@ def _conversations(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for record in records:
         before = 0
         for turn in _turns(record):
-            speaker, text = (
-                next((str(turn[name]) for name in KNOWN[part] if name in turn), "") for part in ("speaker", "text")
-            )
+            who, text = (next((str(turn[name]) for name in KNOWN[part] if name in turn), "") for part in ("speaker", "text"))
             tokens = -(-len(text) // KNOWN["characters_per_token"])
-            if speaker in KNOWN["assistant"]:
+            if who in KNOWN["assistant"]:
                 others = {name: value for name, value in record.items() if not isinstance(value, list | dict)}
                 yield others | {"prompt_tokens": before, "completion_tokens": tokens}
             before += tokens
@@ -208,7 +208,7 @@ def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[s
     lacking = [role for role in ("prompt", "output") if role not in taken]
     if lacking and not (len(lacking) == 1 and "total" in taken):
         message = f"no column is known as {' or '.join(lacking)} tokens; it has {', '.join(names) or 'nothing'}"
-        raise BadInput([Fault((file, 1, 1), "", f"{message}; name them, as in --columns {lacking[0]}=COLUMN")])
+        raise BadInput([Fault((file, 1, 1), "", f"{message}; name them, as in --columns {'=COLUMN,'.join(lacking)}=COLUMN")])
     unused = {"total": not lacking, "end": "arrival" in taken, "duration_s": "end" not in taken}
     return {role: name for role, name in taken.items() if not unused.get(role)}
 

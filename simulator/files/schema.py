@@ -3,8 +3,11 @@
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from simulator.files.document import (
@@ -135,7 +138,8 @@ def validate(model: type[Model], document: Document, context: Mapping[str, objec
         validated = model.model_validate(document.data, context=dict(context or {}))
     except ValidationError as error:
         raise BadInput(sorted(_faults(model, document, error), key=lambda fault: fault.place)) from error
-    if wrong := [path for path in _booleans(document.data) if type(_attribute(validated, path)) in (int, float)]:
+    whole: Any = validated
+    if wrong := [path for path in _booleans(document.data) if type(reduce(_step, path, whole)) in (int, float)]:
         raise BadInput([document.fault(path, "expected a number, got true or false") for path in wrong])
     return validated
 
@@ -149,13 +153,6 @@ def _booleans(data: Any, path: Path_ = ()) -> Iterator[Path_]:
             yield (*path, key)
         else:
             yield from _booleans(value, (*path, key))
-
-
-def _attribute(model: Any, path: Path_) -> object:
-    """Return the value at ``path`` of a model; None where there is none."""
-    for part in path:
-        model = _step(model, part)
-    return model
 
 
 def _step(model: Any, part: str | int) -> Any:
@@ -198,23 +195,9 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     return path
 
 
-PLAIN_WORDS = (
-    (r"^input should be", "expected"),
-    (r"^\w+ should have at least (\d+) items? after validation, not (\d+)$", r"expected \1 or more, got \2"),
-    (r"a valid integer.*", "a whole number"),
-    (r"a valid number.*", "a number"),
-    (r"a valid boolean.*", "true or false"),
-    (r"a valid string", "text"),
-    (r"a valid tuple", "a list"),
-    (r"a valid dictionary or object to extract fields from", "a mapping of fields"),
-    (r"a valid dictionary", "a mapping"),
-    (r" or instance of \w+", ""),
-    (r"greater than or equal to (\S+)", r"\1 or more"),
-    (r"less than or equal to (\S+)", r"at most \1"),
-    (r"greater than (\S+)", r"a number above \1"),
-    (r"less than (\S+)", r"a number below \1"),
-)
+PLAIN_WORDS: list[list[str]] = yaml.safe_load(Path(__file__).with_name("plain_words.yaml").read_text("utf-8"))
 """Pattern in a message of pydantic, and its replacement in the words of the reference."""
+IN_YAML = {"None": "null", "True": "true", "False": "false"}
 
 
 def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
@@ -237,14 +220,7 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
         text = re.sub(theirs, ours, text)
     if kind == "model_attributes_type" and isinstance(given, str):
         text += f", as in {{name: {given}}}"
-    return text if isinstance(given, dict | list) else f"{text}, got {_as_yaml(given)}"
-
-
-def _as_yaml(given: object) -> str:
-    """Return a value as YAML writes it."""
-    if given is None:
-        return "null"
-    return str(given).lower() if isinstance(given, bool) else repr(given)
+    return text if isinstance(given, dict | list) else f"{text}, got {IN_YAML.get(repr(given), repr(given))}"
 
 
 def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:
@@ -267,13 +243,8 @@ def _around(model: type[BaseModel], loc: Path_) -> list[type[BaseModel]]:
                 inner += _models_in(outer.model_fields[part].annotation)
         named = [outer for outer in models if getattr(outer, "name", None) == part]
         models = inner or named or models
-    return [outer for outer in models if loc[-2:-1] and _tag(outer) == loc[-2]] or models
-
-
-def _tag(model: type[BaseModel]) -> object:
-    """Return the default of a model's field ``name``, by which a union chooses it; None without such a field."""
-    name = model.model_fields.get("name")
-    return getattr(name, "default", None)
+    tags = [getattr(outer.model_fields.get("name"), "default", None) for outer in models]  # by which a union chooses
+    return [outer for outer, tag in zip(models, tags, strict=True) if loc[-2:-1] and tag == loc[-2]] or models
 
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:
@@ -294,18 +265,13 @@ def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
         confidence = next((known for start, known in confidences.items() if source.startswith(start)), "assumed")
         yield {"parameter": f"{path}.width (points)", "value": len(width), "source": source, "confidence": confidence}
     for name in type(model).model_fields:
-        value = getattr(model, name)
-        where = f"{path}.{name}" if path else name
-        if isinstance(value, Sourced):
-            yield {"parameter": where, **value.model_dump()}
-        elif isinstance(value, BaseModel):
-            yield from provenance(value, where)
-        elif isinstance(value, dict):
-            for key, inner in value.items():
-                if isinstance(inner, Sourced):
-                    yield {"parameter": f"{where}.{key}", **inner.model_dump()}
-                elif isinstance(inner, BaseModel):
-                    yield from provenance(inner, f"{where}.{key}")
+        value, where = getattr(model, name), f"{path}.{name}" if path else name
+        parts = {f"{where}.{key}": inner for key, inner in value.items()} if isinstance(value, dict) else {where: value}
+        for place, part in parts.items():
+            if isinstance(part, Sourced):
+                yield {"parameter": place, **part.model_dump()}
+            elif isinstance(part, BaseModel):
+                yield from provenance(part, place)
 
 
 Part = TypeVar("Part", bound=Frozen)

@@ -4,6 +4,7 @@ Until then they are written in a hidden folder next to their place. An error, Ct
 A kill may leave it; then nothing reads it, and the next writing of the same name takes it away.
 """
 
+import csv
 import ctypes
 import fcntl
 import os
@@ -12,8 +13,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import StringIO
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -104,6 +106,13 @@ def plain_cell(value: Any) -> Any:
     return f"'{value}"
 
 
+def csv_text(columns: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table as CSV text, below a head of ``columns``; no cell is a formula (:func:`plain_cell`)."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(plain_cell, row) for row in (columns, *rows))
+    return text.getvalue()
+
+
 def plain_frame(frame: Any) -> Any:
     """Return a data frame whose names and words are :func:`plain_cell`; its numbers stay as they are."""
     frame = frame.rename(index=plain_cell, columns=plain_cell)
@@ -145,7 +154,9 @@ def ended_by_sigterm() -> Iterator[None]:
 
 
 def _check(path: Path, parents: bool) -> None:
-    """Raise :class:`BadInput` where no file can be made in the folder of ``path``."""
+    """Raise :class:`BadInput` where no file can be made in the folder of ``path``, or a device or a pipe would be lost."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise _fault(path, "is no regular file, and stays as it is; expected the name of a file")
     above = path.parent
     while parents and not above.exists() and above != above.parent:
         above = above.parent

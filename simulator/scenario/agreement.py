@@ -92,7 +92,8 @@ def _without_replay(scenario: Scenario, claim: Claim, simulated: Outcome) -> Agr
     least, most = min(steps), max(steps)
     in_flight = scenario.schedule.needs.in_flight
     if in_flight > 1:
-        least *= _full_share(scenario, simulated)
+        places = scenario.batch * scenario.serving.replicas  # with fewer batches in flight a step has less to wait for
+        least *= min(1.0, simulated.serving.mean_in_system / places)
         most *= 1.0 + in_flight / simulated.steps
         most += in_flight * _prompts_s(scenario, pairs) / simulated.steps  # prompts hold up whatever is behind them
     gap = steps[1] / simulated.step_s - 1.0
@@ -105,12 +106,6 @@ def _prompts_s(scenario: Scenario, pairs: Iterable[tuple[int, int]]) -> float:
     """Return the seconds in which all prompts pass through the target, each alone."""
     prompts = Counter(prompt for prompt, _ in pairs).items()
     return float(ordered_sum(count * scenario.cost.prefill("target", Rows.prefill(tokens)).wall_s for tokens, count in prompts))
-
-
-def _full_share(scenario: Scenario, simulated: Outcome) -> float:
-    """Return the share of places that were taken, mean over time: with fewer batches in flight a step has less to wait for."""
-    places = scenario.batch * scenario.serving.replicas
-    return min(1.0, simulated.serving.mean_in_system / places)
 
 
 def _shown(claim: Claim, gap: float, kept: bool, how: str) -> str:

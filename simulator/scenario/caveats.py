@@ -1,8 +1,10 @@
 """Caveats: what a reader of a run should know of it, such as what the law leaves out and where acceptance comes from."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from simulator.acceptance.assignment import TraceAssignment
+from simulator.acceptance.best_of import BEST_OF
 from simulator.acceptance.by_context import Falling
 from simulator.acceptance.continuation import continued, half_of_measured
 from simulator.acceptance.sources import Acceptance, Replay
@@ -17,6 +19,11 @@ from simulator.strategies.common.drafters import StreamingDrafter
 
 NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """Formats of weights by their names in a recording."""
+
+BESIDE = ", in series with what the strategy states beside it; any other drafter as if it ran only where it is best"
+"""What is said of the price of the best of several drafters."""
+NAMED = 12
+"""Most tasks of which each is told what it replays."""
 
 
 def cautions(scenario: Scenario) -> Iterator[str]:
@@ -44,6 +51,7 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
         acceptance = acceptance.verdicts
     if (load := load_of(loaded.scenario, acceptance)) and not load.stable:
         yield load.words
+    yield from taken_over(loaded)
     yield from _about_hardware(loaded.scenario)
     yield from _about_law(loaded.scenario)
     yield from _about_curve(loaded.scenario)
@@ -51,12 +59,31 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
         yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
 
 
+def taken_over(loaded: Loaded) -> Iterator[str]:
+    """Yield from which scenarios values were taken over by ``like``, and which; not those that play no part."""
+    document, strategy = loaded.document, loaded.scenario.schedule
+    unused = {"about", "name", "method", *["draft"] * (not strategy.needs.draft_model), *["acceptance"] * (not strategy.window)}
+    written = {path: place for path, place in document.places.items() if not isinstance(document.get(path), dict | list)}
+    fields: dict[str, list[str]] = {}
+    for path, (file, _, _) in (document.mentions | written).items():
+        inside = any(path[:end] in document.mentions for end in range(1, len(path)))
+        if path and path[0] not in unused and not inside and file.endswith(".yaml") and file != document.place(())[0]:
+            value = document.get(path)
+            named = value.get("name") if isinstance(value, dict) else value
+            fields.setdefault(file, []).append(f"{'.'.join(map(str, path))} {'none' if named is None else named}")
+    for file, names in fields.items():
+        yield f"taken over from {Path(file).stem} (like): {', '.join(names)}"
+    if not loaded.scenario.draft and document.get(("draft", "model")):
+        origin, draft = Path(document.file(("draft", "model"))).stem, document.get(("draft", "model", "name"))
+        yield f"not taken over from {origin} (like): draft.model {draft}, whose vocabulary is not that of the target"
+
+
 def _about_hardware(scenario: Scenario) -> Iterator[str]:
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
         if place is None:
             continue
         for mixer, layers in place.model.mixer_layers:
-            if mixer.kind != "full":
+            if mixer.kind != "full" and not (mixer.kind == "latent" and place.device.latent_attention):
                 kind = "a recurrence" if mixer.state else f"{mixer.kind} attention"
                 yield f"{layers} layers of the {role} have {kind}, timed by other kernels of {place.device.name} (assumed)"
         yield from _outside_its_fit(role, place, scenario)
@@ -129,8 +156,9 @@ def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -
         yield from _dealt(scenario, acceptance)
     drafter = scenario.acceptance.drafter
     if drafter != "draft" and scenario.schedule.window:
-        priced = scenario.draft.model.name if scenario.draft else "the stated durations"
-        yield f"acceptance is that of the drafter '{drafter}'; drafting is priced as {priced}"
+        draft = scenario.draft if scenario.schedule.needs.draft_model else None
+        priced = draft.model.name if draft else "the strategy or the durations state it"
+        yield f"acceptance is that of the drafter '{drafter}'; drafting is priced as {priced}{BESIDE * (drafter == BEST_OF)}"
     yield from _outside_recording(scenario, trace)
     if "replay" in trace.header:
         yield f"replay of this trace: {trace.header['replay']}"
@@ -160,11 +188,15 @@ def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
     """Yield in sentences how a recording was re-scaled, and where recordings are used more than once."""
     if mean := scenario.acceptance.rescale:
         before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
-        asked = f"{mean.tokens_per_step:g} tokens a step ({mean.source}, {mean.confidence})"
-        yield f"acceptance is re-scaled from {before:.3g} recorded to {asked}; the bursts stay as recorded"
+        was = "by kind of text" if scenario.acceptance.kinds else f"from {before:.3g} recorded"
+        asked = f"{mean.words} tokens a step ({mean.source}, {mean.confidence})"
+        yield f"acceptance is re-scaled {was} to {asked}; the bursts stay as recorded"
     count, recordings = scenario.requests.count, len(replay.order)
-    dealer = TraceAssignment(replay, scenario.requests.task_flavours)
-    for task, flavours in scenario.requests.task_flavours.items():
+    tasks = scenario.requests.flavours_by_task
+    dealer = TraceAssignment(replay, tasks)
+    if len(tasks) > NAMED:
+        yield f"requests of {len(tasks):,} tasks replay the recordings of theirs, over and over"
+    for task, flavours in tasks.items() if len(tasks) <= NAMED else ():
         yield f"requests of task '{task}' replay {len(dealer.places[task])} recordings ({', '.join(flavours)}), over and over"
     if count > recordings and not dealer.places:
         yield f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from the first"

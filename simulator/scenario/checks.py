@@ -2,36 +2,62 @@
 
 from bisect import bisect
 from collections.abc import Iterator
+from contextlib import suppress
 
+from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_
+from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_, validate
+from simulator.names import Catalogue, is_shipped
 from simulator.scenario.fields import Scenario
 from simulator.serving.policies import FixedBatch
+from simulator.serving.requests import HASHED_TOKENS
 from simulator.strategies.common.capabilities import drafts_first
 from simulator.strategies.common.traits import Facts
 
 
-def faults_of(scenario: Scenario, document: Document) -> Iterator[Fault]:
+def with_fitting_draft(scenario: Scenario, document: Document) -> Scenario:
+    """Return a scenario without a draft of another vocabulary that it took over; the document keeps where one would sit."""
+    if not (scenario.target and scenario.draft) or scenario.target.model.vocab_size == scenario.draft.model.vocab_size:
+        return scenario
+    target, draft = (document.file((role, "model")) for role in ("target", "draft"))
+    taken_over = draft.endswith(".yaml") and not draft.startswith("--") and (draft != document.file(()) or is_shipped(draft))
+    return scenario.replace(draft=None) if taken_over and draft != target else scenario
+
+
+def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> Iterator[Fault]:
     """Yield fields that contradict each other, or that need another one, each at its place in the file."""
     strategy = scenario.strategy
     if (scenario.durations is None) == (scenario.target is None):
         yield document.fault((), "expected either target (a model on hardware) or durations")
     if scenario.durations is None and scenario.target and strategy.needs.draft_model and scenario.draft is None:
-        yield document.fault(("strategy",), f"{strategy.name} needs a draft, and the scenario has none")
+        yield _lacks_draft(scenario, scenario.target.model, document, catalogue)
     yield from _wrong_serving(scenario, document)
+    yield from _wrong_prefix_caching(scenario, document)
     yield from _wrong_target(scenario, document)
     target = scenario.target.model if scenario.target else None
     facts = Facts(target, scenario.layers, scenario.stages, stated=scenario.acceptance.trace is None)
     for field, message in strategy.findings(facts):
         yield document.fault(("strategy", *field.split(".")), message)
-    if scenario.target and scenario.draft and strategy.needs.draft_model:
-        sizes = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
-        if sizes[0] != sizes[1]:
-            message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
-            yield document.fault(("draft", "model"), message)
+    sizes = [place.model.vocab_size for place in (scenario.target, scenario.draft) if place]
+    if strategy.needs.draft_model and len(set(sizes)) > 1:
+        message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
+        yield document.fault(("draft", "model"), message)
     if scenario.durations:
         yield from _missing_durations(scenario, document)
+
+
+def _lacks_draft(scenario: Scenario, target: ModelSpec, document: Document, catalogue: Catalogue) -> Fault:
+    """Return the fault of a strategy without a draft: one that was not taken over, and which models could be one."""
+    lost, size = document.get(("draft", "model", "name")), target.vocab_size
+    models = dict[str, ModelSpec]()
+    for name, path in catalogue.names("model").items():
+        with suppress(BadInput):  # one that cannot be read is no draft either
+            models[name] = validate(ModelSpec, catalogue.content("model", path))
+    fitting = [name for name, model in models.items() if model.vocab_size == size and model.weights < target.weights / 2]
+    why = f"needs a draft, and {f'{lost} has another vocabulary' if lost else 'the scenario has none'}"
+    drafts = f"; of the target's {size:,} tokens are {', '.join(fitting)}" if fitting else ""
+    return document.fault(("draft", "model") if lost else ("strategy",), f"{scenario.strategy.name} {why}{drafts}")
 
 
 def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -56,6 +82,24 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
         message = f"{strategy.name} takes one request at a time, got {scenario.batch}"
         remedy = "; set serving.policy.max_requests=1" if scenario.requests.arrivals else ""
         yield document.fault(("requests", "arrivals" if scenario.requests.arrivals else "concurrency"), message + remedy)
+
+
+def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """Yield why blocks of prompts cannot be kept for others."""
+    memory, field = scenario.serving.memory, ("serving", "memory", "prefix_caching")
+    if not memory.prefix_caching:
+        if scenario.serving.router == "most_cached":
+            yield document.fault(("serving", "router"), "looks into caches; set serving.memory.prefix_caching=true")
+        return
+    if scenario.requests.traffic is None:
+        yield document.fault(
+            field, "nobody knows what drawn prompts have in common; take traffic with hash_ids (format: mooncake)"
+        )
+    if HASHED_TOKENS % memory.block_tokens:
+        message = f"expected a divisor of the {HASHED_TOKENS} tokens that a hash stands for, got {memory.block_tokens}"
+        yield document.fault(("serving", "memory", "block_tokens"), message)
+    if scenario.held_tokens:
+        yield document.fault(field, "a window or a state of a layer is no sum over blocks, so that blocks cannot be shared")
 
 
 def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -121,10 +165,8 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     context = scenario.target.model.context_tokens if scenario.target else None
     if context is not None and longest > context:
         message = f"{scenario.target.model.name} has a context of {context:,} tokens" if scenario.target else ""
-        remedy = (
-            f"; requests.arrivals.drop_above_tokens={context} leaves such requests out" if scenario.requests.traffic else ""
-        )
-        raise BadInput([_about_longest(scenario, document, f"a request of {longest:,} tokens is too long: {message}{remedy}")])
+        hint = f"; requests.arrivals.drop_above_tokens={context} leaves such requests out" if scenario.requests.traffic else ""
+        raise BadInput([_about_longest(scenario, document, f"a request of {longest:,} tokens is too long: {message}{hint}")])
 
 
 def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:

@@ -5,7 +5,7 @@ at the power of its datasheet for the whole run; and counted at that power for b
 device that two roles share is counted once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from simulator.cost.device import Device
@@ -51,18 +51,21 @@ def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
         yield RentedDevices(("draft",), draft.device, draft.tensor_parallel)
 
 
+def usd_per_hour(devices: Iterable[RentedDevices]) -> float | None:
+    """Return the price of the devices together (USD per hour); None where there are none, or one states no price."""
+    prices = [(rented.device.price_usd_per_hour, rented.number) for rented in devices]
+    known = [price.value * number for price, number in prices if price]
+    return ordered_sum(known) if prices and len(known) == len(prices) else None
+
+
 def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
     """Return what a simulated run costs; None without devices."""
     devices, replicas = list(rented_devices(scenario)), scenario.serving.replicas
     if not devices:
         return None
-    prices = [rented.device.price_usd_per_hour for rented in devices]
     powers = [rented.device.power_w for rented in devices]
-    hourly = busy = most = None
-    if all(prices):
-        hourly = replicas * ordered_sum(
-            price.value * rented.number for price, rented in zip(prices, devices, strict=True) if price
-        )
+    hourly, busy, most = usd_per_hour(devices), None, None
+    hourly = hourly and replicas * hourly
     if all(powers):
         watts = [power.value * rented.number for power, rented in zip(powers, devices, strict=True) if power]
         per_token = replicas / outcome.tokens

@@ -21,6 +21,7 @@ from simulator.serving.policies import Serving
 from simulator.serving.requests import Requests
 from simulator.serving.service import Service
 from simulator.serving.slo import Slo
+from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
 from simulator.strategies.common.capabilities import ExtraMemory, drafting_of, extra_memory
@@ -204,8 +205,8 @@ class Scenario(Frozen):
         prompt, output, _ = self.lengths
         return int(prompt + output // 2)
 
-    def service(self, acceptance: Acceptance) -> Service:
-        """Return the service that the scenario describes, ready to be run or replayed."""
+    def service(self, acceptance: Acceptance, times: StepTimes | None = None) -> Service:
+        """Return the service that the scenario describes, ready to run or to replay; ``times`` has steps priced already."""
         return Service(
             strategy=self.schedule,
             acceptance=acceptance,
@@ -219,6 +220,7 @@ class Scenario(Frozen):
             held_tokens=self.held_tokens,
             one_lane=self.one_lane,
             stages=self.stages if self.schedule.traits.staged else 0,
+            times=times,
             seed=self.seed,
         )
 

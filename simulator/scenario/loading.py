@@ -1,20 +1,24 @@
 """Load scenarios: read files and overrides, check them, read the trace, and vary what was loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import islice
+from pathlib import Path
 from typing import Any, Self
 
 from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.by_context import ByContext, Falling
 from simulator.acceptance.rescale import rescaled
+from simulator.acceptance.sequences import RecordedSequences
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.trace import Trace
-from simulator.files.schema import BadInput, Document, validate
-from simulator.names import Catalogue
-from simulator.scenario.checks import check_memory, faults_of
+from simulator.files.schema import BadInput, Document, Fault, validate
+from simulator.names import Catalogue, is_shipped
+from simulator.scenario.checks import check_memory, faults_of, with_fitting_draft
 from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.scenario.routing import routed_as_recorded
@@ -47,11 +51,13 @@ class Loaded:
         scenario, spec = self.scenario, self.scenario.acceptance
         if self.trace is not None:
             check_answers(self.trace, scenario, self.document)  # fields may have been replaced since it was read
-        key = spec.model_copy(update={"by_context": None}), scenario.seed
+        key = spec.model_dump_json(exclude={"by_context"}), scenario.seed
         plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))
         if spec.by_context and not isinstance(plain, Replay):
             return scenario.schedule.reads(falling(scenario, plain, spec.by_context))
         read = self._read(plain, key)
+        if spec.kinds:
+            read = weighed(scenario, read)
         if spec.by_context is None:
             return read
         if not isinstance(read, Replay) or read.p_min is not None:
@@ -66,11 +72,8 @@ class Loaded:
         if spec.rescale is None:
             return as_read
         window = spec.rescale.window or scenario.schedule.window  # written down once it is loaded
-        if as_read is not plain:
-            return self._rescaled(as_read, spec.rescale, window)
-        return self.verdicts.get((key, window)) or self.verdicts.setdefault(
-            (key, window), self._rescaled(plain, spec.rescale, window)
-        )
+        read = key, window, None if as_read is plain else scenario.schedule.model_dump_json()
+        return self.verdicts.get(read) or self.verdicts.setdefault(read, self._rescaled(as_read, spec.rescale, window))
 
     def _rescaled(self, recorded: Acceptance, wanted: Rescale, window: int) -> Acceptance:
         """Return recorded acceptance at the wanted tokens per step; raises :class:`BadInput` where that cannot be."""
@@ -90,12 +93,31 @@ class Loaded:
         return type(self)(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
 
 
+def dealt(scenario: Scenario, verdicts: Acceptance) -> Iterator[tuple[int, int, int]]:
+    """Yield the number under which each request asks for acceptance, and its tokens of prompt and output."""
+    requests = scenario.requests
+    deal, lengths = TraceAssignment(verdicts, requests.flavours_by_task), requests.lengths(scenario.seed)
+    for index, ((prompt, output), task) in enumerate(zip(lengths, requests.tasks(), strict=False)):
+        yield deal(index, task), prompt, output
+
+
+def weighed(scenario: Scenario, verdicts: Acceptance) -> Acceptance:
+    """Return verdicts of which a law takes the kinds of text apart, each as often as the scenario's requests write it."""
+    replay = verdicts.replay if isinstance(verdicts, RecordedSequences) else verdicts
+    if not isinstance(replay, Replay):
+        return verdicts
+    kinds = {recording: name for name in replay.trace.flavours for recording in replay.trace.named(name)}
+    replay, order = copy(replay), replay.order
+    replay.weights = written = Counter[str]()
+    for number, _, output in dealt(scenario, verdicts):
+        written[kinds[order[number % len(order)]]] += output - 1
+    return RecordedSequences(replay, verdicts.split) if isinstance(verdicts, RecordedSequences) else replay
+
+
 def falling(scenario: Scenario, verdicts: Acceptance, stated: ByContext) -> Falling:
     """Return verdicts that fall with the contexts of the scenario's requests."""
     requests, window = scenario.requests, stated.window or scenario.schedule.window
-    deal, tasks = TraceAssignment(verdicts, requests.task_flavours), (line.task for line in requests.lines())
-    lengths = enumerate(zip(requests.lengths(scenario.seed), tasks if requests.traffic else repeat(""), strict=False))
-    prompts = {deal(index, task): prompt for index, ((prompt, _), task) in lengths}
+    prompts = {number: prompt for number, prompt, _ in dealt(scenario, verdicts)}
     met = [
         (round(prompt + (part + 0.5) / PARTS * output), output)
         for prompt, output in islice(requests.lengths(scenario.seed), SAMPLED)
@@ -125,19 +147,44 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
 
     What it shares with ``base``, down to the very objects, is taken over instead of being read again.
     """
+    try:
+        return _checked(document, catalogue, base)
+    except BadInput as error:
+        raise type(error)(_blamed(fault, document) for fault in error.faults) from error
+
+
+def _blamed(fault: Fault, document: Document) -> Fault:
+    """Return a fault at what was written by hand: shipped files are sound, but not with everything laid over them."""
+    written = document.places | document.mentions
+    theirs = {file for file in {file for file, _, _ in written.values()} if is_shipped(file)}
+    own = [path for path, (file, _, _) in written.items() if file not in theirs]
+    field, root = tuple(fault.field.split(".")), document.place(())[0]
+    near = [path for path in own if path == () or path[-1] == field[-1] or path[0] == field[0]]
+    if not near or not is_shipped(fault.place[0]):
+        return fault
+    nearest = max(near, key=lambda path: (path[-1:] == field[-1:], written[path][0] != root, path[:1] == field[:1]))
+    file, line, _ = fault.place
+    return replace(fault, place=written[nearest], message=f"as {Path(file).name}:{line} has it, {fault.message}")
+
+
+def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> Loaded:
     same = {name for name, value in document.data.items() if base and value is base.document.data.get(name)}
     if "acceptance" not in same:
         same -= {"strategy"}  # which may have read the recording
     if "requests" not in same:
         catalogue.find_traffic(document)
+    same -= {"draft"} if base and base.scenario.draft is None else set()  # it may fit the target now
     kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
     scenario = validate(Scenario, replace(document, data=document.data | kept))
+    scenario = with_fitting_draft(scenario, document)
     scenario, document = borrowed(scenario, document, catalogue)
-    faults = list(faults_of(scenario, document))
+    faults = list(faults_of(scenario, document, catalogue))
     if faults:
         raise BadInput(faults)
     if "requests" not in same:
         scenario = scenario.replace(requests=scenario.requests.counted())
+    if scenario.serving.memory.prefix_caching:
+        scenario.requests.check_hashes()
     check_memory(scenario, document)
     if base and "acceptance" in same and (scenario.seed == base.scenario.seed or not drawn(scenario, base.trace)):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)

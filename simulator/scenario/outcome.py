@@ -9,6 +9,7 @@ from simulator.cost.partition import StageMemory, stage_memory
 from simulator.numeric import ordered_sum
 from simulator.scenario import Scenario
 from simulator.serving.collector import MetricsCollector
+from simulator.serving.memory import cache_hits
 from simulator.serving.metrics import Sketch, Tally, level_quantile
 from simulator.serving.scheduler import Scheduler
 from simulator.serving.service import ServiceRun
@@ -125,8 +126,12 @@ class ServingOutcome:
     """Draft tokens that were verified."""
     wasted_drafts: int
     """The verified draft tokens that were rejected."""
+    prefix_cache: Mapping[str, float]
+    """What prefix caching came to (:func:`simulator.serving.memory.cache_hits`); empty without it."""
 
 
+TALLIED = ("mean_batch", "preemptions", "prompt_rows", "recomputed_rows", "verified_rows", "drafted")
+"""What is taken from the books as it stands there."""
 QUANTILES = (50, 90, 95, 99)
 """Percentiles of times that every report has."""
 
@@ -271,21 +276,19 @@ def _counted(collector: MetricsCollector) -> Counted:
 
 
 def _serving(done: ServiceRun) -> ServingOutcome:
-    replicas, tally, times, end = done.replicas, done.tally, done.collector.times, done.end_s
+    replicas, tally, end = done.replicas, done.tally, done.end_s
     block_tokens = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
         batches[kind.batch] += seconds
+    taken: dict[str, Any] = {name: getattr(tally, name) for name in TALLIED}
+    taken |= {str(metric): times for metric, times in done.collector.times.items()}
     return ServingOutcome(
+        **taken,
         requests=tally.finished,
         counted=_counted(done.collector),
         littles_law=_littles(tally, end),
-        ttft=times["ttft"],
-        tbt=times["tbt"],
-        tpot=times["tpot"],
-        e2e=times["e2e"],
         wait=done.collector.wait,
-        mean_batch=tally.mean_batch,
         batch_s=dict(sorted(batches.items())),
         mean_in_system=tally.area_s / end,
         mean_waiting=ordered_sum(replica.queues.waited_s for replica in replicas) / end,
@@ -293,13 +296,9 @@ def _serving(done: ServiceRun) -> ServingOutcome:
         mean_kv_tokens=tally.block_area_s / end * block_tokens / len(replicas),
         most_kv_tokens=max(replica.memory.most_used for replica in replicas) * block_tokens,
         kv_tokens=done.service.kv_tokens,
-        preemptions=tally.preemptions,
-        prompt_rows=tally.prompt_rows,
-        recomputed_rows=tally.recomputed_rows,
-        verified_rows=tally.verified_rows,
         wasted_rows=tally.verified_rows - tally.shown,
-        drafted=tally.drafted,
         wasted_drafts=tally.drafted - tally.kept,
+        prefix_cache=cache_hits([replica.memory for replica in replicas]),
     )
 
 
@@ -328,8 +327,9 @@ def serving_data(serving: ServingOutcome) -> dict[str, Any]:
     counted, littles = serving.counted, serving.littles_law
     goodput = {"goodput_requests_per_s": counted.goodput_requests_per_s, "goodput_tokens_per_s": counted.goodput_tokens_per_s}
     counted_data = asdict(counted) | {"slo": [limit._asdict() for limit in counted.slo]} | (goodput if counted.slo else {})
-    parts = {"counted": counted_data, "littles_law": littles._asdict() | {"gap": littles.gap}}
-    left_out = {"batch_s", "queue_s", *parts, *(name.removesuffix("_ms") for name in times)}
+    parts: dict[str, Any] = {"counted": counted_data, "littles_law": littles._asdict() | {"gap": littles.gap}}
+    parts |= {"prefix_cache": serving.prefix_cache} if serving.prefix_cache else {}
+    left_out = {"batch_s", "queue_s", "prefix_cache", *parts, *(name.removesuffix("_ms") for name in times)}
     rest = {entry.name: getattr(serving, entry.name) for entry in fields(serving) if entry.name not in left_out}
     return times | levels | parts | rest
 

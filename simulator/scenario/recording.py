@@ -1,6 +1,6 @@
 """Find and read the trace that a scenario replays, and check that it can answer what the scenario asks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from simulator.acceptance.best_of import best_of
@@ -41,6 +41,9 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
     unrecorded = any(scenario.schedule.findings(Facts(trace=drafted)))
     if not unrecorded and isinstance(scenario.schedule.reads(Replay(drafted)), Replay | RecordedSequences):
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
+    if isinstance(mean, dict):
+        message = "nothing is recorded that lends this strategy the bursts of each kind of text; state one mean"
+        raise BadInput([document.fault(("acceptance", "tokens_per_step"), message)])
     known = {"source": spec.source, "confidence": spec.confidence, "by_context": spec.by_context}
     return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document
 
@@ -112,16 +115,22 @@ def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Cat
     """Return the trace if it can answer what the scenario asks; else raise :class:`BadInput`."""
     spec = scenario.acceptance
     _check_vocabulary(trace, scenario, document, catalogue)
-    asked: dict[Path_, tuple[str, ...]] = {("acceptance", "flavours"): spec.flavours}
-    dealt = spec.flavours or trace.flavours
-    for task, flavours in scenario.requests.task_flavours.items():
-        asked["requests", "task_flavours", task] = flavours
-        if not set(flavours) & set(dealt) and set(flavours) <= set(trace.flavours):
-            message = f"none of these is among the flavours of acceptance, {', '.join(dealt)}"
-            raise BadInput([document.fault(("requests", "task_flavours", task), message)])
+    field: Path_ = ("requests", "recordings") if scenario.requests.recordings else ("requests", "task_flavours")
+    kinds, stated = spec.kinds, document.get(("acceptance", "tokens_per_step"))
+    means: Path_ = ("acceptance", *(() if stated else ("rescale",)), "tokens_per_step")
+    if kinds and spec.flavours and set(kinds) != set(spec.flavours):
+        raise BadInput([document.fault(("acceptance", "flavours"), f"expected the kinds that have means: {', '.join(kinds)}")])
+    dealt, tasks = spec.flavours or kinds or trace.flavours, scenario.requests.flavours_by_task
+    held = {request for name in dealt for request in trace.named(name)}
+    asked: dict[Path_, Sequence[str]] = {("acceptance", "flavours"): spec.flavours}
+    asked |= {means: kinds} | {(*field, task): names for task, names in tasks.items()}
     for place, flavours in asked.items():
-        if unknown := [flavour for flavour in flavours if flavour not in trace.flavours]:
+        known = set(trace.flavours).__contains__ if place == means else trace.named
+        if unknown := [flavour for flavour in flavours if not known(flavour)]:
             message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
+            raise BadInput([document.fault(place, message)])
+        if flavours and not any(held.intersection(trace.named(name)) for name in flavours):
+            message = f"none of these is among the flavours of acceptance, {', '.join(dealt)}"
             raise BadInput([document.fault(place, message)])
     check_answers(trace, scenario, document, lambda: shown(_trace_path(scenario, document, catalogue)))
     return trace
@@ -154,10 +163,8 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Ca
     """Yield what the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
     if scenario.exit and not trace.exit_fractions:
-        message = (
-            f"{strategy.name} needs early exits, and {file()} was recorded without; record it with --exits, or choose another"
-        )
-        yield document.fault(("acceptance", "trace"), message)
+        why = f"{strategy.name} needs early exits, and {file()} was recorded without; record it with --exits, or choose another"
+        yield document.fault(("acceptance", "trace"), why)
     if isinstance(strategy, NamesRecording) and strategy.borrows_recording and not scenario.acceptance.rescale:
         name = scenario.method.name if scenario.method else strategy.name
         message = f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
+from simulator.parallel import counted
 from simulator.scenario import Loaded
 from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Mean, Outcome
 from simulator.scenario.run import simulate, tuned
@@ -21,7 +22,7 @@ def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str,
     ``load`` reads the scenario with a seed.
     """
     metrics = []
-    for replication_seed in range(seed, seed + count):
+    for replication_seed in counted(range(seed, seed + count), "replications"):
         loaded = tuned(load(replication_seed))
         outcome, _ = simulate(loaded.scenario, loaded.acceptance())
         metrics.append(dict(_metrics(outcome)))

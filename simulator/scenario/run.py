@@ -5,7 +5,7 @@ once with the shares that the replay counted; *replay* walks the recorded accept
 step's time from the law; *simulation* books lanes on the event engine.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,14 +16,15 @@ from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.partition import message_bytes
 from simulator.cost.rows import Phase
 from simulator.files.schema import Fault, Infeasible, provenance
+from simulator.parallel import counting, unheard
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.scenario.stability import load_of
-from simulator.serving.iteration import Iteration
-from simulator.serving.requests import Request
+from simulator.serving.service import OnFinished, OnIteration
+from simulator.serving.step_times import StepTimes
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindows, Tunable, extra_memory
 from simulator.strategies.common.claim import Claim
@@ -113,12 +114,7 @@ class RunResult:
         return list(provenance(self.scenario))
 
 
-def run(
-    loaded: Loaded,
-    command: str = "",
-    log: Callable[[Iteration], object] | None = None,
-    finished: Callable[[Request], object] | None = None,
-) -> RunResult:
+def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finished: OnFinished | None = None) -> RunResult:
     """Return law, replay and simulation of a scenario.
 
     In the simulation ``log`` is called with every iteration, ``finished`` with every request that has ended.
@@ -126,10 +122,8 @@ def run(
     loaded = tuned(loaded)
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
-    simulated, spans = simulate(scenario, acceptance, SPANS, log, finished)
-    one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
-    replayed = replay(scenario, acceptance) if one_at_a_time else simulated
-    batch = _observed_batch(scenario, simulated)
+    simulated, replayed, spans = simulated_and_replayed(scenario, acceptance, SPANS, log, finished)
+    batch = observed_batch(scenario, simulated)
     return RunResult(
         scenario=scenario,
         command=command,
@@ -161,26 +155,43 @@ def simulate(
     scenario: Scenario,
     acceptance: Acceptance,
     spans: int = 0,
-    log: Callable[[Iteration], object] | None = None,
-    finished: Callable[[Request], object] | None = None,
+    log: OnIteration | None = None,
+    finished: OnFinished | None = None,
+    times: StepTimes | None = None,
 ) -> tuple[Outcome, list[Span]]:
     """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of each lane of replica 1.
 
     ``log`` is called with every iteration, ``finished`` with every request that has ended.
     """
-    done = scenario.service(acceptance).run(spans, log, finished)
+    with counting("requests", scenario.requests.count) as advance:
+        note = finished if advance is unheard else lambda request: (advance(), finished and finished(request))
+        done = scenario.service(acceptance, times).run(spans, log, note)
     if not done.tally.steps:
         message = "all outputs end with the pass that reads the prompt, so there is no step to time; ask for longer ones"
         raise Infeasible([Fault((scenario.name, 0, 0), "requests.output_tokens", message)])
     return outcome_of(done), done.spans
 
 
-def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
+def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None = None) -> Outcome:
     """Return the outcome of walking through the acceptance, each step as long as the law says."""
-    return outcome_of(scenario.service(acceptance).replay())
+    return outcome_of(scenario.service(acceptance, times).replay())
 
 
-def _observed_batch(scenario: Scenario, outcome: Outcome) -> int:
+def simulated_and_replayed(
+    scenario: Scenario,
+    acceptance: Acceptance,
+    spans: int = 0,
+    log: OnIteration | None = None,
+    finished: OnFinished | None = None,
+) -> tuple[Outcome, Outcome, list[Span]]:
+    """Return a simulation, its replay (itself where none can follow) and its spans; each step is priced once for both."""
+    times = StepTimes(scenario.schedule, scenario.cost)
+    simulated, kept = simulate(scenario, acceptance, spans, log, finished, times)
+    one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
+    return simulated, replay(scenario, acceptance, times) if one_at_a_time else simulated, kept
+
+
+def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
     """Return how many requests decode together in one replica: all clients of a closed loop, else the mean of a run.
 
     That is the mean over steps or, where several steps are in flight, the mean over time of requests that do not wait.
@@ -216,7 +227,7 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
     odds = Odds(kept / total if total else np.ones(1), np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
     steps = sum(pure.values())
     shares = {kind: count / steps for kind, count in pure.items()}
-    return _law(scenario, lambda gamma: odds, shares, _observed_batch(scenario, outcome))
+    return _law(scenario, lambda gamma: odds, shares, observed_batch(scenario, outcome))
 
 
 def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, requests: int) -> Law:

@@ -5,12 +5,13 @@ tokens; both are least in some batch. When more requests come than these shares 
 as they come (Loynes, 1962).
 """
 
-from math import floor
+from math import floor, inf
 from typing import NamedTuple
 
 from simulator.acceptance.sources import Acceptance, odds_of
 from simulator.cost.rows import Rows
 from simulator.scenario.fields import Scenario
+from simulator.serving.memory import PrefixBlocks
 
 
 class Load(NamedTuple):
@@ -57,8 +58,23 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
 
 def _prompt_s(scenario: Scenario, together: int) -> float:
     """Return the seconds that a prompt keeps a replica: its share of a pass, on the slowest stage of a pipeline."""
-    cost, rows = scenario.cost, Rows(*(number * together for number in Rows.prefill(round(scenario.lengths[0]))))
+    cached = round(_cached_tokens(scenario))
+    alone = Rows.prefill(round(scenario.lengths[0]) - cached, cached)
+    cost, rows = scenario.cost, Rows(*(number * together for number in alone))
     if scenario.schedule.traits.staged:
         return max(float(cost.stage(index, rows).wall_s) for index in range(cost.stages)) / together
     sides = scenario.schedule.admission(cost, rows)[:2]
     return (sum(sides) if scenario.one_lane else max(sides)) / together
+
+
+def _cached_tokens(scenario: Scenario) -> float:
+    """Return the mean tokens of a prompt that a cache has which nothing is evicted from: no other serves more from it."""
+    pool = scenario.serving.memory.pool(None)
+    if not isinstance(pool, PrefixBlocks):
+        return 0.0
+    for request in scenario.requests.source_of(scenario.seed).due(inf):
+        request.cached = pool.cached(request)
+        pool.hold(request, request.prompt_tokens)
+        pool.share(request, request.prompt_tokens)
+        pool.keep(request, 0)
+    return pool.hit_tokens / scenario.requests.count

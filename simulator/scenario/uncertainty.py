@@ -39,7 +39,7 @@ from simulator.cost.engine import Engine, RowCosts
 from simulator.cost.kernels import lacks_curve
 from simulator.cost.model import Experts
 from simulator.cost.roofline import Attention
-from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance, replace_nested
+from simulator.files.schema import Fraction, Part, Positive, Ranged, Sourced, nested, provenance, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.serving.iteration import Iteration
@@ -289,18 +289,17 @@ def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
 
 def _with_value(value: float, number: Sourced, loaded: Loaded) -> Loaded:
     other = number.model_copy(update={"value": value})
-    return replace(loaded, scenario=replace_nested(loaded.scenario, Sourced, lambda own: other if own == number else own))
+    return _changed(Sourced, lambda own: other if own == number else own, loaded)
+
+
+def _changed(kind: type[Part], change: Callable[[Part], Part], loaded: Loaded) -> Loaded:
+    """Return the scenario with every ``kind`` in it replaced by what ``change`` returns."""
+    return Loaded(replace_nested(loaded.scenario, kind, change), loaded.trace, loaded.document)
 
 
 def _uncurved(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     """Yield formats whose products take the curve of another format on the device, with rows that cost as in llama.cpp."""
-
-    def dearer(loaded: Loaded) -> Loaded:
-        def change(engine: Engine) -> Engine:
-            return engine.model_copy(update={"rows": {"quantised": ROWS_WITHOUT_A_CURVE}})
-
-        return replace(loaded, scenario=replace_nested(loaded.scenario, Engine, change))
-
+    dearer = partial(_changed, Engine, lambda engine: engine.model_copy(update={"rows": {"quantised": ROWS_WITHOUT_A_CURVE}}))
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
         if place and lacks_curve(place.device, place.weights) and not place.engine.rows:
             yield f"{role}: rows of products in {place.weights} on {place.device.name}", dearer
@@ -318,7 +317,8 @@ def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]
 def rests_on(loaded: Loaded, most: int = 4) -> str:
     """Return what in doubt the speed-up rests on and what it could change, in a sentence; empty where that is little."""
     named = [footing for footing in footings(loaded, every=False) if abs(footing.change) >= WORTH_NAMING][:most]
-    words = (f"{one.parameter} ({one.confidence}, {100 * one.change:+.1f} %)" for one in named)
+    known = [one.source.partition(" (")[0] if one.confidence == "borrowed" else one.confidence for one in named]
+    words = (f"{one.parameter} ({how}, {100 * one.change:+.1f} %)" for one, how in zip(named, known, strict=True))
     what = "speed-up" if loaded.scenario.schedule.window else "time per token"
     return f"the {what} rests on {', '.join(words)}" if named else ""
 
@@ -332,10 +332,10 @@ def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     for name in devices(loaded.scenario):
         yield name, partial(with_slower, {name: 1.0})
     for name in dict.fromkeys(device.name for device in nested(loaded.scenario, Device) if _widened(device) is not device):
-        yield f"{name}, rows of a verification", partial(_with_dearer_rows, name)
+        yield f"{name}, rows of a verification", partial(_changed, Device, partial(_widened, only=name))
     for field in ("window_exponent", "popularity"):
         if any(getattr(experts, field).high is not None for experts in nested(loaded.scenario, Experts)):
-            yield f"experts read, {field}", partial(_with_other_routing, field)
+            yield f"experts read, {field}", partial(_changed, Experts, partial(_routed_otherwise, field))
 
 
 def devices(scenario: Scenario) -> list[str]:
@@ -345,28 +345,20 @@ def devices(scenario: Scenario) -> list[str]:
 
 def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
     """Return the scenario with devices slower, by name, by so many times their spread; faster where that is negative."""
-    return Loaded(replace_nested(loaded.scenario, Device, partial(_slower, spreads)), loaded.trace, loaded.document)
+    return _changed(Device, partial(_slower, spreads), loaded)
 
 
-def _with_dearer_rows(name: str, loaded: Loaded) -> Loaded:
-    def change(device: Device) -> Device:
-        return _widened(device) if device.name == name else device
-
-    return Loaded(replace_nested(loaded.scenario, Device, change), loaded.trace, loaded.document)
-
-
-def _widened(device: Device) -> Device:
+def _widened(device: Device, only: str | None = None) -> Device:
     """Return a device whose attention takes one standard deviation longer for rows of a verification; itself without a range.
 
-    Between the number and its upper end lies half of what an interval holds.
+    ``only``: the name of the device that is meant. Between the number and its upper end lies half of what an interval holds.
     """
-    attention = device.attention
-    if not isinstance(attention, Attention):
-        return device
-    row = attention.extra_row
-    if row.high is None:
-        return device
-    return device.model_copy(update={"attention": attention.model_copy(update={"extra_row": _higher(row)})})
+    wider = {
+        name: part.model_copy(update={"extra_row": _higher(part.extra_row)})
+        for name, part in (("attention", device.attention), ("latent_attention", device.latent_attention))
+        if only in (None, device.name) and isinstance(part, Attention) and part.extra_row.high is not None
+    }
+    return device.model_copy(update=wider) if wider else device
 
 
 def _higher(number: Ranged) -> Ranged:
@@ -375,11 +367,8 @@ def _higher(number: Ranged) -> Ranged:
     return number.model_copy(update={"value": number.value + above / SHARE_DEVIATIONS})
 
 
-def _with_other_routing(field: str, loaded: Loaded) -> Loaded:
-    def change(experts: Experts) -> Experts:
-        return experts.model_copy(update={field: _higher(getattr(experts, field))})
-
-    return Loaded(replace_nested(loaded.scenario, Experts, change), loaded.trace, loaded.document)
+def _routed_otherwise(field: str, experts: Experts) -> Experts:
+    return experts.model_copy(update={field: _higher(getattr(experts, field))})
 
 
 def _slower(spreads: Mapping[str, float], device: Device) -> Device:

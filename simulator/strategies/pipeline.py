@@ -14,8 +14,8 @@ Prompts of an admission take a pass of their own through the same stages, behind
 about decoding between admissions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -23,12 +23,11 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.cost.stated import StatedDurations
 from simulator.numeric import elementwise_max, ordered_sum
-from simulator.strategies.autoregressive import ONE_TOKEN
-from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import PrefillsOnStages, ProvenSteps
+from simulator.strategies.autoregressive import Autoregressive
+from simulator.strategies.common.capabilities import PrefillsOnStages
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.step import Kind, Lanes, Step, Timeline
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, stated_stages
 from simulator.world import Lane, at
 
@@ -41,10 +40,10 @@ class PipelineDurations(NamedTuple):
     token: float
 
 
-class Pipelined(Strategy[PipelineDurations], ProvenSteps, PrefillsOnStages):
+class Pipelined(Autoregressive, PrefillsOnStages):
     """Target-only decoding runs on the stages of a pipeline, with a batch at every stage where there are enough requests."""
 
-    name: Literal["pipeline"] = "pipeline"
+    name: Literal["pipeline"] = "pipeline"  # type: ignore[assignment]  # a strategy of its own
     traits: ClassVar[Traits] = Traits(PipelineDurations, "T_step = max{L, g M} (pipeline parallelism)", staged=True)
 
     stages: int = Field(default=0, ge=0)
@@ -58,11 +57,6 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps, PrefillsOnStages):
         durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5)
         return Example(cls(), durations)
 
-    def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
-        """Return the strategy for ``stages``, with as many batches in flight as ``requests`` allow."""
-        settings = {"requests": requests, "stages": stages}
-        return self.model_copy(update={name: value for name, value in settings.items() if value is not None})
-
     @property
     def needs(self) -> Needs:
         """Return the needs of batches in flight."""
@@ -73,23 +67,12 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps, PrefillsOnStages):
         yield from stated_stages(self.stages, facts)
 
     @property
-    def independent_steps(self) -> bool:
-        """Return True: a request passes all stages whoever is in the batch."""
-        return True
-
-    @property
     def in_flight(self) -> int:
         """Return the batches of the least size that shares all requests out over the stages."""
         size = -(-self.requests // max(1, min(self.stages, self.requests)))
         return -(-self.requests // size)
 
-    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Return a step in which every request of the batch takes part with one token."""
-        requests = len(states)
-        rows = Rows.decode(1, sum([state.context for state in states]), requests)
-        return Step(Kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
-
-    def durations(self, cost: Cost, step: Step) -> PipelineDurations:
+    def durations(self, cost: Cost, step: Step) -> PipelineDurations:  # type: ignore[override]
         """Return the seconds of the same rows at every stage and on every link."""
         rows = step.rows + step.prompts
         stages = tuple(cost.stage(index, rows).wall_s for index in range(cost.stages))
@@ -105,7 +88,7 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps, PrefillsOnStages):
             "carry": Phase(ordered_sum(t.links) + t.token, {}),
         }
 
-    def timeline(self, lanes: Lanes, durations: PipelineDurations, kind: Kind) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: PipelineDurations, kind: Kind) -> Timeline:  # type: ignore[override]
         """Book the whole way stage by stage; no batch overtakes another, so that it is known at once."""
         return self._through(lanes, durations)
 
@@ -129,7 +112,7 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps, PrefillsOnStages):
             stage = following
         return (at(stage.environment, stage.free_at + t.token),)
 
-    def step_seconds(self, durations: PipelineDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: PipelineDurations, kind: Kind) -> Any:  # type: ignore[override]
         """Return ``max{L, g M}`` in seconds."""
         through = ordered_sum(durations.stages) + ordered_sum(durations.links) + durations.token
         return elementwise_max(through, self.in_flight * elementwise_max(*durations.stages, *durations.links))
@@ -141,9 +124,3 @@ class Pipelined(Strategy[PipelineDurations], ProvenSteps, PrefillsOnStages):
     def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
         """Return that the law is exact where all batches are of one size."""
         return Claim("idealised", "batches of unequal size") if requests % self.in_flight else EXACT
-
-    def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Return one token for each request."""
-        for state in states:
-            state.context += 1
-        return [ONE_TOKEN] * len(states)

@@ -73,6 +73,8 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
     """Passes that draft, in series; none for look-up."""
     extra_rows: int = Field(default=0, ge=0)
     """Rows of the target's pass besides those of the tree."""
+    larger_rows: Ranged | None = None
+    """Further rows, in the mean over steps, of a method some of whose steps verify a larger tree than ``tree``."""
     ids_per_entry: int = Field(default=0, ge=0)
     """Token ids kept for each entry of the vocabulary (a table on the device)."""
     host_ms: Ranged = Ranged(value=0.0)
@@ -108,7 +110,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
     @property
     def rows(self) -> int:
         """Return the rows that verify one request's tree: the last token, the tree, and the extra rows."""
-        return 1 + self.tree.size + self.extra_rows
+        return 1 + self.tree.size + self.extra_rows + (round(self.larger_rows.value) if self.larger_rows else 0)
 
     @property
     def needs(self) -> Needs:
@@ -216,7 +218,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
         verified = kind.verifying * self.rows
         cached = (step.rows.kv_tokens - verified - kind.bare) * kind.verifying // max(1, kind.verifying + kind.bare)
         chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences and self.drafts_with_model else []
-        drafted = [phase for entry in self.passes for phase in drafting(cost, entry, kind.verifying, cached)]
+        drafted = [phase for entry in self.passes for phase in entry.phases(cost, kind.verifying, cached)]
         return {
             "draft": together(*chunks, *drafted),
             "host": Phase(self._host_seconds(kind) * cost.method_host_ratio, {}),
@@ -242,11 +244,3 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
     def step_seconds(self, durations: TreeDurations, kind: Kind) -> Any:
         """Return T_draft + T_host + T_target in seconds."""
         return durations.draft + durations.host + durations.target
-
-
-def drafting(cost: Cost, entry: DraftPass, requests: int, kv_tokens: int) -> list[Phase]:
-    """Return the passes of an entry over the rows of ``requests``, whose caches hold ``kv_tokens`` together."""
-    if not requests:
-        return []
-    batches = [entry.batch(rows, requests, kv_tokens) for rows in entry.rows]
-    return [cost.draft(rows) if entry.head is None else cost.head(entry.head, rows) for rows in batches]

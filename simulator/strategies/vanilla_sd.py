@@ -9,6 +9,9 @@
 On two devices the window crosses a channel (``rv``); the paper's law has no such term, so without a
 channel it is zero. On one device both roles book the same lane; nothing overlaps anyway.
 
+The draft may be a head beside the target (``drafter: {name: head, ...}``). Further drafters run in series before it
+(``beside``, ``beside_host_ms``) where the best of several is verified.
+
 With ``drafts_first`` a request begins with a window too: the draft reads the prompt and goes on to gamma tokens, then
 the target reads the prompt and verifies them in one pass. The first token is shown by that verification.
 """
@@ -17,13 +20,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from simulator.acceptance.sources import Acceptance, Replay
+from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
+from simulator.files.schema import Ranged
 from simulator.strategies.common.adaptive import ConfidentWindow, FixedWindow, OracleWindow, RequestWindow
-from simulator.strategies.common.capabilities import DraftsFirst, ProvenSteps
+from simulator.strategies.common.capabilities import AddsMemory, DraftsFirst, ExtraMemory, ProvenSteps
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
+from simulator.strategies.common.drafters import DraftPass, HeadDrafter
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 from simulator.strategies.common.traits import Traits
@@ -40,13 +46,23 @@ class VanillaDurations(NamedTuple):
     target: float
 
 
-class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
+class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, ProvenSteps):
     """A window of ``gamma`` is drafted and then verified."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
     traits: ClassVar[Traits] = Traits(VanillaDurations, "T_SD = T_draft + T_target (Mirror-SD Eq. 5)")
     drafts_first: bool = False
     """Whether the draft writes a window before the target reads the prompt, as programs without a prefill do."""
+    beside: tuple[DraftPass, ...] = ()
+    """Passes of further drafters in a step that drafts, in series with the draft's own (``acceptance.best_of``)."""
+    beside_host_ms: Ranged | None = None
+    """Milliseconds of the host in which further drafters look up what they propose, for each request."""
+
+    def extra_memory(self, target: ModelSpec) -> ExtraMemory:
+        """Return the weights of the heads, each set once."""
+        heads = [entry.head for entry in self.beside if entry.head and not entry.reused]
+        heads += [self.drafter.head] if isinstance(self.drafter, HeadDrafter) else []
+        return ExtraMemory(sum(head.weights(target) for head in heads), 0, sum(head.layers for head in heads))
 
     @property
     def serial(self) -> bool:
@@ -123,15 +139,19 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return prompts through the draft and J internal steps, the transfer, and a pass over gamma + 1 tokens per request."""
         requests, gamma = step.kind.verifying, self._window_of(step.kind)
-        chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
-        window = []
+        headed = isinstance(self.drafter, HeadDrafter)
+        chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences and not headed else []
+        window: list[Phase] = []
         beyond = self.adaptive.passes_beyond(self.gamma, gamma) if isinstance(self.adaptive, RequestWindow) else 0
         if drafting := requests + step.kind.bare * beyond:
+            window += [phase for entry in self.beside for phase in entry.phases(cost, drafting, step.rows.kv_tokens)]
+            if self.beside_host_ms:
+                window.append(Phase(self.beside_host_ms.value * 1e-3 * drafting * cost.method_host_ratio, {}))
             inner = self.drafter.step(cost, drafting, drafting, step.rows.kv_tokens)
-            window = [together(inner, times=self.drafter.steps(gamma) * bool(requests) + beyond)]
+            window.append(together(inner, times=self.drafter.steps(gamma) * bool(requests) + beyond))
         return {
             "draft": together(*chunks, *window),
-            "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES) if requests else Phase(0.0, {}),
+            "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES) if requests and not headed else Phase(0.0, {}),
             "target": cost.target(step.rows + step.prompts),
         }
 
@@ -153,7 +173,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], DraftsFirst, ProvenSteps):
     def timeline(self, lanes: Lanes, durations: VanillaDurations, kind: Kind) -> Timeline:
         """Book the draft, the transfer behind it, and the verification behind both."""
         if kind.verifying or durations.draft:
-            lanes.draft.occupy(durations.draft, "draft window" if kind.verifying else "draft prefill")
+            lane = lanes.target if isinstance(self.drafter, HeadDrafter) else lanes.draft
+            lane.occupy(durations.draft, "draft window" if kind.verifying else "draft prefill")
         if durations.rv:
             lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)

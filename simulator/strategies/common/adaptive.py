@@ -7,13 +7,14 @@ window; each rule here answers with a window from 0 (no speculation in this step
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
 from simulator.acceptance.sources import Odds
 from simulator.files.schema import Fraction, Frozen
+from simulator.numeric import stationary
 from simulator.strategies.common.step import Progress, State, intern_chain, intern_progress
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -44,8 +45,9 @@ class WindowTable(Frozen):
     """Draft tokens from each batch size on."""
 
     def window(self, gamma: int, requests: int) -> int:
-        """Return the draft tokens of the largest listed size not above ``requests``."""
-        return _looked_up(self.windows, gamma, requests)
+        """Return the draft tokens of the largest listed size not above ``requests``; gamma where there is none."""
+        sizes = [size for size in self.windows if size <= requests]
+        return min(gamma, self.windows[max(sizes)]) if sizes else gamma
 
 
 class OffAbove(Frozen):
@@ -60,24 +62,23 @@ class OffAbove(Frozen):
         return gamma if requests <= self.requests else 0
 
 
-class GoodputWindow(Frozen):
+class GoodputWindow(WindowTable):
     """The window has the most verified tokens per second by law, for each size of the batch (SmartSpec's goodput).
 
     ``windows`` is worked out before a run from the strategy's law, marginal acceptance rates and the mean
     context; a scenario may state it, which makes it a table.
     """
 
-    name: Literal["goodput"] = "goodput"
+    name: Literal["goodput"] = "goodput"  # type: ignore[assignment]
     windows: dict[Annotated[int, Field(gt=0)], Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """Draft tokens from each batch size on; worked out before a run, unless stated."""
-
-    def window(self, gamma: int, requests: int) -> int:
-        """Return the draft tokens of the largest size not above ``requests``; gamma before anything is worked out."""
-        return _looked_up(self.windows, gamma, requests)
 
 
 class RequestWindow(Frozen, ABC):
     """The window follows each request; gamma is the longest."""
+
+    gates: ClassVar[bool] = False
+    """Whether a window ends before a token that was drafted and does not pass."""
 
     def window(self, gamma: int, requests: int) -> int:
         """Return gamma, the most draft tokens of a window."""
@@ -100,8 +101,8 @@ class RequestWindow(Frozen, ABC):
         return odds(window).mean_accepted
 
     def passes_beyond(self, gamma: int, window: int) -> int:
-        """Return the draft passes whose token is not verified."""
-        return 0
+        """Return 1 for the pass whose token does not pass a gate; 0 for a window of gamma, and without a gate."""
+        return int(self.gates and window < gamma)
 
 
 class OracleWindow(RequestWindow):
@@ -157,9 +158,7 @@ class MovingWindow(RequestWindow):
                     reached = self.after(gamma, window, kept_all, 0)
                     moves[window][reached] = moves[window].get(reached, 0.0) + chance
                     windows += [reached] * (reached not in windows)
-        flow = np.array([[moves[before].get(after, 0.0) for before in windows] for after in windows])
-        balance = np.vstack([flow - np.eye(len(windows)), np.ones(len(windows))])
-        shares = np.linalg.lstsq(balance, np.array([*[0.0] * len(windows), 1.0]), rcond=None)[0]
+        shares = stationary(np.array([[moves[before].get(after, 0.0) for after in windows] for before in windows]))
         return {window: float(share) for window, share in zip(windows, shares, strict=True) if share > NEGLIGIBLE}
 
 
@@ -169,6 +168,7 @@ class GatedWindow(RequestWindow):
     Tokens pass independently, by a sequence that fills every window's share evenly, so that no run depends on luck.
     """
 
+    gates: ClassVar[bool] = True
     name: Literal["gated"] = "gated"
     p_min: float = Field(default=0.75, ge=0, le=1)
     """Least chance of a token that is proposed; it acts through ``passed`` alone."""
@@ -187,14 +187,11 @@ class GatedWindow(RequestWindow):
         passed = self.passed.value
         return {tokens: passed**tokens * (1.0 if tokens == gamma else 1.0 - passed) for tokens in range(gamma + 1)}
 
-    def passes_beyond(self, gamma: int, window: int) -> int:
-        """Return 1 for the pass whose token does not pass; 0 for a window of gamma."""
-        return int(window < gamma)
-
 
 class ConfidentWindow(RequestWindow):
     """Drafting stops at the first token of which the draft is less sure than ``p_min``, as the roll-outs of a recording say."""
 
+    gates: ClassVar[bool] = True
     name: Literal["confidence"] = "confidence"
     p_min: float = Field(default=0.75, ge=0, le=1)
     """Least chance of a token that is proposed."""
@@ -212,10 +209,6 @@ class ConfidentWindow(RequestWindow):
         gated = odds(gamma).gated
         return gated[window][1] if gated else super().kept(gamma, window, odds)
 
-    def passes_beyond(self, gamma: int, window: int) -> int:
-        """Return 1 for the pass whose token does not pass; 0 for a window of gamma."""
-        return int(window < gamma)
-
 
 Adaptive = Annotated[
     FixedWindow | WindowTable | OffAbove | GoodputWindow | MovingWindow | GatedWindow | ConfidentWindow | OracleWindow,
@@ -226,10 +219,4 @@ Adaptive = Annotated[
 
 def stated_windows(rule: Frozen) -> dict[int, int]:
     """Return the draft tokens that a rule states from each batch size on; empty for a rule without a table."""
-    return rule.windows if isinstance(rule, WindowTable | GoodputWindow) else {}
-
-
-def _looked_up(windows: dict[int, int], gamma: int, requests: int) -> int:
-    """Return the window of the largest size in ``windows`` not above ``requests``, at most gamma."""
-    sizes = [size for size in windows if size <= requests]
-    return min(gamma, windows[max(sizes)]) if sizes else gamma
+    return rule.windows if isinstance(rule, WindowTable) else {}

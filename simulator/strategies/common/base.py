@@ -81,8 +81,13 @@ class Strategy(_Timed[D], Frozen, ABC):
         return Needs(draft_model=self.window > 0, cache_tokens=self.window + 1)
 
     def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
-        """Return the strategy as it is set for a batch of ``requests`` on a pipeline of ``stages``; None leaves a setting."""
-        return self
+        """Return the strategy as it is set for a batch of ``requests`` on a pipeline of ``stages``; None leaves a setting.
+
+        They become the fields of these names, where the strategy has such fields.
+        """
+        settings = {"requests": requests, "stages": stages}
+        own = {name: value for name, value in settings.items() if value is not None and name in type(self).model_fields}
+        return self.model_copy(update=own) if own else self
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """Return the source whose cursors this strategy asks: ``verdicts`` of chains, or another reading of them."""

@@ -59,7 +59,8 @@ def drafting_of(strategy: Strategy) -> Drafting | None:
     """Return how the drafts of a strategy come about; None where an engine knows nothing of it."""
     if isinstance(strategy, DraftsOtherwise):
         return strategy.drafting
-    return "draft_model" if strategy.needs.draft_model else None
+    headed: Drafting | None = "head" if isinstance(strategy, DraftsChain) else None
+    return "draft_model" if strategy.needs.draft_model else headed
 
 
 class Tunable(ABC):

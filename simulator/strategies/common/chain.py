@@ -24,8 +24,8 @@ from simulator.strategies.common.adaptive import (
     stated_windows,
 )
 from simulator.strategies.common.base import LONGEST_WINDOW, D, Strategy
-from simulator.strategies.common.capabilities import DraftsChain, Tunable
-from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter, StreamingDrafter
+from simulator.strategies.common.capabilities import DraftsChain, Tunable, drafts_first
+from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter, HeadDrafter, StreamingDrafter
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import State
 from simulator.strategies.common.traits import Facts, Finding, Needs
@@ -65,8 +65,9 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
 
     @property
     def needs(self) -> Needs:
-        """Return the needs of a chain, whose J internal draft steps depend on the drafter (MSD-4)."""
-        return super().needs._replace(draft_steps=self.drafter.steps(self.gamma))
+        """Return the needs of a chain, whose J internal draft steps depend on the drafter (MSD-4); a head is no model."""
+        headed = isinstance(self.drafter, HeadDrafter)
+        return super().needs._replace(draft_steps=self.drafter.steps(self.gamma), draft_model=not headed)
 
     @property
     def chain_rule(self) -> Adaptive:
@@ -122,6 +123,8 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
             yield "bonus_on_full_accept", "the oracle's windows are kept whole, and each step brings the target's own token"
         if isinstance(self.adaptive, RequestWindow) and not self.serial:
             yield "adaptive", f"a window that follows its request ({self.adaptive.name}) is drafted by vanilla_sd alone"
+        if isinstance(self.drafter, HeadDrafter) and (not self.serial or drafts_first(self)):
+            yield "drafter", "a head drafts behind the target's pass: for vanilla_sd alone, without drafts_first"
         longest = max(stated_windows(self.adaptive).values(), default=0)
         if longest > self.gamma:
             yield "adaptive.windows", f"a window of {longest} is longer than gamma = {self.gamma}, which is the longest"

@@ -46,6 +46,18 @@ class AutoregressiveDrafter(Frozen):
         return cost.draft(branch_rows(self, branches, sequences, kv_tokens), purpose)
 
 
+class HeadDrafter(AutoregressiveDrafter):
+    """A head beside the target writes one token per internal step (EAGLE, MTP), and the rows that were kept in its first."""
+
+    name: Literal["head"]  # type: ignore[assignment]
+    head: DraftHead
+    """What computes on the target's device."""
+
+    def step(self, cost: Cost, branches: int, sequences: int, kv_tokens: Any, purpose: Purpose = "window") -> Phase:
+        """Return the phase of one internal step; kept rows cost what one does, as reading the head's weights decides."""
+        return cost.head(self.head, branch_rows(self, branches, sequences, kv_tokens))
+
+
 class StreamingDrafter(Frozen):
     """Speculative streaming runs a main stream and ``streams`` look-ahead streams in one pass.
 
@@ -88,7 +100,7 @@ class StreamingDrafter(Frozen):
         return together(cost.draft(below, purpose, 0.0, first), cost.draft(above, purpose, first, 1.0))
 
 
-Drafter = Annotated[AutoregressiveDrafter | StreamingDrafter, Field(discriminator="name")]
+Drafter = Annotated[AutoregressiveDrafter | StreamingDrafter | HeadDrafter, Field(discriminator="name")]
 
 
 def branch_rows(drafter: AutoregressiveDrafter | StreamingDrafter, branches: int, sequences: int, kv_tokens: Any) -> Rows:
@@ -126,10 +138,12 @@ class DraftPass(Frozen):
     confidence: Confidence = "assumed"
     """Confidence in the source."""
 
-    def batch(self, rows: int, requests: int, kv_tokens: int) -> Rows:
-        """Return one pass over ``rows`` of each of ``requests``, whose caches hold ``kv_tokens`` together.
+    def phases(self, cost: Cost, requests: int, kv_tokens: int) -> list[Phase]:
+        """Return its passes over the rows of ``requests``, whose caches hold ``kv_tokens`` together; none without requests.
 
         Branches of a request share its cache: it is read once, and every row attends to all of it.
         """
-        tokens = rows * requests
-        return Rows(tokens, tokens if self.logits else 0, requests, kv_tokens, rows * kv_tokens)
+        batches = [
+            Rows(rows * requests, rows * requests * self.logits, requests, kv_tokens, rows * kv_tokens) for rows in self.rows
+        ]
+        return [cost.draft(rows) if self.head is None else cost.head(self.head, rows) for rows in batches if requests]

@@ -78,6 +78,4 @@ def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
 
 def _mean(weighted: Sequence[tuple[Any, Any]]) -> Any:
     """Return the mean of values by their shares, which add up to 1; a single value is returned as it is."""
-    if len(weighted) == 1:
-        return weighted[0][1]
-    return reduce(add, (share * value for share, value in weighted))
+    return weighted[0][1] if len(weighted) == 1 else reduce(add, (share * value for share, value in weighted))

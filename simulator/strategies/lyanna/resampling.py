@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 
 from simulator.acceptance.sources import Chain, Cursor, Exit, Odds, Rates, Replay, Verdict
 from simulator.acceptance.tree_replay import Recording, ResampledReplay
+from simulator.numeric import stationary
 
 Floats = NDArray[np.float64]
-
-
-def stationary(transitions: Floats) -> Floats:
-    """Return the long-run shares (states,) of a chain whose row ``i`` holds the chances of what follows ``i``."""
-    count = len(transitions)
-    equations = np.vstack((transitions.T - np.eye(count), np.ones(count)))
-    return np.asarray(np.linalg.lstsq(equations, np.eye(count + 1)[-1])[0].clip(min=0.0), dtype=np.float64)
 
 
 def better_of(first: Floats, second: Floats) -> Floats:
@@ -125,15 +119,10 @@ class RatedTrees:
         if not self.fused:
             kept = self._kept(self.depth - gamma)[: gamma + 1]
             return Odds(kept, np.zeros(gamma + 1), 0.0, "stated rates by level, re-sampled levels keeping a share (assumed)")
-        drafted = self._kept(0)
-        again = [self._kept(level) if self.depth - level >= self.least else self._kept(self.depth) for level in self._begins]
+        drafted, begins = self._kept(0), range(1, self.depth + 2)  # level at which what is left begins, by tokens accepted
+        again = [self._kept(level) if self.depth - level >= self.least else self._kept(self.depth) for level in begins]
         shares = stationary(np.array([better_of(drafted, left) for left in again]))
         return Odds(shares, np.zeros(self.depth + 1), 0.0, "stated rates by level, re-sampled levels keeping a share (assumed)")
-
-    @property
-    def _begins(self) -> range:
-        """Return the level at which what is left begins, by tokens accepted."""
-        return range(1, self.depth + 2)
 
     def _from(self, level: int) -> Rates:
         """Return the rates of the levels from ``level`` on."""

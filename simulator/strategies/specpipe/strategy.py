@@ -110,11 +110,6 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         """Return the needs of a tree of the likeliest nodes: the cache takes a full level in every stage, and the token."""
         return Needs(draft_model=True, cache_tokens=self.nodes * self.stages + 1, dynamic_draft=True)
 
-    def fitted_to(self, requests: int | None = None, stages: int | None = None) -> Self:
-        """Return the strategy for a pipeline of ``stages``, and for as many ``requests`` as may share a level."""
-        settings = {"requests": requests, "stages": stages}
-        return self.model_copy(update={name: value for name, value in settings.items() if value is not None})
-
     # ---- the tree
 
     @property
@@ -200,7 +195,8 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
             state.proposed = sum(state.levels) - 1
             for stage, rows in enumerate(state.levels):
                 if rows:
-                    loads[stage] += Rows.decode(rows, state.context)
+                    level, others = Rows.decode(rows, state.context), loads[stage]
+                    loads[stage] = level if others is NO_ROWS else others + level
         active = max((stage for stage, rows in enumerate(loads, start=1) if rows.tokens), default=0)
         kind = self.kind_of(due, len(states) - due, active, begun)._replace(prompts=prompts.sequences)
         return Step(kind, sum(loads, start=NO_ROWS), 0, prompts, tuple(loads))
@@ -253,14 +249,14 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
     def durations(self, cost: Cost, step: Step) -> SpecPipeDurations:
         """Return the seconds of each stage and link with work; the draft reads what enters, prompts first."""
         m, batch = self.stages, step.kind.batch
-        levels, prompts = step.loads[:m], step.loads[m:] or (NO_ROWS,) * m
-        loads = [level + prompt for level, prompt in zip(levels, prompts, strict=True)]
+        levels, prompts = step.loads[:m], step.loads[m:]
+        loads = [level + prompt for level, prompt in zip(levels, prompts, strict=True)] if prompts else levels
         stages = tuple(cost.stage(index, rows).wall_s if rows.tokens else 0.0 for index, rows in enumerate(loads))
         if batch > 1 and self.packing_ratio.value > 1.0:
             stages = tuple(map(add, stages, (self._packing_s(cost, *level, batch) for level in enumerate(levels))))
         links = tuple(cost.carry(index, rows.tokens) if rows.tokens else 0.0 for index, rows in enumerate(loads[1:]))
         verdict = cost.token() + self.prune_s if filled(step.kind).begun else 0.0
-        reading = cost.prefill("draft", prompts[0]).wall_s if prompts[0].tokens else 0.0
+        reading = cost.prefill("draft", prompts[0]).wall_s if prompts and prompts[0].tokens else 0.0
         draft = reading + (cost.draft(levels[0]).wall_s if levels[0].tokens else 0.0)
         return SpecPipeDurations(stages, links, verdict, draft, self.asynchronous)
 

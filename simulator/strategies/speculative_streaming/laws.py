@@ -14,11 +14,6 @@ def tree_nodes(streams: int, branching: int) -> int:
     return sum(branching**level for level in range(streams + 1))
 
 
-def stream_rows(nodes: Any, streams: Any) -> Any:
-    """Return the rows of the top layers, every node with its streams: ``(1 + gamma) nodes`` (sec. 2.3, SS-1)."""
-    return (1 + streams) * nodes
-
-
 def query_products(nodes: Any, streams: Any, context: Any, attended: Any) -> Any:
     """Return the query-key products with the context where streams see its ``attended`` weightiest tokens (app. H.1, SS-6)."""
     return nodes * context + nodes * streams * np.minimum(attended, context)
