@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel
 
 from simulator.acceptance import trace as traces
-from simulator.acceptance.header import Header
+from simulator.acceptance.header import ARRAYS, Header
 from simulator.cli.main import SECTIONS, main
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
@@ -287,29 +287,12 @@ def slug(title: str) -> str:
 
 
 def trace_arrays() -> Iterator[str]:
-    """The docstring of :mod:`simulator.acceptance.trace`, its tables as Markdown."""
-    for block in re.split(r"\n\n", inspect.cleandoc(traces.__doc__ or "")):
-        lines = block.split("\n")
-        yield simple_table(lines) if lines[0].startswith("===") else marked(block)
-
-
-def simple_table(lines: list[str]) -> str:
-    """A table between lines of ``===`` as Markdown; a row may go on below itself."""
-    columns = [(found.start(), found.end()) for found in re.finditer("=+", lines[0])]
-    ends = [*(start for start, _ in columns[1:]), None]
-    borders, rows = 0, list[list[str]]()
-    head = [""] * len(columns)
-    for line in lines:
-        cells = [line[start:end].strip() for (start, _), end in zip(columns, ends, strict=True)]
-        if line.startswith("==="):
-            borders += 1
-        elif borders == 1 and lines[2].startswith("==="):
-            head = cells
-        elif cells[0]:
-            rows.append(cells)
-        else:
-            rows[-1] = [f"{before} {more}".strip() for before, more in zip(rows[-1], cells, strict=True)]
-    return table(head if any(head) else ["array", "meaning"][: len(columns)], [list(map(marked, row)) for row in rows])
+    """The docstring of :mod:`simulator.acceptance.trace`, and the arrays of ``arrays.yaml`` behind what it says of them."""
+    first, arrays, *others = re.split(r"\n\n", inspect.cleandoc(traces.__doc__ or ""))
+    own = [(f"`{name}`", array["type"], marked(array["meaning"])) for name, array in ARRAYS["own"].items()]
+    further = [(f"`{name}`", marked(meaning)) for name, meaning in ARRAYS["further"].items()]
+    yield from (marked(first), marked(arrays), table(("array", "type", "meaning"), own))
+    yield from (table(("array of a further drafter", "meaning"), further), *map(marked, others))
 
 
 # ---- the command line

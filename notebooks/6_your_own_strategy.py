@@ -42,10 +42,9 @@ from simulator import (
     StatedDurations,
     Step,
     Traits,
-    law_sentence,
     together,
-    verdict_on,
 )
+from simulator import law_sentence, verdict_on  # to check a strategy; its own file does without
 
 # %% [markdown]
 # The durations carry the symbols of the drawing. `phases` says what each part costs, `timeline` lets it pass on the lanes, and
