@@ -247,7 +247,7 @@ def _file(path: Path) -> Document:
         return read(path, shown(path))
     facts = path.stat()
     kept = _kept(path, shown(path), (facts.st_mtime_ns, facts.st_size))
-    return Document(deepcopy(kept.data), dict(kept.places))
+    return deepcopy(kept)
 
 
 @lru_cache(maxsize=256)

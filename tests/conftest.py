@@ -6,6 +6,7 @@ import os
 from functools import partialmethod
 from hashlib import sha256
 from inspect import signature
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,10 +27,30 @@ if "mix_stderr" in signature(CliRunner).parameters:  # click 8.1 keeps stderr ap
     CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)
 
 
+START = monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--within``: machines are shared, and a slow one must not fail what is right, nor hide what it did not get to."""
+    told = "begin no test after so long; those left over are skipped and named (with -rs)"
+    parser.addoption("--within", type=float, default=float("inf"), metavar="SECONDS", help=told)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests in an order that ``SPECSIM_ORDER`` decides, the same in every process; none may need another before it."""
+    """Put tests in an order, the same in every process, as none may need another before it.
+
+    ``SPECSIM_ORDER`` decides it; without it, tests whose mark ``full`` says minutes go first, so that none is begun last.
+    """
     if order := os.environ.get("SPECSIM_ORDER"):
         items.sort(key=lambda item: sha256(f"{order} {item.nodeid}".encode()).digest())
+    else:
+        items.sort(key=lambda item: -sum(mark.kwargs.get("minutes", 0) for mark in item.iter_markers("full")))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what would begin too late."""
+    if monotonic() - START > (within := item.config.getoption("within")):
+        pytest.skip(f"{item.nodeid} not begun within {within:.0f} s")
 
 
 if TYPE_CHECKING:

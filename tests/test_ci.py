@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / ".ci" / "run"
-STAGES = ["lint", "test", "test --full -m full --exitfirst"]
+STAGES = ["lint", "test", "test --full -m full --exitfirst --maxschedchunk=1 -rs --within"]
 
 
 def ci(folder: Path, code: str, limit_s: float = 600) -> tuple[int, str, list[str]]:
     """Exit code and log of .ci/run with a dev.py that runs ``code``, and the stages that it was called for."""
     (folder / ".ci").mkdir()
     shutil.copy2(SCRIPT, folder / ".ci" / "run")
-    note = "import sys, time; words = ' '.join(sys.argv[1:]); print(words, file=open('stages', 'a'))\n"
+    note = "import sys, time; words = ' '.join(sys.argv[1:]).rstrip('-0123456789 '); print(words, file=open('stages', 'a'))\n"
     (folder / "dev.py").write_text(note + code)
     tools = folder / "bin"
     tools.mkdir()

@@ -173,6 +173,4 @@ class AcceptanceSpec(Frozen):
             return Replay(trace, self.flavours or self.kinds, seed)
         if self.cycle:
             return Cycle(self.cycle.accepted, self.cycle.off_exit)
-        if self.always is not None:
-            return Cycle((self.always,))
-        return Rates(self.stated_rates, self.overlap, seed)
+        return Cycle((self.always,)) if self.always is not None else Rates(self.stated_rates, self.overlap, seed)

@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -122,6 +123,10 @@ class Document:
     """File, line and column of every value, by path."""
     mentions: dict[Path_, Place] = field(default_factory=dict)
     """Where a file was named whose content now replaces the name, by path."""
+
+    def __deepcopy__(self, known: dict[int, Any]) -> Self:
+        """Copy the data; a place is never changed."""
+        return type(self)(deepcopy(self.data, known), dict(self.places), dict(self.mentions))
 
     def place(self, path: Path_) -> Place:
         """Return the place of ``path``, or of the nearest value around it that was written."""

@@ -145,9 +145,7 @@ def lanes_of(world: World, strategy: Strategy, cost: Cost, stages: int, one_lane
 
 def _numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | None:
     """Return a function that hands iterations on with the number of their replica; None where nobody wants them."""
-    if on_iteration is None:
-        return None
-    return lambda iteration: on_iteration(iteration._replace(replica=replica))
+    return None if on_iteration is None else lambda iteration: on_iteration(iteration._replace(replica=replica))
 
 
 @dataclass(frozen=True)

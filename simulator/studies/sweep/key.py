@@ -69,9 +69,7 @@ def fields_of(
 def _bare(data: Any) -> Any:
     """Return plain data with sourced numbers as numbers."""
     if isinstance(data, dict):
-        if "confidence" in data and "value" in data:
-            return data["value"]
-        return {key: _bare(inner) for key, inner in data.items()}
+        return data["value"] if "confidence" in data and "value" in data else {key: _bare(inner) for key, inner in data.items()}
     return [_bare(inner) for inner in data] if isinstance(data, list) else data
 
 
