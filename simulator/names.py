@@ -60,7 +60,7 @@ class Catalogue:
         folder, ending = FOLDERS[kind]
         files: dict[str, Path] = {}
         for root in self.roots:
-            for path in sorted((root / folder).glob(f"*{ending}")):
+            for path in (root / folder).glob(f"*{ending}"):
                 files.setdefault(path.stem, path)
         return dict(sorted(files.items()))
 
