@@ -32,25 +32,30 @@ START = monotonic()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--within``: machines are shared, and a slow one must not fail what is right, nor hide what it did not get to."""
-    told = "begin no test after so long; those left over are skipped and named (with -rs)"
+    told = "begin no test that would end later, by the minutes of its mark; what is left over is skipped and named (-rs)"
     parser.addoption("--within", type=float, default=float("inf"), metavar="SECONDS", help=told)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests in an order, the same in every process, as none may need another before it.
 
-    ``SPECSIM_ORDER`` decides it; without it, tests whose mark ``full`` says minutes go first, so that none is begun last.
+    ``SPECSIM_ORDER`` decides it; without it, tests that take minutes come last.
     """
     if order := os.environ.get("SPECSIM_ORDER"):
         items.sort(key=lambda item: sha256(f"{order} {item.nodeid}".encode()).digest())
     else:
-        items.sort(key=lambda item: -sum(mark.kwargs.get("minutes", 0) for mark in item.iter_markers("full")))
+        items.sort(key=minutes)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what would begin too late."""
-    if monotonic() - START > (within := item.config.getoption("within")):
-        pytest.skip(f"{item.nodeid} not begun within {within:.0f} s")
+    """Skip what would end too late."""
+    if monotonic() - START + 60 * minutes(item) > (within := item.config.getoption("within")):
+        pytest.skip(f"{item.nodeid} would not end within {within:.0f} s")
+
+
+def minutes(item: pytest.Item) -> float:
+    """Minutes that a test takes, as ``full(minutes=10)`` says; 0 for less than two."""
+    return max((mark.kwargs.get("minutes", 0.0) for mark in item.iter_markers("full")), default=0.0)
 
 
 if TYPE_CHECKING:

@@ -256,7 +256,7 @@ def test_every_figure_is_reproduced_or_says_why_not() -> None:
             assert set(named) <= set(scenarios), one.command
 
 
-@pytest.mark.full(minutes=8)
+@pytest.mark.full(minutes=10)
 def test_the_committed_reports_are_what_validate_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of claims and of everything; the commands of the claims, hundreds of them, are run once for both."""
     known: dict[str, object] = {}
