@@ -14,7 +14,7 @@ from simulator.cli.main import main
 from simulator.report.pages.batches import crossed
 from simulator.scenario import load
 from simulator.scenario.run import baseline, law
-from simulator.studies.batches import BatchPoint, batch_sweep, crossover, tile_edges
+from simulator.studies.batches import BatchPoint, batch_sweep, chance_for, crossover, tile_edges
 
 SEVEN_B = "vanilla_llama_2_7b_a100"
 OLDER = ["target.engine=vllm_v0", "draft.engine=vllm_v0"]
@@ -146,3 +146,18 @@ def test_sizes_that_are_none_are_refused(sizes: str) -> None:
     result = CliRunner().invoke(main, ["batches", SEVEN_B, "--sizes", sizes])
     assert result.exit_code == 2
     assert "expected sizes" in result.stderr
+
+
+@pytest.mark.parametrize("chance", [0.3, 0.99, 1.0, 1.5, 1e4, 2.5e12])
+@pytest.mark.parametrize("gamma", [1, 2, 4, 7, 16])
+def test_the_chance_of_a_mean_is_found_also_where_no_acceptance_pays(gamma: int, chance: float) -> None:
+    """Far above 1 the roots of the polynomial lie on a circle, none of them real to the last bit."""
+    mean = sum(chance**kept for kept in range(gamma + 1))
+    assert chance_for(mean, gamma) == pytest.approx(chance, rel=1e-6)
+
+
+def test_plain_decoding_has_no_chance_that_would_pay() -> None:
+    """Nor where a draft that nobody asks is so slow that the times of plain decoding are told apart from themselves."""
+    words = ["draft.device.matmul.default.compute_efficiency.value=1e-12", "requests.count=4", "requests.output_tokens=12"]
+    loaded = load("autoregressive_qwen3_32b_a100", words)
+    assert [point.break_even for point in batch_sweep(loaded, (1, 2), ())] == [None, None]

@@ -211,7 +211,7 @@ def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None)
     if not scenario.requests.arrivals:
         return of_batch
     words = f"{requests:,} requests in every step, while arrivals vary the batch (for one batch: {of_batch.relation})"
-    return replace(of_batch, claim=Claim("idealised", words))
+    return replace(of_batch, claimed=Claim("idealised", words))
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
@@ -236,7 +236,7 @@ def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, r
     if not scenario.cost.jitters:
         return steady
     words = f"links take their mean, jitter included (without jitter: {steady.relation})"
-    return replace(steady, claim=Claim("idealised", words))
+    return replace(steady, claimed=Claim("idealised", words))
 
 
 def simulated_baseline(scenario: Scenario) -> Outcome:

@@ -30,8 +30,6 @@ SIZES = range(1, 65)
 SIMULATED = (1, 2, 4, 8, 16, 32, 64, 128)
 TURNS = 4
 """Simulated requests per place of the batch, or as many as the scenario has where that is more."""
-REAL = 1e-9
-"""Imaginary part below which a root is a real number."""
 DERIVED = (
     *("verdict", "break_even", "speedup", "vanilla_speedup"),
     *("simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s"),
@@ -121,7 +119,7 @@ class BatchPoint:
 
         More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance each where there is a match.
         """
-        if self.times_interval is None:
+        if self.times_interval is None or not self.gamma:
             return None
         low, high = self.times_interval
         means = (self.tokens_per_step / speedup for speedup in (self.speedup, high, low))
@@ -149,7 +147,7 @@ def chance_for(tokens_per_step: float, gamma: int) -> float:
     if tokens_per_step <= 1.0:
         return 0.0
     roots = np.roots([*[1.0] * gamma, 1.0 - tokens_per_step])
-    return float(max(root.real for root in roots if abs(root.imag) < REAL))
+    return float(min((root for root in roots if root.real > 0.0), key=lambda root: abs(root.imag)).real)
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:

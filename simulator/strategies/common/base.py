@@ -204,7 +204,7 @@ class Strategy(_Timed[D], Frozen, ABC):
         step_s, tokens_per_step, request_step_s = means(parts)
         source = f"{self.traits.equation}; {odds(self.window_for(requests)).source}"
         shares = {part.kind: part.share for part in parts}
-        claim = self.claim(cost, requests, context, shares, one_lane)
+        claim = partial(self.claim, cost, requests, context, shares, one_lane)
         return Law(_plain(step_s), _plain(tokens_per_step), claim, source, shares, _plain(request_step_s))
 
     def _committed(self, kind: Kind, odds: OddsOf) -> Any:

@@ -92,6 +92,4 @@ def _scaled(stated: Any, factors: Iterator[float]) -> Any:
     """Return nested mappings and sequences with every number in them multiplied by the next factor."""
     if isinstance(stated, dict):
         return {key: _scaled(value, factors) for key, value in stated.items()}
-    if isinstance(stated, list | tuple):
-        return [_scaled(value, factors) for value in stated]
-    return stated * next(factors)
+    return [_scaled(value, factors) for value in stated] if isinstance(stated, list | tuple) else stated * next(factors)

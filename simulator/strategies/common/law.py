@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -25,14 +25,19 @@ class Law:
     """Seconds of the mean step."""
     tokens_per_step: Any
     """Tokens that a step commits for one request."""
-    claim: Claim
-    """How the law relates to the process: exact, a bound, an idealisation."""
+    claimed: Claim | Callable[[], Claim] = field(compare=False)
+    """The claim, or what works it out: that of a pipeline prices thousands of stages."""
     source: str
     """Equation of the law, and where its acceptance comes from."""
     kinds: Mapping[Kind, float] = field(default_factory=dict)
     """Share of each kind of step; the shares add up to 1."""
     request_step_s: Any = None
     """Seconds of the mean step as a request meets it, where large batches count more; None: the mean step."""
+
+    @cached_property
+    def claim(self) -> Claim:
+        """Return how the law relates to the process: exact, a bound, an idealisation."""
+        return self.claimed() if callable(self.claimed) else self.claimed
 
     @property
     def relation(self) -> str:
