@@ -60,8 +60,9 @@ class PassTimes:
     cached part equals a new one.
     """
 
-    def __init__(self, place: Placement, role: str, drafting: Drafting | None = None) -> None:
+    def __init__(self, place: Placement, role: str, drafting: Drafting | None = None, alike: Self | None = None) -> None:
         self.place, self.role, self.drafts = place, role, drafting
+        self._products: dict[tuple[Any, ...], LayerTime] = alike._products if alike else {}
         self._mixers: list[tuple[Mixer | None, Timer]] = []
         self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
         self._splits = place.attention == "data_parallel"
@@ -128,8 +129,14 @@ class PassTimes:
 
     def _layers(self, kinds: Mapping[LayerKind, int], tokens: int, adapted: int, read: float, share: float) -> Any:
         """Return for each kind the number of its layers, the seconds of one of them, and the timer of its mixer."""
-        times = (layer_products(self.place, tokens, kind, adapted, read, share) for kind in kinds)
+        times = (self._layer(tokens, kind, adapted, read, share) for kind in kinds)
         return tuple((count, layer, self._timer(kind.mixer)) for (kind, count), layer in zip(kinds.items(), times, strict=True))
+
+    def _layer(self, *key: Any) -> LayerTime:
+        """Return the seconds of a layer that depend on its rows alone, which passes on equal devices share."""
+        if key not in self._products:
+            self._products[key] = layer_products(self.place, *key)
+        return self._products[key]
 
     def _timer(self, mixer: Mixer | None) -> Timer:
         """Return the timer of a mixer, the same one for equal mixers; that of no mixer says 0."""
@@ -204,9 +211,7 @@ class HardwareCost:
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of one pass of the target from ``start`` to ``stop``; on a pipeline, of all its stages in turn."""
         place = self.target_place
-        if self.stages:
-            return self._through(rows)
-        return self._pass("target", place, rows, place.layer(start), place.layer(stop))
+        return self._through(rows) if self.stages else self._pass("target", place, rows, place.layer(start), place.layer(stop))
 
     @property
     def method_host_ratio(self) -> float:
@@ -310,7 +315,9 @@ class HardwareCost:
 
     def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
         if role not in self._times:
-            self._times[role] = PassTimes(place, role, self.drafting if role == "target" else None)
+            stages = (times for name, times in self._times.items() if name[:5] == role[:5] == "stage")
+            alike = next((times for times in stages if times.place.device == place.device), None)
+            self._times[role] = PassTimes(place, role, self.drafting if role == "target" else None, alike)
         if isinstance(rows.kv_tokens, np.ndarray):
             return self._times[role].phase(rows, first, last)
         key = (role, rows, first, last)

@@ -143,9 +143,7 @@ def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
 def _slope(points: Sequence[SweepPoint]) -> float | None:
     """Return the growth of T_draft in ms per draft token over the windows at which it is not hidden."""
     exposed = [point for point in points if point.overlap_ms is None or point.draft_ms > point.overlap_ms]
-    if len(exposed) < 2:
-        return None
-    return (exposed[-1].draft_ms - exposed[0].draft_ms) / (exposed[-1].gamma - exposed[0].gamma)
+    return None if len(exposed) < 2 else (exposed[-1].draft_ms - exposed[0].draft_ms) / (exposed[-1].gamma - exposed[0].gamma)
 
 
 def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:

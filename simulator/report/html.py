@@ -172,6 +172,4 @@ def _renamed(name: str, value: str, key: str) -> str:
     """Return the value of an attribute in which names of elements begin with ``key``."""
     if name == "id":
         return "-".join((key, *value.split()))
-    if name.endswith("href") and value.startswith("#"):
-        return f"#{key}-{value[1:]}"
-    return value.replace("url(#", f"url(#{key}-")
+    return f"#{key}-{value[1:]}" if name.endswith("href") and value.startswith("#") else value.replace("url(#", f"url(#{key}-")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simulator.acceptance.sources import Odds
+from simulator.acceptance.sources import odds_of
 from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.scenario.agreement import claim_of
@@ -103,10 +103,7 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
     cost, context, longest = scenario.cost, scenario.mean_context, scenario.lengths[2]
     alone = scenario.replace(requests=scenario.requests.model_copy(update={"concurrency": 1}))
     replayed = run.replay(alone, acceptance).tokens_per_step / run.law(alone, acceptance).tokens_per_step
-
-    def odds(gamma: int) -> Odds:
-        return acceptance.odds(gamma, scenario.exit)
-
+    odds = odds_of(acceptance, scenario.exit)
     for size in sizes:
         strategy = scenario.strategy.fitted_to(size, scenario.stages)
         if scenario.kv_tokens is not None and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens:

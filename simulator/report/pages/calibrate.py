@@ -56,9 +56,7 @@ def _left_out_rows(left_out: Sequence[HeldOutErrors]) -> Iterator[tuple[str, ...
 def _weighted_mape(group: Sequence[HeldOutErrors], place: int) -> str:
     """Return the MAPE in per cent over a range of tokens, weighted by rows; empty where nothing was measured."""
     weighted = [(errors.mape_percent[place], errors.rows[place]) for errors in group if errors.rows[place]]
-    if not weighted:
-        return ""
-    return f"{sum(mape * rows for mape, rows in weighted) / sum(rows for _, rows in weighted):.1f}"
+    return "" if not weighted else f"{sum(mape * rows for mape, rows in weighted) / sum(rows for _, rows in weighted):.1f}"
 
 
 def as_data(profile: FittedProfile) -> dict[str, Any]:

@@ -73,9 +73,7 @@ class TokenTree(Frozen):
     @cached_property
     def nodes(self) -> tuple[RankPath, ...]:
         """Return the draft tokens of a static tree as rank paths; empty for a dynamic tree."""
-        if self.paths:
-            return tuple(tuple(map(int, word)) for word in self.paths.split())
-        return tuple(tree_of(self.branching))
+        return tuple(tuple(map(int, word)) for word in self.paths.split()) if self.paths else tuple(tree_of(self.branching))
 
     @property
     def size(self) -> int:
