@@ -15,7 +15,7 @@ import yaml
 
 from simulator.cost.borrowing import lend
 from simulator.files import reading
-from simulator.files.document import BadInput, Document, Fault, Path_, did_you_mean, head, read
+from simulator.files.document import BadInput, Document, Path_, did_you_mean, head, read
 from simulator.files.plugins import plugin_strategies
 
 STATED = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
@@ -83,7 +83,7 @@ class Catalogue:
             return _relative_file(name, document, where)
         names = self.names(kind)
         if name not in names:
-            raise BadInput([document.fault(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}")])
+            raise document.refusal(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}")
         return names[name]
 
     def find_traffic(self, document: Document) -> None:
@@ -117,8 +117,7 @@ class Catalogue:
             return Path(name)
         names = self.names(kind)
         if name not in names:
-            message = f"there is no {kind} of this name{self.elsewhere(name) or did_you_mean(name, names)}"
-            raise BadInput([Fault((name, 0, 0), "", message)])
+            raise BadInput.at(name, f"there is no {kind} of this name{self.elsewhere(name) or did_you_mean(name, names)}")
         return names[name]
 
     def elsewhere(self, name: str) -> str:
@@ -162,9 +161,9 @@ class Catalogue:
         origin = self.path(kind, str(like), document, ("like",))
         if len(seen) > LONGEST_CHAIN:
             what = f"{shown(origin)} is too far; at most {LONGEST_CHAIN} {kind}s may start from one another"
-            raise BadInput([document.fault(("like",), what)])
+            raise document.refusal(("like",), what)
         if os.path.realpath(origin) in map(os.path.realpath, seen):
-            raise BadInput([document.fault(("like",), f"comes back to {shown(origin)}")])
+            raise document.refusal(("like",), f"comes back to {shown(origin)}")
         return origin
 
     def lay_over(self, base: Document, document: Document) -> None:
@@ -191,7 +190,7 @@ class Catalogue:
         where, mention = ("strategy",), document.place(("strategy",))
         possible = [*self.names("method"), *strategy_names()]
         if "/" not in name and name not in self.names("method"):
-            raise BadInput([document.fault(where, f"there is no strategy or method '{name}'{did_you_mean(name, possible)}")])
+            raise document.refusal(where, f"there is no strategy or method '{name}'{did_you_mean(name, possible)}")
         path = self.path("method", name, document, where)
         facts = _file(path)
         strategy = facts.data.pop("strategy", {})
@@ -206,8 +205,8 @@ class Catalogue:
         self._find_strategy(document)
         references = list(_references(document.data))
         if len(references) > MOST_REFERENCES:
-            raise BadInput(
-                [document.fault(references[-1][0], f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}")]
+            raise document.refusal(
+                references[-1][0], f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}"
             )
         for where, kind in references:
             name = document.get(where)
@@ -229,7 +228,7 @@ class Catalogue:
             try:
                 document.graft(where, Document(read_table(path), {(): (shown(path), 0, 0)}))
             except (OSError, UnicodeDecodeError) as error:
-                raise BadInput([document.fault((*where, "file"), f"{shown(path)} {reading.reason(error)}")]) from error
+                raise document.refusal((*where, "file"), f"{shown(path)} {reading.reason(error)}") from error
 
 
 def _tables(durations: object, path: Path_) -> Iterator[tuple[Path_, str]]:
@@ -264,7 +263,7 @@ def _relative_file(name: str, document: Document, where: Path_) -> Path:
     except (OSError, ValueError) as error:  # a ValueError for a name with a zero byte
         lost = isinstance(error, FileNotFoundError)
         message = f"there is no file {shown(path)}" if lost else f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise BadInput([document.fault(where, message)]) from error
+        raise document.refusal(where, message) from error
     return path
 
 

@@ -15,7 +15,7 @@ import yaml
 from simulator.acceptance.header import MOST_FLAVOURS
 from simulator.acceptance.trace import CONVERTED, Trace
 from simulator.files.reading import from_json
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 
 Row = Mapping[str, Any]
 MOST = np.iinfo(np.uint16).max
@@ -36,7 +36,7 @@ class ConvertedRequest(NamedTuple):
 
 def fault(line: int, message: str) -> BadInput:
     """Return the exception for a fault in line ``line`` (from 1) of a record; the caller adds the file."""
-    return BadInput([Fault(("", line, 0), "", message)])
+    return BadInput.at(("", line, 0), message)
 
 
 def positional(rows: Iterable[Row], method: str, window: int | None = None) -> Trace:
@@ -148,14 +148,14 @@ def _trace(
 ) -> Trace:
     """Return a trace in format 2; raises :class:`BadInput` for no requests, too small a window or too many flavours."""
     if not requests:
-        raise BadInput([Fault(("", 0, 0), "", "holds no requests")])
+        raise BadInput.at("", "holds no requests")
     largest = max(1, *(max(request.run) for request in requests))
     if window is not None and window < largest:
         message = f"--window {window}: a window was kept up to {largest} draft tokens, so the recorded one was not smaller"
-        raise BadInput([Fault(("", 0, 0), "", message)])
+        raise BadInput.at("", message)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(request.flavour for request in requests))}
     if len(numbers) > MOST_FLAVOURS:
-        raise BadInput([Fault(("", 0, 0), "", f"holds {len(numbers):,} flavours; a trace can distinguish {MOST_FLAVOURS:,}")])
+        raise BadInput.at("", f"holds {len(numbers):,} flavours; a trace can distinguish {MOST_FLAVOURS:,}")
     header = {
         "format": CONVERTED,
         "temperature": None,

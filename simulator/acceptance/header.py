@@ -87,7 +87,7 @@ def check_header(path: Path, header: object) -> None:
     """Raise :class:`BadInput`, with one fault per field that is missing or of the wrong kind."""
     names = validate(Header, Document(header, {(): (str(path), 0, 0)})).flavours
     if len(set(names)) < len(names):
-        raise BadInput([Fault((str(path), 0, 0), "flavours", "expected a name once, got one twice")])
+        raise BadInput.at(path, "expected a name once, got one twice", "flavours")
 
 
 def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]) -> None:

@@ -18,7 +18,7 @@ from simulator.acceptance.spec import Means
 from simulator.acceptance.trace import CONVERTED, Trace
 from simulator.acceptance.tree_replay import Ints, RecordedRuns
 from simulator.acceptance.window_replay import WindowReplay
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 
 STEEPEST = 30.0
 """Tilt per token at which all but the shortest or the longest recorded length have vanished."""
@@ -31,7 +31,7 @@ def check_length(length: float, window: int) -> None:
     """Raise :class:`BadInput` for a mean length, correction or bonus included, that is impossible at ``window``."""
     if not 1.0 < length < window + 1.0:
         message = f"a mean accepted length of {length:g} cannot be: at window {window} it lies between 1 and {window + 1}"
-        raise BadInput([Fault(("", 0, 0), "", message)])
+        raise BadInput.at("", message)
 
 
 def rescaled(
@@ -47,11 +47,11 @@ def rescaled(
     if isinstance(acceptance, RecordedSequences):
         return RecordedSequences(rescaled_chain(acceptance.replay, length, window, seed, stretch), acceptance.split)
     if stretch and (not isinstance(acceptance, Replay) or acceptance.trace.run is not None):
-        raise BadInput([Fault(("", 0, 0), "", "runs recorded by start cannot be stretched; leave stretch out")])
+        raise BadInput.at("", "runs recorded by start cannot be stretched; leave stretch out")
     if isinstance(acceptance, RecordedRuns):
         return tilted(acceptance, length, window, seed)
     if not isinstance(acceptance, Replay):
-        raise BadInput([Fault(("", 0, 0), "", "this strategy reads more of a recording than one run of kept tokens")])
+        raise BadInput.at("", "this strategy reads more of a recording than one run of kept tokens")
     return rescaled_chain(acceptance, length, window, seed, stretch)
 
 
@@ -59,8 +59,7 @@ def rescaled_chain(acceptance: Replay, length: Means, window: int, seed: int = 0
     """Return the rescaled verdicts of a chain; raises :class:`BadInput` for a window that was not recorded."""
     largest = acceptance.trace.window
     if largest is not None and window > largest:
-        message = f"cannot be re-scaled at window {window}: it knows windows of up to {largest} draft tokens"
-        raise BadInput([Fault(("", 0, 0), "", message)])
+        raise BadInput.at("", f"cannot be re-scaled at window {window}: it knows windows of up to {largest} draft tokens")
     if acceptance.trace.run is None:
         own = (
             {acceptance.only(name): mean for name, mean in length.items()} if isinstance(length, dict) else {acceptance: length}
@@ -86,7 +85,7 @@ def tilted(recorded: RecordedRuns, length: Means, window: int, seed: int) -> Rec
     most = int(recorded.trace.header["window"])
     if window > most:
         message = f"a mean at window {window} says nothing of a proposal of {most} levels; state the mean at {most} or fewer"
-        raise BadInput([Fault(("", 0, 0), "", message)])
+        raise BadInput.at("", message)
     if isinstance(length, dict):
         for name, mean in length.items():
             pool, recorded = recorded.order, tilted(recorded.only(name), mean, window, seed)
@@ -110,7 +109,7 @@ def tilted(recorded: RecordedRuns, length: Means, window: int, seed: int) -> Rec
     ends = surplus(-STEEPEST), surplus(STEEPEST)
     if ends[0] > 0.0 or ends[1] < 0.0:
         reach = f"{ends[0] + length:.3g} to {ends[1] + length:.3g} tokens a step"
-        raise BadInput([Fault(("", 0, 0), "", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}")])
+        raise BadInput.at("", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}")
     theta = _root(surplus, -STEEPEST, STEEPEST, 1e-5)
     tilted_runs, before = at(theta), WindowReplay.of(recorded).mean(window) + 1.0
     derived = {
@@ -164,7 +163,7 @@ def rescale(
     if trace.run is not None:
         return _with_name(rescaled_chain(replay, length, window, seed).trace, name)
     if not len(trace.q):
-        raise BadInput([Fault(("", 0, 0), "", "cannot be re-scaled: it holds no probabilities to score positions by")])
+        raise BadInput.at("", "cannot be re-scaled: it holds no probabilities to score positions by")
     ordered = np.sort(score := stretched(scores(trace, seed), trace.offsets, stretch))
 
     def at(share: float) -> Trace:

@@ -15,7 +15,7 @@ from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Bools, Trace
 from simulator.acceptance.tree_replay import recorded_beams
 from simulator.acceptance.window_replay import WindowReplay
-from simulator.files.schema import BadInput, Fault, did_you_mean
+from simulator.files.schema import BadInput, did_you_mean
 from simulator.numeric import ordered_sum
 
 LONGEST = 16
@@ -159,8 +159,7 @@ def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Sta
     """
     unknown = [name for name in flavours if name not in trace.flavours]
     if unknown:
-        message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
-        raise BadInput([Fault(("--flavour", 0, 0), "", message)])
+        raise BadInput.at("--flavour", f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}")
     replay = Replay(trace, flavours, seed)
     windows = WindowReplay.of(replay)
     endless = windows.kept(int(windows.lengths.max()))

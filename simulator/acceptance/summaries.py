@@ -16,13 +16,9 @@ import yaml
 from simulator.acceptance.continuation import LONGEST, continued_rates
 from simulator.acceptance.converters import fault
 from simulator.acceptance.rescale import check_length
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 
 Block = Mapping[str, Any]  # content of the acceptance block of a scenario
-
-
-def _wrong(message: str) -> BadInput:
-    return BadInput([Fault(("", 0, 0), "", message)])
 
 
 def rates_by_position(survival: Sequence[float]) -> dict[str, list[float]]:
@@ -34,7 +30,7 @@ def rates_by_position(survival: Sequence[float]) -> dict[str, list[float]]:
     """
     chances = [1.0, *survival]
     if not survival or not all(0.0 <= after <= before for before, after in pairwise(chances)):
-        raise _wrong("expected rates from 0 to 1 that fall from position to position")
+        raise BadInput.at("", "expected rates from 0 to 1 that fall from position to position")
     return {"per_position": [after / before if before else 0.0 for before, after in pairwise(chances)]}
 
 
@@ -48,7 +44,7 @@ def rates_from_lengths(lengths: Sequence[float], window: int | None = None) -> d
     try:
         return {"per_position": continued_rates(lengths, max(min(window or 0, LONGEST), len(lengths)))}
     except ValueError as error:
-        raise _wrong(str(error)) from error
+        raise BadInput.at("", str(error)) from error
 
 
 def vllm_log(lines: Sequence[str], *_: object) -> Block:
@@ -63,7 +59,7 @@ def vllm_log(lines: Sequence[str], *_: object) -> Block:
         return rates_by_position(numbers(lines))
     rates = [numbers([text]) for _, text in intervals]
     if len(set(map(len, rates))) != 1:
-        raise _wrong("mixes windows of different lengths; convert the log of one setting")
+        raise BadInput.at("", "mixes windows of different lengths; convert the log of one setting")
     return rates_by_position(np.average(rates, axis=0, weights=[drafted for drafted, _ in intervals]).tolist())
 
 
@@ -85,7 +81,9 @@ def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None)
         elif place := PATTERNS["vllm_position"].search(labels):
             by_position[int(place[1])] = by_position.get(int(place[1]), 0.0) + since
     if not (windows > 0.0 and by_position and sorted(by_position) == list(range(len(by_position)))):
-        raise _wrong("expected the counters vllm:spec_decode_num_drafts_total and ..._num_accepted_tokens_per_pos_total, not 0")
+        raise BadInput.at(
+            "", "expected the counters vllm:spec_decode_num_drafts_total and ..._num_accepted_tokens_per_pos_total, not 0"
+        )
     survival = [by_position[place] / windows for place in range(len(by_position))]
     if window and window > len(survival):
         return rates_from_lengths((1.0 + np.cumsum(survival)).tolist(), window)
@@ -104,7 +102,7 @@ def sglang(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
     steps = {int(found) for found in PATTERNS["sglang_steps"].findall("\n".join(lines))}
     window = window or (steps.pop() if len(steps) == 1 else None)
     if not means or window is None:
-        raise _wrong("expected 'accept len: 2.47' or 'accept_length': 2.47, and --window, the draft steps served with")
+        raise BadInput.at("", "expected 'accept len: 2.47' or 'accept_length': 2.47, and --window, the draft steps served with")
     lengths, weights = zip(*means, strict=True)
     return _mean(float(np.average(lengths, weights=weights)), window, f"SGLang, {len(means)} values of accept length")
 
@@ -120,8 +118,8 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
         for name in LLAMA_CPP:
             totals[name] += sum(_count(line, digits) for digits in PATTERNS[f"llama_cpp_{name}"].findall(text))
     if not totals["drafted"] or totals["accepted"] > totals["drafted"] or window is None:
-        raise _wrong(
-            "expected 'draft acceptance rate = 0.57 (171 accepted / 297 generated)' or n_drafted, and --window, --draft-max"
+        raise BadInput.at(
+            "", "expected 'draft acceptance rate = 0.57 (171 accepted / 297 generated)' or n_drafted, and --window, --draft-max"
         )
     counts = ", ".join(f"{count:,} {name}" for name, count in totals.items() if count)
     if totals["predicted"] > totals["accepted"]:
@@ -139,7 +137,7 @@ def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
     """
     rows = [numbers([line.replace("|", " ")]) for line in lines if PATTERNS["batched_bench"].match(line)]
     if len({(prompt, batch) for prompt, _, batch, *_ in rows}) < 2:
-        raise _wrong("expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more")
+        raise BadInput.at("", "expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more")
     longest = max(prompt for prompt, *_ in rows)
     chosen = {batch: (tokens, *rest) for prompt, tokens, batch, *rest in rows if prompt == longest}
     target = [[batch, row[4] / row[0] * 1e3] for batch, row in sorted(chosen.items())]
@@ -165,10 +163,12 @@ def golden_lengths(lines: Sequence[str], window: int | None, series: str | None 
     try:
         curves = dict(_curves(yaml.safe_load("\n".join(lines))))
     except yaml.YAMLError as error:
-        raise _wrong(f"is not YAML: {str(error).splitlines()[0]}") from error
+        raise BadInput.at("", f"is not YAML: {str(error).splitlines()[0]}") from error
     chosen = [curve for name, curve in curves.items() if series in (None, name, name.rpartition(" ")[2])]
     if len(chosen) != 1:
-        raise _wrong(f"expected --series, one of: {', '.join(curves) or 'none, it holds no curve by window 1, 2, 3, ...'}")
+        raise BadInput.at(
+            "", f"expected --series, one of: {', '.join(curves) or 'none, it holds no curve by window 1, 2, 3, ...'}"
+        )
     return rates_from_lengths(chosen[0], window)
 
 
@@ -186,7 +186,7 @@ def mean_length(lines: Sequence[str], window: int | None, _: str | None = None) 
     """Return a mean accepted length with its window."""
     given = numbers(lines)
     if len(given) != 1 or window is None:
-        raise _wrong("expected one mean accepted length and --window")
+        raise BadInput.at("", "expected one mean accepted length and --window")
     return _mean(given[0], window, "not stated")
 
 

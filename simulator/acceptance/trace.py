@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from simulator.acceptance.header import KINDS, check_arrays, check_header
 from simulator.files.reading import from_json, opened
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.files.writing import replacing
 
 FORMAT = 1
@@ -295,4 +295,4 @@ def _check_lengths(path: Path, trace: Trace) -> None:
 
 
 def _bad(path: Path, message: str) -> BadInput:
-    return BadInput([Fault((str(path), 0, 0), "trace", message)])
+    return BadInput.at(path, message, "trace")

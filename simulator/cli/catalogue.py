@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, stated
-from simulator.files.document import CONTROLS, BadInput, Fault, did_you_mean
+from simulator.files.document import CONTROLS, BadInput, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
 
@@ -117,7 +117,7 @@ def details(name: str, catalogue: Catalogue) -> Details:
     names = [entry for kind in FOLDERS for entry in catalogue.names(kind)] + strategy_names()
     if len(longer := [entry for entry in names if entry.startswith(f"{name}_")]) == 1:
         return details(longer[0], catalogue)
-    raise BadInput([Fault((name, 0, 0), "", f"nothing has this name{did_you_mean(name, names)}")])
+    raise BadInput.at(name, f"nothing has this name{did_you_mean(name, names)}")
 
 
 def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Details:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.options import Paths, answer, faults_as_lines, stated, working
-from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.files.document import BadInput, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
 
@@ -37,11 +37,11 @@ def output(command: str, roots: Paths) -> Any:
             code = end.code
     if code not in (0, 3):
         *_, last = said.getvalue().splitlines() or [f"exit code {code}"]
-        return BadInput([Fault((command, 0, 0), "", last.removeprefix("error: "))])
+        return BadInput.at(command, last.removeprefix("error: "))
     try:
         return json.loads(printed.getvalue())
     except ValueError:
-        return BadInput([Fault((command, 0, 0), "", "prints no JSON object")])
+        return BadInput.at(command, "prints no JSON object")
 
 
 def answers(commands: Iterable[str], own: Paths, everywhere: Spread) -> Answers:
@@ -91,5 +91,5 @@ def _list(paper: str | None, as_json: bool, own: Paths) -> None:
         figures = [known for known in every if paper in (None, known.paper)]
         if not figures:
             hint = did_you_mean(str(paper), {known.paper for known in every})
-            raise BadInput([Fault((str(paper), 0, 0), "", f"there is no paper of this name{hint}")])
+            raise BadInput.at(str(paper), f"there is no paper of this name{hint}")
     answer(as_json, lambda: list_data(figures, drawn), lambda: page(figures, drawn))

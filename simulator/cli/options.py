@@ -77,11 +77,11 @@ def working(on: str) -> Iterator[Display]:
 
 def beside_the_package(typed: str, instead: str) -> NoReturn:
     """End a command that only a checkout has, with a line that says what to type there: exit code 2."""
-    from simulator.files.document import BadInput, Fault
+    from simulator.files.document import BadInput
 
     with faults_as_lines():
         message = f"stands beside the package; in a checkout of the repository, type python -m {instead}"
-        raise BadInput([Fault((f"specsim {typed}", 0, 0), "", message)])
+        raise BadInput.at(f"specsim {typed}", message)
 
 
 def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page], *lines: str) -> None:
@@ -178,14 +178,12 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cann
 
 def _look(context: click.Context, option: click.Parameter, value: Any) -> None:
     """Draw all pictures of this command so many columns wide, or in style files over the shipped one, looked at first."""
-    from simulator.files.document import BadInput, Fault
+    from simulator.files.document import readable
 
     with faults_as_lines():
         for file in value if option.name == "style" else ():
-            try:
+            with readable(file):
                 reading.text(file)
-            except (OSError, UnicodeDecodeError) as error:
-                raise BadInput([Fault((str(file), 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
     name = str(option.name)
     setattr(WANTED, name, value or vars(Wanted())[name])  # one that was refused has left its own
     context.call_on_close(lambda: setattr(WANTED, name, vars(Wanted())[name]))

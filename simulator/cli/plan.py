@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.options import Names, Paths, answer, stated, typed, working
-from simulator.files.document import BadInput, Fault
+from simulator.files.document import BadInput
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def plan(
 
 
 def _fault(option: str, value: object, message: str) -> BadInput:
-    return BadInput([Fault((f"--{option.replace('_', '-')} {value}", 0, 0), "", message)])
+    return BadInput.at(f"--{option.replace('_', '-')} {value}", message)
 
 
 def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: Catalogue, save: Path | None) -> "Plan":
@@ -69,7 +69,7 @@ def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: 
     missing = [f"--{option}" for option in ("model", "device", "traffic") if option not in asked]
     missing += [] if {"ttft_ms", "e2e_ms"} & slo.keys() else ["a limit on the wait (--ttft-p95 1s)"]
     if missing:
-        raise BadInput([Fault(("specsim plan", 0, 0), "", f"needs a PLAN, or a question; it lacks {', '.join(missing)}")])
+        raise BadInput.at("specsim plan", f"needs a PLAN, or a question; it lacks {', '.join(missing)}")
     requests: Any = asked["traffic"]
     said: list[str] = []
     if Path(requests).suffix or "/" in requests:

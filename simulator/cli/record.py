@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from simulator.cli.options import faults_as_lines, stated
-from simulator.files.document import BadInput, Fault
+from simulator.files.document import BadInput
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
 INSTALL = "pip install 'specdecode-sim[record]'"
@@ -19,7 +19,7 @@ def shares(text: str) -> tuple[float, ...]:
     except ValueError:
         numbers = (0.0,)
     if not all(0.0 < number < 1.0 for number in numbers):
-        raise BadInput([Fault((f"--exits {text}", 0, 0), "", "expected shares between 0 and 1, as in 0.25,0.5,0.75")])
+        raise BadInput.at(f"--exits {text}", "expected shares between 0 and 1, as in 0.25,0.5,0.75")
     return numbers
 
 
@@ -33,9 +33,9 @@ def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: s
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise
-            raise BadInput([Fault(("trace record", 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
+            raise BadInput.at("trace record", f"needs {error.name}; install it with {INSTALL}") from error
         if temperature == 0.0 and (top_k or top_p < 1.0):
-            raise BadInput([Fault(("--top-k, --top-p", 0, 0), "", "cut a distribution to sample from; give a --temperature")])
+            raise BadInput.at("--top-k, --top-p", "cut a distribution to sample from; give a --temperature")
         job = RecordingJob(sampling=Sampling(temperature, top_k, top_p), exits=shares(exits), **options)
         try:
             trace = record_pair(job)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simulator.cli.options import Names, Paths, answer, faults_as_lines, stated, typed, working
-from simulator.files.document import BadInput, Fault
+from simulator.files.document import BadInput
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def new(name: Path, example: str, own: Paths) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
     with faults_as_lines():
         if not name.name:
-            raise BadInput([Fault(("NAME", 0, 0), "", "expected the name of a file to write, got an empty one")])
+            raise BadInput.at("NAME", "expected the name of a file to write, got an empty one")
         path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
         text = Catalogue(own).file("scenario", example).read_text("utf-8")
         try:
@@ -33,7 +33,7 @@ def new(name: Path, example: str, own: Paths) -> None:
                 file.write(f"# Copied from {example}.\n{text}")
         except OSError as error:
             reason = "is there already; choose another name" if isinstance(error, FileExistsError) else error.strerror
-            raise BadInput([Fault((str(path), 0, 0), "", f"{reason}")]) from error
+            raise BadInput.at(path, f"{reason}") from error
     typed_path = path if "/" in str(path) else f"./{path}"
     click.echo(f"{path}, copied from {example}. Next: specsim explain {typed_path}, specsim run {typed_path}")
 

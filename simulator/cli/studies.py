@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from simulator.cli.options import COMMANDS, answer, parameter, stated, typed, working
-from simulator.files.document import BadInput, Fault
+from simulator.files.document import BadInput
 from simulator.names import Catalogue
 from simulator.report.blocks import PICTURES
 
@@ -61,7 +61,7 @@ def scenarios(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
 def drafts(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     """Return a scenario, and the same with the drafts that were named."""
     if len(asked.scenarios) > 1:
-        raise BadInput([Fault((asked.scenarios[1], 0, 0), "", "expected one scenario; its drafts are compared")])
+        raise BadInput.at(asked.scenarios[1], "expected one scenario; its drafts are compared")
     models = options.pop("models") or ()
     return [*asked.loaded(), *(loaded for name in models for loaded in asked.loaded(f"draft.model={name}"))], options
 

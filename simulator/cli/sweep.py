@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.options import INTERRUPTED, answer, faults_as_lines, stated, typed
-from simulator.files.document import CONTROLS, BadInput, Document, Fault
+from simulator.files.document import CONTROLS, BadInput, Document
 from simulator.names import Catalogue
 from simulator.parallel import CORES
 
@@ -75,8 +75,7 @@ def _evaluated(
     study = read_study(name, catalogue, samples=samples, combine=combine, **asked)
     with writing(path, lambda text: click.echo(text, err=True)) as store:
         if not (resume or store.empty):
-            message = "holds a sweep already; --resume goes on with it, --store names another"
-            raise BadInput([Fault((str(path), 0, 0), "", message)])
+            raise BadInput.at(path, "holds a sweep already; --resume goes on with it, --store names another")
         store.begin(study.definition, study.identity)  # so that there is a sweep to go on with, whenever it is interrupted
         try:
             with crew(workers or CORES, scheduler) as hired, showing("sweeping"):
@@ -196,12 +195,12 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
             points = table(database)
         if kind is None:
             if not points.file.plots:
-                raise BadInput([Fault((str(store), 0, 0), "", "names no plots of its own; choose --kind, --x and --y")])
+                raise BadInput.at(store, "names no plots of its own; choose --kind, --x and --y")
             for path in _draw_all(points, out):
                 click.echo(f"figure: {path}")
             return
         if out.suffix not in PICTURES:
-            raise BadInput([Fault((f"--out {out}", 0, 0), "", f"expected a name that ends in {', '.join(PICTURES)}")])
+            raise BadInput.at(f"--out {out}", f"expected a name that ends in {', '.join(PICTURES)}")
         stated = {"kind": kind, **{name: value for name, value in asked.items() if value is not None}}
         wanted = validate(Plot, Document(stated, {(): ("specsim plot", 0, 0)}))
         write_picture(out, picture(points, wanted))

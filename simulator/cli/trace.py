@@ -12,7 +12,7 @@ import click
 
 from simulator.cli.options import LazyGroup, Names, Paths, answer, faults_as_lines, stated
 from simulator.files import reading, writing
-from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.files.document import BadInput, Fault, did_you_mean, readable
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
@@ -147,12 +147,11 @@ def _open(name: str, own: Paths) -> tuple[Path, Trace]:
     if "/" not in name and path.suffix != ".npz":
         names = Catalogue(own).names("trace")
         if name not in names:
-            raise BadInput([Fault((name, 0, 0), "", f"there is no trace of this name{did_you_mean(name, names)}")])
+            raise BadInput.at(name, f"there is no trace of this name{did_you_mean(name, names)}")
         path = names[name]
     opened = read(path)
     if drafter and drafter not in opened.drafters:
-        message = f"this trace has no drafter '{drafter}'{did_you_mean(drafter, opened.drafters)}"
-        raise BadInput([Fault((name, 0, 0), "", message)])
+        raise BadInput.at(name, f"this trace has no drafter '{drafter}'{did_you_mean(drafter, opened.drafters)}")
     return path, opened.drafted_by(drafter or "draft")
 
 
@@ -160,11 +159,8 @@ def _lines(source: str, may_be_numbers: bool) -> list[str]:
     """Return the lines of a file, or the numbers that are given instead of its name."""
     if may_be_numbers and not source.strip("0123456789.,e+- "):
         return [source]
-    try:
-        with reading.lines(source) as lines:
-            return [line.replace("\r\n", "\n") for line in lines]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput([Fault((source, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
+    with readable(source), reading.lines(source) as lines:
+        return [line.replace("\r\n", "\n") for line in lines]
 
 
 def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
@@ -179,7 +175,7 @@ def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
 def _save(made: Trace, out: Path | None, as_json: bool) -> None:
     """Write a trace and print its size; raise :class:`BadInput` unless ``out`` ends in ``.npz``."""
     if out is None or out.suffix != ".npz":
-        raise BadInput([Fault(("--out", 0, 0), "", f"expected a file that ends in .npz, got {out or 'none'}")])
+        raise BadInput.at("--out", f"expected a file that ends in .npz, got {out or 'none'}")
     _write(out, made)
     data = {"written": [str(out)], "requests": len(made.flavour), "tokens": made.positions, "header": dict(made.header)}
     if as_json:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from simulator.evidence.claims import Answers, Combine, combined, entries, picked
 from simulator.evidence.published import PAPERS
-from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
+from simulator.files.schema import BadInput, Frozen, did_you_mean, read, validate
 from simulator.names import Catalogue, shown
 
 Place = float | str
@@ -162,7 +162,7 @@ class Found(NamedTuple):
         return drawn
 
     def _fault(self, field: str, message: str) -> BadInput:
-        return BadInput([Fault((shown(self.path), 1, 1), field, message)])
+        return BadInput.at((shown(self.path), 1, 1), message, field)
 
 
 def drawn_figures(catalogue: Catalogue) -> dict[tuple[str, str], Path]:
@@ -180,6 +180,6 @@ def figure(catalogue: Catalogue, paper: str, number: str) -> Found:
     for name, possible in ((paper, {name for name, _ in files}), (number, {one for name, one in files if name == paper})):
         if name not in possible:
             what = "paper with drawn figures" if name == paper else f"drawn figure of {paper}"
-            raise BadInput([Fault((name, 0, 0), "", f"there is no {what} of this name{did_you_mean(name, possible)}")])
+            raise BadInput.at(name, f"there is no {what} of this name{did_you_mean(name, possible)}")
     path = files[paper, number]
     return Found(paper, number, validate(DrawnFigure, read(path, shown(path))), path)

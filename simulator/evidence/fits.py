@@ -210,7 +210,7 @@ class Paper:
             scale, group = parameter.scale, parameter.group(cell)
             if group not in values.get(name, {}):
                 message = f"has no value for '{group}'; run python -m benchmarks.papers {self.name}"
-                raise BadInput([Fault((shown(self.folder / "fitted.yaml"), 0, 0), name, message)])
+                raise BadInput.at(shown(self.folder / "fitted.yaml"), message, name)
             for key in parameter.keys:
                 if key not in sums:
                     sums[key] = scale, TERMS[scale](float(stated[key])) if key in stated else 0.0

@@ -31,7 +31,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import model_validator
 
 from simulator.files import reading
-from simulator.files.schema import BadInput, Document, Fault, Frozen, validate
+from simulator.files.schema import BadInput, Document, Frozen, validate
 from simulator.names import shipped, shown
 
 Role = Literal["calibrate", "predict", "check", "report", "input", "excluded"]
@@ -156,7 +156,7 @@ def numbered(kind: type[Row], path: Path) -> Iterator[tuple[int, Row]]:
                 yield reader.line_num, validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = str(error) if isinstance(error, csv.Error) else reading.reason(error)
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reason}")]) from error
+        raise BadInput.at(name, f"cannot be read: {reason}") from error
 
 
 def cells(root: Path | None = None) -> Mapping[str, tuple[PublishedCell, ...]]:

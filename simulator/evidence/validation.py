@@ -17,7 +17,7 @@ from simulator.evidence.baseline import arithmetic, interpolated
 from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Answer, Paper, Question
 from simulator.evidence.published import PublishedCell
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.parallel import Spread
 from simulator.scenario import load
@@ -147,7 +147,7 @@ def single_cells(papers: Iterable[Paper], patterns: Sequence[str]) -> list[tuple
         named = [cell for cell in mapped if any(fnmatchcase(cell.cell, pattern) for pattern in patterns)]
         chosen += [(paper.name, cell, paper.question(cell)) for cell in named]
     if not chosen:
-        raise BadInput([Fault((" ".join(patterns), 0, 0), "", "no mapped cell has such a name; see cells.csv of the paper")])
+        raise BadInput.at(" ".join(patterns), "no mapped cell has such a name; see cells.csv of the paper")
     return chosen
 
 

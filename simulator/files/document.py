@@ -6,8 +6,8 @@ tags, and more depth and values than any shipped file has. Every file that users
 
 import difflib
 import re
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -71,6 +71,11 @@ class BadInput(Exception):
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
         super().__init__("\n".join(map(str, self.faults)))
+
+    @classmethod
+    def at(cls, where: Place | str | Path, message: str, field: str = "") -> Self:
+        """Return the error of a single fault; ``where`` is its place, or only the file or the option that it is in."""
+        return cls([Fault(where if isinstance(where, tuple) else (str(where), 0, 0), field, message)])
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...]]]:
         """Return how to rebuild it, so that its faults survive the way between processes."""
@@ -144,6 +149,10 @@ class Document:
         place = within[-1] if path and within else self.mentions.get(path) or self.place(path)
         return Fault(place, ".".join(map(str, path)), message)
 
+    def refusal(self, path: Path_, message: str) -> BadInput:
+        """Return the error of a single fault about the value at ``path``."""
+        return BadInput([self.fault(path, message)])
+
     def get(self, path: Path_) -> Any:
         """Return the value at ``path``; None where there is none."""
         value = self.data
@@ -191,7 +200,7 @@ class Document:
         key, equals, text = assignment.partition("=")
         place: Place = (f"--set {assignment}", 0, 0)
         if not equals or not key:
-            raise BadInput([Fault(place, "", "expected key=value, as in target.tensor_parallel=4")])
+            raise BadInput.at(place, "expected key=value, as in target.tensor_parallel=4")
         self.put(tuple(key.split(".")), parse(text, place[0]).data, place)
 
     def put(self, path: Path_, value: Any, place: Place) -> None:
@@ -204,7 +213,7 @@ class Document:
             if not isinstance(parent.get(part), dict):
                 if parent.get(part) is not None:
                     dotted = ".".join(map(str, path[: depth + 1]))
-                    raise BadInput([Fault(place, dotted, f"holds {parent[part]!r}, which has no fields of its own")])
+                    raise BadInput.at(place, f"holds {parent[part]!r}, which has no fields of its own", dotted)
                 parent[part] = {}
                 self.places[path[: depth + 1]] = place
             parent = parent[part]
@@ -240,27 +249,34 @@ def parse(text: str, file: str) -> Document:
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
         tab = "found character '\\t'" in str(error.problem)
         problem = "a tab, where YAML takes spaces alone" if tab else error.problem
-        raise BadInput([Fault(place, "", f"not valid YAML: {problem}")]) from error
+        raise BadInput.at(place, f"not valid YAML: {problem}") from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise BadInput([Fault(place, "", f"not valid YAML: {text[error.position]!r} is no character of a text")]) from error
+        raise BadInput.at(place, f"not valid YAML: {text[error.position]!r} is no character of a text") from error
     document = Document(None)
     if root is not None:
         document.data = _build(root, (), file, document.places)
     return document
 
 
+@contextmanager
+def readable(name: str | Path) -> Iterator[None]:
+    """Raise :class:`BadInput` about ``name`` where a file turns out in the block to be none that can be read."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput.at(name, f"cannot be read: {reading.reason(error)}") from error
+
+
 def read(path: Path, shown: str | None = None) -> Document:
     """Return the document of a YAML file; raises :class:`BadInput` for a file that does not hold a mapping."""
     name = shown or str(path)
-    try:
+    with readable(name):
         text = reading.text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
     document = parse(text, name)
     if not isinstance(document.data, dict):
-        raise BadInput([Fault((name, 1, 1), "", "expected a mapping of fields to values")])
+        raise BadInput.at((name, 1, 1), "expected a mapping of fields to values")
     return document
 
 
@@ -268,11 +284,11 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
     """Return the plain data of a node, and note the places of all values in it."""
     places[path] = (file, node.start_mark.line + 1, node.start_mark.column + 1)
     if len(path) > DEEPEST:
-        raise BadInput([Fault(places[path], ".".join(map(str, path[:3])), "is nested too deeply, or contains itself")])
+        raise BadInput.at(places[path], "is nested too deeply, or contains itself", ".".join(map(str, path[:3])))
     if len(places) > MOST_VALUES:
-        raise BadInput([Fault(places[path], "", f"holds more than {MOST_VALUES:,} values, aliases counted each time")])
+        raise BadInput.at(places[path], f"holds more than {MOST_VALUES:,} values, aliases counted each time")
     if node.tag not in _PLAIN_TAGS:
-        raise BadInput([Fault(places[path], ".".join(map(str, path)), "a tag that is not allowed here")])
+        raise BadInput.at(places[path], "a tag that is not allowed here", ".".join(map(str, path)))
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, file, places)
     if isinstance(node, yaml.SequenceNode):
@@ -285,11 +301,11 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
     try:
         value = loader.construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, KeyError) as error:  # a tag that does not fit its value; more digits than Python reads
-        raise BadInput([Fault(place, ".".join(map(str, path)), f"is no {node.tag.rpartition(':')[2]}")]) from error
+        raise BadInput.at(place, f"is no {node.tag.rpartition(':')[2]}", ".".join(map(str, path))) from error
     finally:
         loader.dispose()
     if re.fullmatch(_NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
-        raise BadInput([Fault(place, ".".join(map(str, path)), f"expected a number up to {LARGEST:g}, got {node.value[:40]}")])
+        raise BadInput.at(place, f"expected a number up to {LARGEST:g}, got {node.value[:40]}", ".".join(map(str, path)))
     return value
 
 
@@ -298,12 +314,12 @@ def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-            raise BadInput([Fault(place, ".".join(map(str, path)), "expected a word as key")])
+            raise BadInput.at(place, "expected a word as key", ".".join(map(str, path)))
         key = str(key_node.value)
         inner = (*path, key)
         place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
         if key in result:
-            raise BadInput([Fault(place, ".".join(map(str, inner)), f"written twice; first on line {places[inner][1]}")])
+            raise BadInput.at(place, f"written twice; first on line {places[inner][1]}", ".".join(map(str, inner)))
         result[key] = _build(value_node, inner, file, places)
         places[inner] = place
     return result

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from simulator.files import reading
-from simulator.files.document import BadInput, Fault
+from simulator.files.document import BadInput, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,11 +92,9 @@ def read_log(file: str, columns: Mapping[Any, str]) -> RecordedLog:
     ``columns`` names columns by role: arrival, prompt, output, task; the others are recognised. What was read is kept as
     long as the file stays as it is.
     """
-    try:
+    with readable(file):
         facts = os.stat(file)
         return _read(file, tuple(sorted(columns.items())), (facts.st_mtime_ns, facts.st_size))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput([Fault((file, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
 
 
 @lru_cache(maxsize=4)
@@ -106,7 +104,7 @@ def _read(file: str, stated: tuple[tuple[str, str], ...], _: tuple[int, int]) ->
     prompt, output = (_tokens(file, table, taken, role) for role in ("prompt", "output"))
     whole = (prompt > 0) & (output > 0)
     if not whole.any():
-        raise BadInput([Fault((file, 0, 0), "", "holds no request with a prompt and an output")])
+        raise BadInput.at(file, "holds no request with a prompt and an output")
     at = _arrivals(file, table, taken, whole)
     tasks = table[taken["task"]].fillna("").astype(str) if "task" in taken else dict.fromkeys(table.index, "")
     kept = sorted(table.index[whole], key=lambda row: at[row])
@@ -134,10 +132,9 @@ def _table(file: str) -> tuple["pd.DataFrame", str]:
                 return pd.read_csv(opened, sep=separator, dtype=str, skipinitialspace=True, encoding="utf-8-sig"), ""
         records = list(_records(path))
     except ImportError as error:
-        message = "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'"
-        raise BadInput([Fault((file, 0, 0), "", message)]) from error
+        raise BadInput.at(file, "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'") from error
     except (ValueError, pd.errors.ParserError) as error:
-        raise BadInput([Fault((file, 0, 0), "", f"cannot be read as {path.suffix[1:]}: {error}")]) from error
+        raise BadInput.at(file, f"cannot be read as {path.suffix[1:]}: {error}") from error
     turned = list(_conversations(records))
     if turned:
         return pd.DataFrame(turned), f"tokens counted as {KNOWN['characters_per_token']} characters each"
@@ -158,8 +155,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
                 try:
                     yield reading.from_json(line)
                 except json.JSONDecodeError as error:
-                    message = f"cannot be read as {path.suffix[1:]}: {error}"
-                    raise BadInput([Fault((str(path), number, 1), "", message)]) from error
+                    raise BadInput.at((str(path), number, 1), f"cannot be read as {path.suffix[1:]}: {error}") from error
 
 
 def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
@@ -199,8 +195,7 @@ def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[s
     names = list(map(str, table.columns))
     for role, name in stated.items():
         if name not in names:
-            message = f"there is no column '{name}' for {role}; it has {', '.join(names)}"
-            raise BadInput([Fault((file, 1, 1), "columns", message)])
+            raise BadInput.at((file, 1, 1), f"there is no column '{name}' for {role}; it has {', '.join(names)}", "columns")
     taken = dict(stated)
     for role in (*ROLES, "total", "end", "duration_s"):
         if role not in taken and (known := _recognised(role, names)):
@@ -208,7 +203,7 @@ def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[s
     lacking = [role for role in ("prompt", "output") if role not in taken]
     if lacking and not (len(lacking) == 1 and "total" in taken):
         message = f"no column is known as {' or '.join(lacking)} tokens; it has {', '.join(names) or 'nothing'}"
-        raise BadInput([Fault((file, 1, 1), "", f"{message}; name them, as in --columns {'=COLUMN,'.join(lacking)}=COLUMN")])
+        raise BadInput.at((file, 1, 1), f"{message}; name them, as in --columns {'=COLUMN,'.join(lacking)}=COLUMN")
     unused = {"total": not lacking, "end": "arrival" in taken, "duration_s": "end" not in taken}
     return {role: name for role, name in taken.items() if not unused.get(role)}
 
@@ -239,8 +234,7 @@ def _numbers(file: str, table: "pd.DataFrame", name: str, expected: str) -> "pd.
     wrong |= (numbers < 0) | (numbers > 1e18) | ((numbers % 1 != 0) & numbers.notna() & ("whole" in expected))
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
-        message = f"expected {expected}, got {table[name].iloc[row]!r}"
-        raise BadInput([Fault((file, _line(file, row), 1), name, message)])
+        raise BadInput.at((file, _line(file, row), 1), f"expected {expected}, got {table[name].iloc[row]!r}", name)
     return numbers
 
 
@@ -262,7 +256,7 @@ def _arrivals(file: str, table: "pd.DataFrame", taken: Mapping[str, str], whole:
             neither = undated & numbers.isna()
             row = int((neither if neither.any() else undated).to_numpy().argmax())
             message = f"expected a time: ISO 8601, or a number, got {column.iloc[row]!r}"
-            raise BadInput([Fault((file, _line(file, row), 1), name, message)])
+            raise BadInput.at((file, _line(file, row), 1), message, name)
         seconds = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
     else:
         numbers = _numbers(file, table, name, "a time of 0 or later")

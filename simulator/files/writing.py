@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from simulator.files.document import BadInput, Fault
+from simulator.files.document import BadInput
 
 FRESH_S = 5.0
 """How old a hidden folder is at least when nobody writes to it any more (s); whoever makes one locks it at once."""
@@ -49,14 +49,14 @@ def replacing(path: Path, *, parents: bool = False) -> Iterator[Path]:
             else:
                 new.replace(path)
     except OSError as error:
-        raise _fault(path, f"cannot be written: {error.strerror or error}") from error
+        raise BadInput.at(path, f"cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a path of the same name to write a file to, as :func:`replacing`; an empty file stands there already."""
     if path.is_dir():
-        raise _fault(path, "is a folder; expected the name of a file")
+        raise BadInput.at(path, "is a folder; expected the name of a file")
     with replacing(path) as new:
         new.touch()
         yield new
@@ -156,16 +156,12 @@ def ended_by_sigterm() -> Iterator[None]:
 def _check(path: Path, parents: bool) -> None:
     """Raise :class:`BadInput` where no file can be made in the folder of ``path``, or a device or a pipe would be lost."""
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise _fault(path, "is no regular file, and stays as it is; expected the name of a file")
+        raise BadInput.at(path, "is no regular file, and stays as it is; expected the name of a file")
     above = path.parent
     while parents and not above.exists() and above != above.parent:
         above = above.parent
     if not (above.is_dir() and os.access(above, os.W_OK)):
-        raise _fault(path, f"cannot be made: {above} is no folder that can be written to; expected the name of a file")
-
-
-def _fault(path: Path, message: str) -> BadInput:
-    return BadInput([Fault((str(path), 0, 0), "", message)])
+        raise BadInput.at(path, f"cannot be made: {above} is no folder that can be written to; expected the name of a file")
 
 
 def _flush(path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.files import writing
-from simulator.files.document import BadInput, Fault
+from simulator.files.document import BadInput
 from simulator.report.blocks import PICTURES, Block, Figure, Page
 from simulator.report.html import as_html
 from simulator.report.markdown import as_markdown
@@ -68,7 +68,7 @@ def page_file(path: Path, name: str) -> Iterator[Callable[[Page], None]]:
     if path.suffix not in ENDINGS or path.is_dir():
         if path.is_file():
             expected = f"is a file; expected a folder, or a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
-            raise BadInput([Fault((str(path), 0, 0), "", expected)])
+            raise BadInput.at(path, expected)
         yield lambda page: write_files(path, page_files(page, name))
         return
     endings = {".md": (".md", ".svg", DATA), ".html": (".html",)}.get(path.suffix, (path.suffix, DATA))

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.files.writing import replacing
 from simulator.report.blocks import Page
 from simulator.report.page import DATA, page_files
@@ -46,7 +46,7 @@ def free(folder: Path) -> Path:
     place = (str(folder), 0, 0)
     above = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
-        raise BadInput([Fault(place, "", f"cannot be made: {above} is no folder that can be written to")])
+        raise BadInput.at(place, f"cannot be made: {above} is no folder that can be written to")
     _check(folder)
     return folder
 
@@ -57,11 +57,11 @@ def _check(folder: Path) -> None:
         return
     place = (str(folder), 0, 0)
     if not folder.is_dir():
-        raise BadInput([Fault(place, "", "is a file; expected the folder of a report, or a name that is free")])
+        raise BadInput.at(place, "is a file; expected the folder of a report, or a name that is free")
     present = {path.name for path in folder.iterdir()}
     if REPORT not in present:
         message = f"is there already and holds no {REPORT}, so it is no report to replace; choose another folder"
-        raise BadInput([Fault(place, "", message)])
+        raise BadInput.at(place, message)
     if strangers := sorted(present - OURS):
         message = f"holds '{strangers[0]}', which is no part of a report and would be lost; move it or choose another folder"
-        raise BadInput([Fault(place, "", message)])
+        raise BadInput.at(place, message)

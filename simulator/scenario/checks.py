@@ -152,8 +152,7 @@ def check_memory(scenario: Scenario, document: Document) -> None:
             )
             whole = place.device.memory_gb.value
             room = f"{whole:g} GB, of which {limit:g} may be used" if group.utilisation < 1.0 else f"{whole:g} GB"
-            message = f"{parts} does not fit {place.device.name} with {room}; {remedy}"
-            raise Infeasible([document.fault(where, message)])
+            raise Infeasible([document.fault(where, f"{parts} does not fit {place.device.name} with {room}; {remedy}")])
     held = scenario.held_tokens(longest) if scenario.held_tokens else longest
     if fixed and scenario.kv_tokens is not None and places * held > scenario.kv_tokens:
         message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens; "

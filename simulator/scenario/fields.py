@@ -13,7 +13,7 @@ from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.placement import Placement
 from simulator.cost.protocol import Cost
 from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput, Fault, Frozen, Sourced
+from simulator.files.schema import BadInput, Frozen, Sourced
 from simulator.numeric import ordered_sum
 from simulator.scenario.routing import recorded_routing
 from simulator.serving.memory import Blocks
@@ -187,7 +187,7 @@ class Scenario(Frozen):
         if self.durations:
             return StatedCost(self.durations, self.schedule.needs.draft_steps, self.contention)
         if self.target is None:
-            raise BadInput([Fault((self.name, 0, 0), "target", "is required and missing")])
+            raise BadInput.at(self.name, "is required and missing", "target")
         return HardwareCost(self.target, self.draft, self.channel, self.contention, drafting_of(self.schedule))
 
     def replace(self, **updates: Any) -> Self:

@@ -62,7 +62,7 @@ class Loaded:
             return read
         if not isinstance(read, Replay) or read.p_min is not None:
             message = "this strategy reads more of a recording than kept tokens; state a rate or lengths instead of a trace"
-            raise BadInput([self.document.fault(("acceptance", "by_context"), message)])
+            raise self.document.refusal(("acceptance", "by_context"), message)
         return falling(scenario, read, spec.by_context)
 
     def _read(self, plain: Acceptance, key: object) -> Acceptance:

@@ -35,7 +35,7 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
         drafter = _nearest_drafter(scenario, document, catalogue)
     nearest = nearest_recording(catalogue, drafter, spec.temperature or 0.0)
     if nearest is None:
-        raise BadInput([document.fault(("acceptance", "drafter"), f"no recording holds a drafter '{drafter}'")])
+        raise document.refusal(("acceptance", "drafter"), f"no recording holds a drafter '{drafter}'")
     name, trace = nearest
     drafted = trace.drafted_by(drafter, scenario.seed)
     unrecorded = any(scenario.schedule.findings(Facts(trace=drafted)))
@@ -43,7 +43,7 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
     if isinstance(mean, dict):
         message = "nothing is recorded that lends this strategy the bursts of each kind of text; state one mean"
-        raise BadInput([document.fault(("acceptance", "tokens_per_step"), message)])
+        raise document.refusal(("acceptance", "tokens_per_step"), message)
     known = {"source": spec.source, "confidence": spec.confidence, "by_context": spec.by_context}
     return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document
 
@@ -72,9 +72,7 @@ def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> f
 
     if not surplus(0.0) < 0.0 < surplus(1.0):
         reach = f"{surplus(0.0) + mean:g} to {surplus(1.0) + mean:g}"
-        raise BadInput(
-            [document.fault(("acceptance",), f"a mean of {mean:g} tokens a step cannot be: it lies between {reach}")]
-        )
+        raise document.refusal(("acceptance",), f"a mean of {mean:g} tokens a step cannot be: it lies between {reach}")
     return float(brentq(surplus, 0.0, 1.0, xtol=1e-12))
 
 
@@ -106,7 +104,7 @@ def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> 
     for name in spec.best_of or (spec.drafter,):
         if name not in trace.drafters:
             message = f"the trace has no drafter '{name}'{did_you_mean(name, trace.drafters)}"
-            raise BadInput([document.fault(("acceptance", "best_of" if spec.best_of else "drafter"), message)])
+            raise document.refusal(("acceptance", "best_of" if spec.best_of else "drafter"), message)
     drafted = best_of(trace, spec.best_of, scenario.seed) if spec.best_of else trace.drafted_by(spec.drafter, scenario.seed)
     return fitting(drafted, scenario, document, catalogue)
 
@@ -119,7 +117,7 @@ def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Cat
     kinds, stated = spec.kinds, document.get(("acceptance", "tokens_per_step"))
     means: Path_ = ("acceptance", *(() if stated else ("rescale",)), "tokens_per_step")
     if kinds and spec.flavours and set(kinds) != set(spec.flavours):
-        raise BadInput([document.fault(("acceptance", "flavours"), f"expected the kinds that have means: {', '.join(kinds)}")])
+        raise document.refusal(("acceptance", "flavours"), f"expected the kinds that have means: {', '.join(kinds)}")
     dealt, tasks = spec.flavours or kinds or trace.flavours, scenario.requests.flavours_by_task
     held = {request for name in dealt for request in trace.named(name)}
     asked: dict[Path_, Sequence[str]] = {("acceptance", "flavours"): spec.flavours}
@@ -127,11 +125,9 @@ def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Cat
     for place, flavours in asked.items():
         known = set(trace.flavours).__contains__ if place == means else trace.named
         if unknown := [flavour for flavour in flavours if not known(flavour)]:
-            message = f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}"
-            raise BadInput([document.fault(place, message)])
+            raise document.refusal(place, f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}")
         if flavours and not any(held.intersection(trace.named(name)) for name in flavours):
-            message = f"none of these is among the flavours of acceptance, {', '.join(dealt)}"
-            raise BadInput([document.fault(place, message)])
+            raise document.refusal(place, f"none of these is among the flavours of acceptance, {', '.join(dealt)}")
     check_answers(trace, scenario, document, lambda: shown(_trace_path(scenario, document, catalogue)))
     return trace
 
@@ -156,7 +152,7 @@ def _check_vocabulary(trace: Trace, scenario: Scenario, document: Document, cata
             f"{shown(_trace_path(scenario, document, catalogue))} was recorded with {recorded}, the target has {size:,}; "
             "record one from your models, or set acceptance.stand_in=true to borrow its shape"
         )
-        raise BadInput([document.fault(("acceptance", "trace"), message)])
+        raise document.refusal(("acceptance", "trace"), message)
 
 
 def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Callable[[], str]) -> Iterator[Fault]:

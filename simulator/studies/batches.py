@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simulator.acceptance.sources import Acceptance
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.numeric import ordered_sum
 from simulator.parallel import counted
 from simulator.scenario import Loaded, Scenario, run
@@ -254,7 +254,7 @@ def at_size(loaded: Loaded, size: int) -> Loaded:
     scenario, requests = loaded.scenario, loaded.scenario.requests
     if requests.arrivals:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
-        raise BadInput([Fault((scenario.name, 0, 0), "requests.arrivals", message)])
+        raise BadInput.at(scenario.name, message, "requests.arrivals")
     count = max(requests.count, TURNS * size)
     return loaded.replace(requests=requests.model_copy(update={"concurrency": size, "count": count}))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from simulator.acceptance.sequence_chances import budget
 from simulator.acceptance.sources import Acceptance
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.strategies.common.studied import SharedBudget
@@ -130,8 +130,7 @@ def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> Bu
 def _checked(loaded: Loaded) -> SharedBudget:
     strategy = loaded.scenario.schedule
     if not isinstance(strategy, SharedBudget):
-        message = f"expected a scenario of duodecoding, got {strategy.name}"
-        raise BadInput([Fault((loaded.scenario.name, 0, 0), "strategy.name", message)])
+        raise BadInput.at(loaded.scenario.name, f"expected a scenario of duodecoding, got {strategy.name}", "strategy.name")
     return strategy
 
 

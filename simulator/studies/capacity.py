@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.files.schema import BadInput
 from simulator.parallel import CORES, counted, pool, say
 from simulator.scenario import Loaded
 from simulator.scenario.run import simulate, tuned
@@ -140,13 +139,13 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Ca
     """Return verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
     if loaded.scenario.requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
-        raise BadInput([loaded.document.fault(("requests",), message)])
+        raise loaded.document.refusal(("requests",), message)
     loaded, name = tuned(loaded), loaded.scenario.name
     say(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
     if offered.requests_per_s == np.inf:
         message = "come all at once, which offers no rate; let them come one after another"
-        raise BadInput([loaded.document.fault(("requests", "arrivals"), message)])
+        raise loaded.document.refusal(("requests", "arrivals"), message)
     say(f"{name}: {workload}, all at once")
     most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
     low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]

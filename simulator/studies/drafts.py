@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from simulator.acceptance.sources import Rates
 from simulator.acceptance.statistics import independent
 from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.scenario import Loaded
 from simulator.scenario.run import baseline
 from simulator.strategies.common.capabilities import DraftsChain
@@ -73,7 +73,7 @@ def study(loaded: Sequence[Loaded]) -> DraftStudy:
     base, scenario = loaded[0], loaded[0].scenario
     serial = isinstance(scenario.strategy, DraftsChain) and scenario.strategy.serial
     if not serial or scenario.draft is None:
-        raise BadInput([Fault((scenario.name, 0, 0), "strategy", "expected vanilla_sd with a draft model on its device")])
+        raise BadInput.at(scenario.name, "expected vanilla_sd with a draft model on its device", "strategy")
     rate = _rate(base, scenario.strategy.window)
     best = max(_speedup(base, window, rate) for window in range(1, LONGEST + 1))
     points = tuple(_point(one, best) for one in loaded)
@@ -90,7 +90,7 @@ def _point(loaded: Loaded, wanted: float) -> DraftPoint:
     """Return the point of a draft; ``wanted``: the speed-up that it has to come level with."""
     draft = loaded.scenario.draft
     if draft is None:
-        raise BadInput([Fault((loaded.scenario.name, 0, 0), "draft", "is required and missing")])
+        raise BadInput.at(loaded.scenario.name, "is required and missing", "draft")
     best = list(_best(loaded))
     return DraftPoint(
         draft.model.name,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from simulator.cost.device import Link
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.strategies.common.studied import LevelTree
@@ -178,7 +178,7 @@ def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
     scenario = loaded.scenario
     if not isinstance(scenario.strategy, LevelTree):
         message = f"{scenario.strategy.name} does not overlap sending with pruning; expected specpipe or specpipe_tandem"
-        raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
+        raise BadInput.at(scenario.name, message, "strategy")
     link = _link(loaded)
     least: float | None = None
     for one_server in (True, False) if link else (True,):
@@ -220,7 +220,7 @@ def _link(loaded: Loaded) -> Link | None:
 def _between(loaded: Loaded) -> Link:
     link = _link(loaded)
     if link is None:
-        raise BadInput([Fault((loaded.scenario.name, 0, 0), "target.pipeline", "all stages are on one server")])
+        raise BadInput.at(loaded.scenario.name, "all stages are on one server", "target.pipeline")
     return link
 
 
@@ -234,6 +234,6 @@ def _linked(loaded: Loaded, link: Link | None) -> Loaded:
     """Return the scenario with ``link`` between its servers; None: the link within them."""
     target = loaded.scenario.target
     if target is None or target.pipeline is None:
-        raise BadInput([Fault((loaded.scenario.name, 0, 0), "target.pipeline", "is required and missing")])
+        raise BadInput.at(loaded.scenario.name, "is required and missing", "target.pipeline")
     pipeline = target.pipeline.model_copy(update={"between": link or target.pipeline.within})
     return loaded.replace(target=target.model_copy(update={"pipeline": pipeline}))

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from simulator.acceptance.tree_replay import LARGEST_TREE
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
@@ -92,7 +92,7 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     strategy = loaded.scenario.strategy
     if not isinstance(strategy, StreamTree) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
-        raise BadInput([Fault((loaded.scenario.name, 0, 0), "acceptance.trace", message)])
+        raise BadInput.at(loaded.scenario.name, message, "acceptance.trace")
     shape, baseline = strategy.shape, run.simulated_baseline(loaded.scenario).tpot_s
     whole, pruned = [], []
     for branching in counted(branchings, "trees"):

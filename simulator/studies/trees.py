@@ -23,7 +23,7 @@ from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import Recording, recorded_beams
 from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.parallel import counted
 from simulator.scenario import Loaded, Scenario
 from simulator.strategies.common.pipeline_laws import unequal_stages
@@ -169,7 +169,7 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
     if not isinstance(strategy, LevelTree) or not strategy.steps_together or trace is None or not beams:
         held = f"trees over its {scenario.stages} stages" if scenario.stages else "trees, and with stages"
         message = f"expected a scenario of specpipe, with a trace that holds {held}; this one is of {strategy.name}"
-        raise BadInput([Fault((scenario.name, 0, 0), "acceptance.trace", message)])
+        raise BadInput.at(scenario.name, message, "acceptance.trace")
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)
     trees = {beam: strategy.with_tree(beam.width, beam.branching) for beam in sorted(beams)}
     replays = {beam: _replayed(scenario, tree, trace, beam, replay) for beam, tree in counted(trees.items(), "trees")}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simulator.acceptance.record.huggingface_pair import Pair
 from simulator.acceptance.record.scores import draw, rank_of
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 
 LOGITS_AT_ONCE = 1 << 26
 """Logits of the draft held at a time: 256 MB in float32."""
@@ -66,8 +66,7 @@ def record_batch(
     written, alive, p, exits = write(pair, tokens, present, torch.from_numpy(uniforms).to(pair.device), tick)
     ranks, q = ask(pair, tokens, present, written)
     if not (p.isfinite() | ~alive).all() or not (q.isfinite() | ~alive).all():
-        message = "a model answered with probabilities that are no numbers; try --dtype float32"
-        raise BadInput([Fault(("trace record", 0, 0), "", message)])
+        raise BadInput.at("trace record", "a model answered with probabilities that are no numbers; try --dtype float32")
 
     def flat(values: Tensor, kind: type[np.generic]) -> np.ndarray[Any, Any]:
         return values[..., alive].cpu().numpy().astype(kind)

@@ -18,7 +18,7 @@ from transformers.utils import logging
 
 from simulator.acceptance.record.scores import Sampling
 from simulator.files import reading
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -46,13 +46,13 @@ class Folder:
     def __init__(self, role: str, path: Path) -> None:
         self.role, self.path = role, path
         if not (path / "config.json").is_file():
-            raise bad(path, f"{role}: {'there is no config.json here' if path.is_dir() else 'there is no such folder'}")
+            raise BadInput.at(path, f"{role}: {'there is no config.json here' if path.is_dir() else 'there is no such folder'}")
         with _refusals(path, role):
             self.config = AutoConfig.from_pretrained(path, **LOCAL).get_text_config()
         self.shape = {word: getattr(self.config, key, None) for word, key in SHAPE.items()}
         missing = [SHAPE[word] for word in REQUIRED if not isinstance(self.shape[word], int)]
         if missing:
-            raise bad(path / "config.json", f"{role}: {missing[0]} is required and missing")
+            raise BadInput.at(path / "config.json", f"{role}: {missing[0]} is required and missing")
         with _refusals(path, role):
             self.weight_files = self._weight_files()
             self.parameters = sum(_scalars(file) for file in self.weight_files)
@@ -64,7 +64,7 @@ class Folder:
             names = sorted(set(json.loads(reading.text(index, reading.MOST_TABLE_BYTES))["weight_map"].values()))
         missing = [name for name in names if not (self.path / name).is_file()]
         if missing:
-            raise bad(self.path, f"{self.role}: there is no {missing[0]} here; weights are read from safetensors only")
+            raise BadInput.at(self.path, f"{self.role}: there is no {missing[0]} here; weights are read from safetensors only")
         return [self.path / name for name in names]
 
     @property
@@ -80,7 +80,7 @@ class Folder:
     def tokenizer(self) -> Any:
         """Return the tokenizer that lies beside the model."""
         if not any((self.path / name).is_file() for name in TOKENIZER_FILES):
-            raise bad(self.path, f"{self.role}: there is no tokenizer here, such as a tokenizer.json")
+            raise BadInput.at(self.path, f"{self.role}: there is no tokenizer here, such as a tokenizer.json")
         with _refusals(self.path, self.role):
             return AutoTokenizer.from_pretrained(self.path, **LOCAL)
 
@@ -121,7 +121,7 @@ class Folder:
             model, report = loaded
             model.to(device).eval().requires_grad_(False)
         if report["missing_keys"]:
-            raise bad(self.path, f"{self.role}: the weights lack {sorted(report['missing_keys'])[0]}")
+            raise BadInput.at(self.path, f"{self.role}: the weights lack {sorted(report['missing_keys'])[0]}")
         return model
 
 
@@ -139,7 +139,9 @@ class Lens:
             blocks, self.norm = _named(decoder, ("layers", "h")), _named(decoder, ("norm", "final_layer_norm", "ln_f"))
             self.head = model.get_output_embeddings()
             if blocks is None or self.norm is None or self.head is None:
-                raise bad(path, f"target: no layers, final norm or head known in a {type(model).__name__}; leave out --exits")
+                raise BadInput.at(
+                    path, f"target: no layers, final norm or head known in a {type(model).__name__}; leave out --exits"
+                )
             for layer in self.layers:
                 blocks[layer - 1].register_forward_hook(self._keep(layer))
 
@@ -174,18 +176,18 @@ def check_vocabulary(target: Folder, draft: Folder, target_ids: dict[str, int], 
     """Raise BadInput unless a draft's tokens mean the target's: as many logits, the same tokens under the same ids."""
     sizes = f"target {target.vocabulary:,}, draft {draft.vocabulary:,}"
     if target.vocabulary != draft.vocabulary:
-        raise bad(draft.path, f"target and draft must share one vocabulary; the models have {sizes} tokens")
+        raise BadInput.at(draft.path, f"target and draft must share one vocabulary; the models have {sizes} tokens")
     for folder, ids in ((target, target_ids), (draft, draft_ids)):
         if max(ids.values()) >= folder.vocabulary:
             message = f"{folder.role}: the tokenizer has token {max(ids.values()):,}, the model only {folder.vocabulary:,}"
-            raise bad(folder.path, message)
+            raise BadInput.at(folder.path, message)
     if target_ids != draft_ids:
         differ = {word for word, _ in target_ids.items() ^ draft_ids.items()}
         first = min(differ, key=lambda word: (min(ids[word] for ids in (target_ids, draft_ids) if word in ids), word))
         here, there = (str(ids.get(first, "none")) for ids in (target_ids, draft_ids))
         sizes = f"target {len(target_ids):,}, draft {len(draft_ids):,} tokens"
         message = f"target and draft must share one vocabulary ({sizes}); {first!r} is {here} in one, {there} in the other"
-        raise bad(draft.path, message)
+        raise BadInput.at(draft.path, message)
 
 
 def tokenizer_digest(folder: Folder) -> str:
@@ -201,11 +203,6 @@ def digest(files: Iterable[Path]) -> str:
             while block := content.read(1 << 22):
                 state.update(block)
     return state.hexdigest()
-
-
-def bad(path: Path, message: str) -> BadInput:
-    """Return a fault about a file or folder."""
-    return BadInput([Fault((str(path), 0, 0), "", message)])
 
 
 def _scalars(file: Path) -> int:
@@ -225,4 +222,4 @@ def _refusals(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        raise bad(path, f"{what}: {str(error).strip().partition(chr(10))[0]}") from error
+        raise BadInput.at(path, f"{what}: {str(error).strip().partition(chr(10))[0]}") from error

@@ -13,12 +13,12 @@ import transformers
 from jinja2 import TemplateError
 
 from simulator.acceptance.record.decoding import record_batch
-from simulator.acceptance.record.huggingface_pair import Folder, Lens, Pair, bad, check_vocabulary, digest, tokenizer_digest
+from simulator.acceptance.record.huggingface_pair import Folder, Lens, Pair, check_vocabulary, digest, tokenizer_digest
 from simulator.acceptance.record.parts import Parts, folder_of
 from simulator.acceptance.record.prompts import Prompt, read_prompts
 from simulator.acceptance.record.scores import Sampling
 from simulator.acceptance.trace import FORMAT, Trace
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.parallel import counting
 
 REPLAYABLE = 2
@@ -82,9 +82,9 @@ def record_pair(job: RecordingJob) -> Trace:
     Raises :class:`BadInput` before anything is written where the input is at fault.
     """
     if job.out.suffix != ".npz" or not job.out.absolute().parent.is_dir():
-        raise bad(job.out, "expected a file name that ends in .npz, in a folder that exists")
+        raise BadInput.at(job.out, "expected a file name that ends in .npz, in a folder that exists")
     if job.out.exists() and not folder_of(job.out).exists():
-        raise bad(job.out, "is there already; delete it to record it anew")
+        raise BadInput.at(job.out, "is there already; delete it to record it anew")
     ready = prepare(job)
     parts, batches = Parts(job.out, ready.header), -(-len(ready.ids) // job.batch)
     with parts.opened():
@@ -106,7 +106,7 @@ def prepare(job: RecordingJob) -> Ready:
     _check_lengths(job, (target, draft), prompts, ids)
     layers = _exit_layers(job, target)
     if job.device == "cuda" and not torch.cuda.is_available():
-        raise BadInput([Fault(("--device cuda", 0, 0), "", "torch finds no CUDA device here")])
+        raise BadInput.at("--device cuda", "torch finds no CUDA device here")
     device = job.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -120,7 +120,7 @@ def _encode(job: RecordingJob, tokenizer: Any, prompt: Prompt) -> list[int]:
         try:
             text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
         except (ValueError, TemplateError) as error:
-            raise bad(job.target, f"--chat: the tokenizer's template refuses: {str(error).splitlines()[0]}") from error
+            raise BadInput.at(job.target, f"--chat: the tokenizer's template refuses: {str(error).splitlines()[0]}") from error
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
     return list(tokenizer(prompt.text)["input_ids"])
 
@@ -131,12 +131,11 @@ def _check_lengths(
     for prompt, tokens in zip(prompts, ids, strict=True):
         place = (str(job.prompts), prompt.line, 1)
         if not tokens:
-            raise BadInput([Fault(place, "", "the tokenizer makes no tokens of this prompt")])
+            raise BadInput.at(place, "the tokenizer makes no tokens of this prompt")
         for folder in folders:
             if folder.positions is not None and len(tokens) + job.output_tokens > folder.positions:
                 wanted = f"{len(tokens):,} prompt and {job.output_tokens:,} output tokens"
-                message = f"{wanted} are more than the {folder.positions:,} positions of the {folder.role}"
-                raise BadInput([Fault(place, "", message)])
+                raise BadInput.at(place, f"{wanted} are more than the {folder.positions:,} positions of the {folder.role}")
 
 
 def _exit_layers(job: RecordingJob, target: Folder) -> tuple[int, ...]:
@@ -144,7 +143,7 @@ def _exit_layers(job: RecordingJob, target: Folder) -> tuple[int, ...]:
     layers = tuple(round(share * depth) for share in job.exits)
     if list(layers) != sorted(set(layers)) or any(not 1 <= layer < depth for layer in layers):
         message = f"expected rising shares of the target's {depth} layers, each another layer below the last"
-        raise BadInput([Fault(("--exits", 0, 0), "", message)])
+        raise BadInput.at("--exits", message)
     return layers
 
 
@@ -195,7 +194,7 @@ def _record_missing(job: RecordingJob, ready: Ready, pair: Pair, parts: Parts, m
                 arrays = record_batch(pair, [ready.ids[request] for request in requests], uniforms, advance)
             except torch.OutOfMemoryError as error:
                 message = f"{ready.device} has no memory for --batch {job.batch}; a smaller one needs less"
-                raise BadInput([Fault(("trace record", 0, 0), "", message)]) from error
+                raise BadInput.at("trace record", message) from error
             parts.add(number, arrays)
             advance(job.output_tokens - int(arrays["length"].max()))
 
@@ -205,7 +204,7 @@ def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
     lengths = arrays.pop("length")
     kept = lengths >= REPLAYABLE
     if not kept.any():
-        raise BadInput([Fault(("trace record", 0, 0), "", "the target ended every text at once; nothing can be replayed")])
+        raise BadInput.at("trace record", "the target ended every text at once; nothing can be replayed")
     names = [prompt.flavour for prompt, keep in zip(ready.prompts, kept, strict=True) if keep]
     flavours = sorted(set(names), key=names.index)
     positions = np.repeat(kept, lengths)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from simulator.acceptance.trace import Trace
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.files.writing import replacing, write
 
 MANIFEST = "manifest.json"
@@ -39,7 +39,7 @@ class Parts:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 message = "another process is recording here; wait for it or choose another --out"
-                raise BadInput([Fault((str(self.folder), 0, 0), "", message)]) from error
+                raise BadInput.at(self.folder, message) from error
             self._check()
             write(self.folder / MANIFEST, json.dumps(self.settings, indent=1, sort_keys=True))
             try:
@@ -83,7 +83,7 @@ class Parts:
         if differ:
             listed = ", ".join(f"{name} {begun.get(name)!r} (now {now.get(name)!r})" for name in differ)
             message = f"was begun with {listed}; go on with what it was begun with, or delete this folder to start over"
-            raise BadInput([Fault((str(self.folder), 0, 0), "", message)])
+            raise BadInput.at(self.folder, message)
 
     def _batches(self) -> list[Path]:
         return list(self.folder.glob("batch-*.npz"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulator.acceptance.header import MOST_FLAVOURS
 from simulator.files import reading
-from simulator.files.schema import BadInput, Fault
+from simulator.files.document import BadInput, readable
 
 JSON_LINES = frozenset({".jsonl", ".ndjson", ".json"})
 UNNAMED = "prompts"
@@ -30,10 +30,8 @@ def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
     A JSON line holds ``prompt`` and, if it likes, ``flavour`` or ``category``; or ``turns``, of which the first is
     taken: later ones answer a model that was not recorded.
     """
-    try:
+    with readable(path):
         lines = reading.text(path, reading.MOST_TABLE_BYTES).split("\n")  # splitlines would also cut at U+2028 inside a text
-    except (OSError, UnicodeDecodeError) as error:
-        raise _bad(path, 0, f"cannot be read: {reading.reason(error)}") from error
     read = _json_line if path.suffix in JSON_LINES else _plain_line
     prompts = [read(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:
@@ -70,4 +68,4 @@ def _texts(data: dict[str, Any]) -> Iterator[Any]:
 
 
 def _bad(path: Path, line: int, message: str, column: int = 1) -> BadInput:
-    return BadInput([Fault((str(path), line, column), "", message)])
+    return BadInput.at((str(path), line, column), message)

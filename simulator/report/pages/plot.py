@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.report.drawing import canvas
 from simulator.report.figures import GREY, LOOKS, VERMILLION
 from simulator.report.wording import Wording
@@ -102,7 +102,7 @@ def _reduced(points: SweepTable, plot: Plot) -> tuple[Frame, str]:
     named = [name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name]
     frame = points.frame.dropna(subset=named)
     if frame.empty:
-        raise BadInput([Fault((points.name, 0, 0), ", ".join(named), "no point has a value for all of these")])
+        raise BadInput.at(points.name, "no point has a value for all of these", ", ".join(named))
     free = [axis for axis in points.axes if axis not in named and frame[axis].nunique() > 1]
     if plot.kind == "pareto" or points.file.combine != "product" or not free:
         return frame, ""
@@ -158,7 +158,7 @@ def _heatmap(panel: _Panel) -> Any:
     """Draw ``value`` over cells, and the border between cells above and below ``level``."""
     axes, plot, whole = panel.axes, panel.plot, panel.whole
     if panel.points.file.combine == "latin_hypercube":
-        raise BadInput([Fault((panel.points.name, 0, 0), "kind", "points of a Latin hypercube make no cells; choose contour")])
+        raise BadInput.at(panel.points.name, "points of a Latin hypercube make no cells; choose contour", "kind")
     xs, ys = _values(whole, plot.x), _values(whole, plot.y)
     grid = _grid(panel.rows, plot, xs, ys)
     low, high = float(whole[plot.value].min()), float(whole[plot.value].max())
@@ -194,8 +194,7 @@ def _contour(panel: _Panel) -> Any:
     axes, plot, whole = panel.axes, panel.plot, panel.whole
     for name in (plot.x, plot.y):
         if not pd.api.types.is_numeric_dtype(whole[name]):
-            message = "a contour needs numbers on both axes; choose heatmap"
-            raise BadInput([Fault((panel.points.name, 0, 0), str(name), message)])
+            raise BadInput.at(panel.points.name, "a contour needs numbers on both axes; choose heatmap", str(name))
     for axis, column, room in ((axes.xaxis, plot.x, panel.ticks), (axes.yaxis, plot.y, CELLS)):
         _scale(axis, whole[column], room)
     filled = None

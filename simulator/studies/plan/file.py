@@ -186,7 +186,7 @@ def _base(document: Document, catalogue: Catalogue) -> Document:
     shared = _part(document, ("scenario",))
     like = shared.data.pop("like", None)
     if like is None and "target" not in shared.data:
-        raise BadInput([document.fault(("scenario",), "needs like: the scenario that each candidate starts from; or a target")])
+        raise document.refusal(("scenario",), "needs like: the scenario that each candidate starts from; or a target")
     if like is None:
         base = shared
         base.data["name"] = str(document.data.get("name") or "plan")
@@ -238,10 +238,10 @@ def _varied(part: Document, path: Path_, document: Document) -> dict[str, list[A
     axes = part.data.pop(VARY, {})
     where = (*path, VARY)
     if not isinstance(axes, dict):
-        raise BadInput([document.fault(where, "expected dotted fields, each with a list of values")])
+        raise document.refusal(where, "expected dotted fields, each with a list of values")
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise BadInput([document.fault((*where, key), f"expected a list of values to try, got {values!r}")])
+            raise document.refusal((*where, key), f"expected a list of values to try, got {values!r}")
     return dict(axes)
 
 
@@ -251,16 +251,16 @@ def _candidate(
     """Return a scenario as a candidate; raises :class:`BadInput` where it cannot be planned with."""
     scenario, where = loaded.scenario, ("hardware", hardware)
     if not scenario.requests.arrivals:
-        raise BadInput([document.fault(("scenario", "requests"), "a plan is about traffic: requests needs arrivals")])
+        raise document.refusal(("scenario", "requests"), "a plan is about traffic: requests needs arrivals")
     if scenario.target is None:
-        raise BadInput([document.fault(where, "a plan needs a target on devices; stated durations have no price")])
+        raise document.refusal(where, "a plan needs a target on devices; stated durations have no price")
     devices = devices_of(scenario)
     for name, count in devices.items():
         offer = file.devices.get(name)
         if offer is None:
-            raise BadInput([document.fault(where, f"uses {name}, which is not among devices: {', '.join(file.devices)}")])
+            raise document.refusal(where, f"uses {name}, which is not among devices: {', '.join(file.devices)}")
         if count > offer.count:
-            raise BadInput([document.fault(where, f"needs {count} x {name}, and there are {offer.count}")])
+            raise document.refusal(where, f"needs {count} x {name}, and there are {offer.count}")
     price = ordered_sum(file.devices[name].price_usd_per_hour.value * count for name, count in devices.items())
     most = min(file.replicas, *(file.devices[name].count // count for name, count in devices.items()))
     return Candidate(hardware, strategy, settings, _priced(file, loaded), devices, price, most)

@@ -311,7 +311,7 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
         f"is neither a model of the catalogue, nor an id that it knows, nor a folder with a config.json{perhaps}; "
         f"get its config.json: hf download {name} config.json --local-dir {local}, then --model ./{local}"
     )
-    raise BadInput([Fault(place, "", message)])
+    raise BadInput.at(place, message)
 
 
 def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:

@@ -22,7 +22,7 @@ from simulator.acceptance.spec import Rescale, each
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
 from simulator.cost.device import Link
-from simulator.files.schema import BadInput, Fault, replace_nested
+from simulator.files.schema import BadInput, replace_nested
 from simulator.parallel import counted, say
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
@@ -70,7 +70,7 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
         return loaded
     if loaded.trace is None:
         if spec.rate is None and spec.per_position is None and spec.lengths is None:
-            raise BadInput([Fault((scenario.name, 0, 0), "acceptance", "a constant has no share that could be less")])
+            raise BadInput.at(scenario.name, "a constant has no share that could be less", "acceptance")
         fewer = tuple(rate * times for rate in spec.stated_rates)
         rates: dict[str, object] = {"lengths": None, "per_position": fewer} if spec.rate is None else {"rate": fewer[0]}
         return loaded.replace(acceptance=spec.model_copy(update=rates))
@@ -81,7 +81,7 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
         )
     acceptance = loaded.acceptance()
     if not isinstance(acceptance, Replay):
-        raise BadInput([Fault((scenario.name, 0, 0), "acceptance", "this strategy reads more than one run of kept tokens")])
+        raise BadInput.at(scenario.name, "this strategy reads more than one run of kept tokens", "acceptance")
     wanted = Rescale(tokens_per_step=1.0 + times * WindowReplay.of(acceptance).mean(window), window=window)
     return loaded.replace(acceptance=spec.model_copy(update={"rescale": wanted}))
 
@@ -91,7 +91,7 @@ def slower_links(loaded: Loaded, times: float = 2.0) -> Loaded:
     scenario = loaded.scenario
     longer = replace_nested(scenario, Link, lambda link: _longer(link, times))
     if longer is scenario:
-        raise BadInput([Fault((scenario.name, 0, 0), "link", "there is none")])
+        raise BadInput.at(scenario.name, "there is none", "link")
     return Loaded(longer, loaded.trace, loaded.document, loaded.verdicts)
 
 

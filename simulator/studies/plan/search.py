@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from simulator.files.schema import Fault, Infeasible
+from simulator.files.schema import Infeasible
 from simulator.parallel import say
 from simulator.scenario import Loaded
 from simulator.scenario.expenses import Expenses, expenses
@@ -217,4 +217,4 @@ def no_answer(plan: Plan, nearest: Finding) -> Infeasible:
         if not kept
     )
     message = f"no fleet meets the SLO; nearest: {nearest.replicas} x {nearest.candidate.name}: {missed}"
-    return Infeasible([Fault((plan.file.name, 0, 0), "slo", message)])
+    return Infeasible.at(plan.file.name, message, "slo")

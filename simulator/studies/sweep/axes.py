@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from simulator.files.schema import BadInput, Fault, Place, parse
+from simulator.files.schema import BadInput, Place, parse
 
 Label: TypeAlias = str | int | float | bool | None
 Settings: TypeAlias = dict[str, Any]
@@ -147,7 +147,7 @@ def axes_of(stated: Mapping[str, tuple[object, Place]]) -> list[Axis]:
         laid.append(axis(key, values, place))
         left -= len(laid[-1].labels)
         if left < 0:
-            raise BadInput([Fault(place, key, f"expected at most {MOST_VALUES:,} values on all axes together")])
+            raise BadInput.at(place, f"expected at most {MOST_VALUES:,} values on all axes together", key)
     return laid
 
 
@@ -158,14 +158,14 @@ def axis(key: str, stated: object, place: Place) -> Axis:
     if limits:
         values = list(limits.values())
     if not values:
-        raise BadInput([Fault(place, key, "expected at least one value")])
+        raise BadInput.at(place, "expected at least one value", key)
     if any(_labelled(value) for value in values):
         for value in values:
             if not _labelled(value):
-                raise BadInput([Fault(place, key, f"expected {{label: ..., set: {{field: value}}}} throughout, got {value!r}")])
+                raise BadInput.at(place, f"expected {{label: ..., set: {{field: value}}}} throughout, got {value!r}", key)
         return Axis(key, tuple(value["label"] for value in values), tuple(dict(value["set"]) for value in values))
     if infinite := [value for value in values if isinstance(value, float) and not math.isfinite(value)]:
-        raise BadInput([Fault(place, key, f"expected finite numbers, got {infinite[0]}")])
+        raise BadInput.at(place, f"expected finite numbers, got {infinite[0]}", key)
     labels = tuple(value if isinstance(value, Label) else json.dumps(value) for value in values)
     return Axis(key, labels, tuple({key: value} for value in values), limits)
 
@@ -185,15 +185,15 @@ def _range(key: str, text: str, place: Place) -> Range | None:
     match = re.fullmatch(rf"\s*(log:)?({NUMBER}):({NUMBER}):(\d{{1,18}})\s*", text)
     if not match:
         if text.strip().startswith("log:") or re.fullmatch(rf"\s*{NUMBER}(:{NUMBER})+\s*", text):
-            raise BadInput([Fault(place, key, f"expected low:high:count or log:low:high:count, got '{text}'")])
+            raise BadInput.at(place, f"expected low:high:count or log:low:high:count, got '{text}'", key)
         return None
     low, high, count, ratios = float(match[2]), float(match[3]), int(match[4]), bool(match[1])
     if not -math.inf < low < high < math.inf or count < 2:
-        raise BadInput([Fault(place, key, f"expected low below high and two values or more, got '{text}'")])
+        raise BadInput.at(place, f"expected low below high and two values or more, got '{text}'", key)
     if count > MOST_VALUES:
-        raise BadInput([Fault(place, key, f"expected at most {MOST_VALUES:,} values on an axis, got '{text}'")])
+        raise BadInput.at(place, f"expected at most {MOST_VALUES:,} values on an axis, got '{text}'", key)
     if ratios and low <= 0.0:
-        raise BadInput([Fault(place, key, f"equal ratios need a low end above 0, got '{text}'")])
+        raise BadInput.at(place, f"equal ratios need a low end above 0, got '{text}'", key)
     return Range(low, high, count, ratios, match[2].lstrip("-+").isdigit() and match[3].lstrip("-+").isdigit())
 
 
@@ -202,7 +202,7 @@ def assigned(assignment: str) -> tuple[str, Any]:
     key, equals, text = assignment.partition("=")
     place: Place = (f"--axis {assignment}", 0, 0)
     if not equals or not key or not text.strip():
-        raise BadInput([Fault(place, "", "expected key=a,b,c, key=low:high:count or key=log:low:high:count")])
+        raise BadInput.at(place, "expected key=a,b,c, key=low:high:count or key=log:low:high:count")
     return key, text if _range(key, text, place) else parse(f"[{text}]", place[0]).data
 
 
@@ -211,20 +211,20 @@ def design(axes: Sequence[Axis], combination: Combination, samples: int, seed: i
     points = Design(tuple(axes), combination, samples, seed)
     lengths = {axis.key: len(axis.labels) for axis in axes}
     if not axes:
-        raise BadInput([Fault(place, "axes", "a sweep needs at least one axis")])
+        raise BadInput.at(place, "a sweep needs at least one axis", "axes")
     twice = [axis.key for axis in axes if len(set(axis.labels)) < len(axis.labels)]
     if combination != "zip" and twice:
-        raise BadInput([Fault(place, twice[0], "has the same value twice")])
+        raise BadInput.at(place, "has the same value twice", twice[0])
     if combination == "zip" and len(set(lengths.values())) > 1:
         counts = ", ".join(f"{key} {length}" for key, length in lengths.items())
-        raise BadInput([Fault(place, "axes", f"axes that go in step must be equally long; values: {counts}")])
+        raise BadInput.at(place, f"axes that go in step must be equally long; values: {counts}", "axes")
     if combination == "latin_hypercube" and samples < 1:
-        raise BadInput([Fault(place, "samples", "a Latin hypercube needs its number of points")])
+        raise BadInput.at(place, "a Latin hypercube needs its number of points", "samples")
     if combination == "latin_hypercube" and samples * len(axes) > MOST_DRAWN:
-        raise BadInput([Fault(place, "samples", f"expected at most {MOST_DRAWN // len(axes):,} points on {len(axes)} axes")])
+        raise BadInput.at(place, f"expected at most {MOST_DRAWN // len(axes):,} points on {len(axes)} axes", "samples")
     fields = [key for axis in axes for key in axis.settings[0]]
     if both := sorted({key for key in fields if fields.count(key) > 1}):
-        raise BadInput([Fault(place, "axes", f"two axes set {both[0]}")])
+        raise BadInput.at(place, f"two axes set {both[0]}", "axes")
     if len(points) > MOST_POINTS:
-        raise BadInput([Fault(place, "axes", f"{len(points):,} points are more than {MOST_POINTS:,}")])
+        raise BadInput.at(place, f"{len(points):,} points are more than {MOST_POINTS:,}", "axes")
     return points

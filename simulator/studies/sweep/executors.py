@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.parallel import CORES, begin_worker, ended
 from simulator.studies.sweep.axes import Point
 
@@ -185,21 +185,21 @@ def _cluster(address: str) -> Iterator[Crew]:
         from distributed import Client, KilledWorker  # noqa: PLC0415 - an extra
         from distributed.comm import CommClosedError  # noqa: PLC0415
     except ImportError as error:
-        raise BadInput([Fault(place, "", "needs the extra 'dask': pip install 'specdecode-sim[dask]'")]) from error
+        raise BadInput.at(place, "needs the extra 'dask': pip install 'specdecode-sim[dask]'") from error
     for name in list(logging.root.manager.loggerDict):  # what goes wrong there is said here, in a line
         logging.getLogger(name).disabled |= name.startswith(("distributed", "tornado"))
     try:
         client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise BadInput([Fault(place, "", f"no scheduler answers: {error}")]) from error
+        raise BadInput.at(place, f"no scheduler answers: {error}") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=30)
         except TimeoutError as error:
-            raise BadInput([Fault(place, "", "the scheduler has no workers; start some with: dask worker ADDRESS")]) from error
+            raise BadInput.at(place, "the scheduler has no workers; start some with: dask worker ADDRESS") from error
         executor = client.get_executor(pure=False)
         try:
             yield Crew(lambda: executor, sum(client.nthreads().values()), (KilledWorker,))
         except (CancelledError, CommClosedError) as error:
             message = "the scheduler is gone; the store keeps the points that are done, and --resume goes on with another"
-            raise BadInput([Fault(place, "", message)]) from error
+            raise BadInput.at(place, message) from error

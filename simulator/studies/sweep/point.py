@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from simulator.acceptance.sources import Cycle
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
 from simulator.studies.sweep.axes import Point
@@ -37,7 +37,7 @@ def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[R
     """Return the row of every point; raises :class:`BadInput` where this worker's code is not the ``version`` asked for."""
     if code_version() != version:
         message = f"a worker runs other code of specsim ({code_version().hex()[:8]}) than this process ({version.hex()[:8]})"
-        raise BadInput([Fault(("--scheduler", 0, 0), "", message)])
+        raise BadInput.at("--scheduler", message)
     start = perf_counter()
     rows = _by_law(job, points) if job.evaluator == "law" else [evaluate(job, point) for point in points]
     return Bundle(rows, perf_counter() - start)
@@ -106,7 +106,7 @@ def replay(loaded: Loaded, fields: Fields) -> dict[str, float]:
         message = (
             f"{scenario.strategy.name} has {scenario.schedule.needs.in_flight} steps in flight, which only a simulation follows"
         )
-        raise BadInput([Fault((scenario.name, 0, 0), "strategy", message)])
+        raise BadInput.at(scenario.name, message, "strategy")
     return _metrics(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
 
 

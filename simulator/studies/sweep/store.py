@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from simulator.files.reading import from_json
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.key import code_version
 from simulator.studies.sweep.metrics import METRICS
@@ -76,17 +76,17 @@ class Store:
             self._database = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=PATIENCE_S)
             self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             if self._database.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
-                raise _fault(path, "is no store of a sweep: it holds more than tables")
+                raise BadInput.at(path, "is no store of a sweep: it holds more than tables")
             if writable:
                 self._database.executescript(TABLES)
                 self._database.executescript(WRITTEN_AHEAD)
             stored_format = self.fact("format") or FORMAT
         except sqlite3.OperationalError as error:
-            raise _fault(path, f"cannot be {'written' if writable else 'read'}: {error}") from error
+            raise BadInput.at(path, f"cannot be {'written' if writable else 'read'}: {error}") from error
         except DAMAGE as error:
-            raise _fault(path, f"is no store of a sweep: {error}") from error
+            raise BadInput.at(path, f"is no store of a sweep: {error}") from error
         if stored_format != FORMAT:
-            raise _fault(path, f"is a store of another version of specsim, {stored_format}")
+            raise BadInput.at(path, f"is a store of another version of specsim, {stored_format}")
 
     def close(self) -> None:
         """Close the file; one that was written is whole without its log, unless somebody is reading it."""
@@ -103,7 +103,7 @@ class Store:
         try:
             return from_json(row[0])
         except (TypeError, json.JSONDecodeError) as error:
-            raise _fault(self.path, f"is damaged: what it says of its {name} is no JSON") from error
+            raise BadInput.at(self.path, f"is damaged: what it says of its {name} is no JSON") from error
 
     def check(self, points: int, metrics: Sequence[str] = ()) -> None:
         """Raise :class:`BadInput` where a page or a column of these metrics holds what no sweep of so many points writes."""
@@ -112,11 +112,11 @@ class Store:
         sound = " AND ".join(["typeof(fault) IN ('text', 'null')", *numbers])
         in_sweep = "typeof(number) = 'integer' AND number >= 0 AND number < ?"
         if damage != "ok":
-            raise _fault(self.path, f"is damaged: {damage}")
+            raise BadInput.at(self.path, f"is damaged: {damage}")
         if self._database.execute(f"SELECT 1 FROM points WHERE NOT ({in_sweep})", (points,)).fetchone():  # noqa: S608 - no input
-            raise _fault(self.path, f"is damaged: it holds points that are none of its sweep's {points:,}")
+            raise BadInput.at(self.path, f"is damaged: it holds points that are none of its sweep's {points:,}")
         if self._database.execute(f"SELECT 1 FROM results WHERE NOT ({sound})").fetchone():  # noqa: S608 - names of METRICS
-            raise _fault(self.path, "is damaged: it holds results that are no numbers")
+            raise BadInput.at(self.path, "is damaged: it holds results that are no numbers")
 
     def begin(self, definition: dict[str, Any], identity: str) -> None:
         """Write down what is asked for; points of anything else are forgotten, their results are not."""
@@ -196,12 +196,12 @@ def writing(path: Path, warn: Callable[[str], object] = lambda _: None) -> Itera
             path.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(_locked(path, warn))
         except OSError as error:
-            raise _fault(path, f"cannot be written: {error.strerror} ({error.filename})") from error
+            raise BadInput.at(path, f"cannot be written: {error.strerror} ({error.filename})") from error
         store = Store(path, writable=True)
         try:
             yield store
         except DAMAGE as error:
-            raise _fault(path, f"cannot be written: {error}") from error
+            raise BadInput.at(path, f"cannot be written: {error}") from error
         finally:
             store.close()
 
@@ -246,16 +246,16 @@ def reading(path: Path) -> Iterator[Store]:
     Raises :class:`BadInput`, also in the block, where the store turns out to be damaged.
     """
     if not os.access(path, os.R_OK) or not path.is_file():
-        raise _fault(path, "there is no such store; specsim sweep makes one")
+        raise BadInput.at(path, "there is no such store; specsim sweep makes one")
     if not path.stat().st_size:
-        raise _fault(path, "is empty; specsim sweep makes a store")
+        raise BadInput.at(path, "is empty; specsim sweep makes a store")
     with closing(Store(path)) as store:
         try:
             if store.fact("definition") is None:
-                raise _fault(path, "holds no sweep yet")
+                raise BadInput.at(path, "holds no sweep yet")
             yield store
         except DAMAGE as error:
-            raise _fault(path, f"cannot be read: {error}") from error
+            raise BadInput.at(path, f"cannot be read: {error}") from error
 
 
 def _unchanging(path: Path) -> str:
@@ -269,21 +269,17 @@ def _refuse_other_files(path: Path) -> None:
     if not path.exists():
         return
     if not path.is_file():
-        raise _fault(path, "is no file; expected the name of a store")
+        raise BadInput.at(path, "is no file; expected the name of a store")
     if not path.stat().st_size:
         return
     try:
         with closing(sqlite3.connect(_uri(path, "ro", "&immutable=1"), uri=True)) as database:
             (application,) = database.execute("PRAGMA application_id").fetchone()
     except DAMAGE as error:
-        raise _fault(path, f"is no store of a sweep: {error}") from error
+        raise BadInput.at(path, f"is no store of a sweep: {error}") from error
     if application != APPLICATION_ID:
-        raise _fault(path, "is no store of a sweep, but another SQLite file; it stays as it is")
+        raise BadInput.at(path, "is no store of a sweep, but another SQLite file; it stays as it is")
 
 
 def _uri(path: Path, mode: str, options: str = "") -> str:
     return f"file:{quote(str(path.absolute()))}?mode={mode}{options}"
-
-
-def _fault(path: Path, message: str) -> BadInput:
-    return BadInput([Fault((str(path), 0, 0), "", message)])

@@ -26,7 +26,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from simulator.files.schema import BadInput, Document, Fault, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
+from simulator.files.schema import BadInput, Document, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
 from simulator.names import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
 from simulator.studies.sweep.axes import NUMBER, Combination, Design, assigned, axes_of, design
@@ -227,8 +227,7 @@ def _document(name: str, catalogue: Catalogue) -> Document:
             return document
     elif name not in scenarios:
         hint = catalogue.elsewhere(name) or did_you_mean(name, {**sweeps, **scenarios})
-        message = f"there is no sweep and no scenario of this name{hint}"
-        raise BadInput([Fault((name, 0, 0), "", message)])
+        raise BadInput.at(name, f"there is no sweep and no scenario of this name{hint}")
     return Document({"scenario": name}, {(): (name, 0, 0)})
 
 
@@ -247,7 +246,7 @@ def _override(assignment: str) -> tuple[str, Any]:
     key, equals, text = assignment.partition("=")
     place: Place = (f"--set {assignment}", 0, 0)
     if not equals or not key:
-        raise BadInput([Fault(place, "", "expected key=value, as in target.tensor_parallel=4")])
+        raise BadInput.at(place, "expected key=value, as in target.tensor_parallel=4")
     return key, parse(text, place[0]).data
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from simulator.files.schema import BadInput, Fault, did_you_mean
+from simulator.files.schema import BadInput, did_you_mean
 from simulator.files.writing import plain_frame, replacing
 from simulator.scenario import Scenario
 from simulator.studies.sweep.axes import Design
@@ -44,7 +44,7 @@ class SweepTable:
         if short_names.count(name) == 1:
             return self.axes[short_names.index(name)]
         message = f"the sweep has no such column{did_you_mean(name, [*self.axes, *short_names, *METRICS])}"
-        raise BadInput([Fault((self.name, 0, 0), name, message)])
+        raise BadInput.at(self.name, message, name)
 
 
 def table(store: Store) -> SweepTable:
@@ -74,7 +74,7 @@ def _results(store: Store, evaluator: Evaluator, metrics: Sequence[str]) -> Fram
 def check_ending(path: Path) -> None:
     """Raise :class:`BadInput` for a file whose name does not end as an exported table's does."""
     if path.suffix not in ENDINGS:
-        raise BadInput([Fault((f"--export {path}", 0, 0), "", f"expected a name that ends in {' or '.join(ENDINGS)}")])
+        raise BadInput.at(f"--export {path}", f"expected a name that ends in {' or '.join(ENDINGS)}")
 
 
 def export(points: SweepTable, path: Path) -> None:
@@ -88,8 +88,7 @@ def export(points: SweepTable, path: Path) -> None:
                 mixed = [name for name in points.axes if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed")]
                 points.frame.astype(dict.fromkeys(mixed, str)).to_parquet(new, index=False)
     except ImportError as error:
-        message = "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'"
-        raise BadInput([Fault((f"--export {path}", 0, 0), "", message)]) from error
+        raise BadInput.at(f"--export {path}", "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'") from error
 
 
 def faults(points: SweepTable) -> dict[int, dict[str, str]]:
