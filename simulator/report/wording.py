@@ -11,9 +11,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-import yaml
-from jinja2 import Environment, StrictUndefined
-
+from simulator.files.sentences import Sentences, compiled, environment, of_none
 from simulator.report.blocks import Code, Highlight, Hyperlink, Strong, Table, Words
 
 
@@ -68,20 +66,7 @@ def _same_first(words: Sequence[Sequence[str]]) -> bool:
 
 FOLDER = Path(__file__).parent / "wording"
 FILTERS: dict[str, Callable[..., str]] = {"number": number, "percent": percent, "share": share, "signed": signed_share}
-FILTERS |= {"spread": spread, "form": format, "whole": lambda part: f"{100 * part:.0f} %"}
-
-
-@cache
-def _environment() -> Environment:
-    """Return the Jinja environment in which sentences and columns are read."""
-
-    def of_none(show: Callable[..., str]) -> Callable[..., str]:
-        return lambda value, *form: "" if value is None else show(value, *form)
-
-    environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 (words are escaped where they are shown)
-    environment.filters |= {name: of_none(show) for name, show in FILTERS.items()}
-    environment.globals |= {"code": Code, "strong": Strong, "link": Hyperlink, "of": _of}
-    return environment
+FILTERS |= {"spread": spread, "whole": lambda part: f"{100 * part:.0f} %"}
 
 
 def _of(one: object, name: str) -> object:
@@ -89,17 +74,14 @@ def _of(one: object, name: str) -> object:
     return getattr(one, name) if one else None
 
 
-@cache
-def _filled(template: str) -> Callable[..., str]:
-    """Return the function that fills in a sentence."""
-    fill: Callable[..., str] = _environment().from_string(template).render
-    return fill
+environment().filters |= {name: of_none(show) for name, show in FILTERS.items()}
+environment().globals |= {"code": Code, "strong": Strong, "link": Hyperlink, "of": _of}
 
 
 @cache
 def _row(cells: tuple[str, ...]) -> Callable[..., tuple[object, ...]]:
     """Return the function that evaluates the cells of a row."""
-    row: Callable[..., tuple[object, ...]] = _environment().compile_expression(f"({', '.join(cells)},)", False)
+    row: Callable[..., tuple[object, ...]] = environment().compile_expression(f"({', '.join(cells)},)", False)
     return row
 
 
@@ -110,26 +92,11 @@ def _words(cell: object) -> Words:
     return "" if cell is None else str(cell)
 
 
-class Wording:
+class Wording(Sentences):
     """The words of a page, by the keys of its file."""
 
     def __init__(self, name: str) -> None:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        self.said: dict[str, Any] = yaml.load((FOLDER / f"{name}.yaml").read_text("utf-8"), loader)  # noqa: S506 (safe)
-
-    def __call__(self, key: str, /, **values: object) -> str:
-        """Return the sentence of a key, filled in."""
-        return self.filled(self.said[key], **values)
-
-    def filled(self, template: str, /, **values: object) -> str:
-        """Return a template with its values filled in."""
-        return _filled(template)(**values).strip()
-
-    def all(self, key: str, /, **values: object) -> Iterator[str]:
-        """Yield the sentences of a key, filled in, without those that are empty."""
-        for sentence in self.said[key]:
-            if text := self.filled(sentence, **values):
-                yield text
+        super().__init__(FOLDER / f"{name}.yaml")
 
     def first_screen(self, **values: object) -> dict[str, Any]:
         """Return ``title``, ``answer`` and ``highlights`` of a page."""
@@ -166,4 +133,4 @@ class Wording:
         """Yield head and cell of every column whose condition holds."""
         for column in self.said[key]["columns"]:
             if "if" not in column or _row((column["if"],))(**values)[0]:
-                yield next((_filled(head)(**values), cell) for head, cell in column.items() if head != "if")
+                yield next((compiled(head)(**values), cell) for head, cell in column.items() if head != "if")

@@ -3,20 +3,20 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.cost.placement import Placement
 from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
+from simulator.files.sentences import Sentences
 from simulator.names import strategy_files
 from simulator.scenario import Loaded
 from simulator.scenario.caveats import caveats
 from simulator.scenario.routing import why_by_law
 from simulator.scenario.uncertainty import Footing, footings
 
-READ_AS_RECORDED = "each window reads those that it took when recorded; law and plain decoding by two numbers fitted to that"
+say = Sentences(Path(__file__).with_suffix(".yaml"))
 
 
 class Default(NamedTuple):
@@ -59,56 +59,31 @@ def explain(loaded: Loaded) -> Explanation:
 
 def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Yield topics of a scenario, each with a sentence about it."""
-    scenario = loaded.scenario
+    scenario, mixture = loaded.scenario, None
     if scenario.about:
         yield "about", scenario.about
-    yield (
-        "strategy",
-        f"{scenario.method_name}: {_purpose(scenario.strategy.name)}; a step takes {scenario.schedule.traits.equation}",
-    )
-    for role, place in (
-        ("target", scenario.target),
-        ("draft", scenario.draft if scenario.schedule.needs.draft_model else None),
-    ):
-        if place:
-            yield role, _placed(place)
     if scenario.target and scenario.target.model.experts:
-        reason = why_by_law(scenario.target, scenario.schedule, loaded.acceptance())
-        yield "experts", f"as many are read as the law says: {reason}" if reason else READ_AS_RECORDED
-    if scenario.durations:
-        yield "times", "stated outright, no hardware or engine"
-    yield "acceptance", _accepted(scenario.acceptance)
-    requests, (prompt, output, longest) = scenario.requests, scenario.lengths
-    coming = requests.arrivals.name if requests.arrivals else f"{requests.concurrency} at a time"
-    sizes = f"{prompt:,.0f} prompt and {output:,.0f} output tokens in the mean, {longest:,} together at most"
-    yield "requests", f"{requests.count:,} in the simulation, {coming}; {sizes}"
-    yield "batching", _first_line(type(scenario.serving.policy))
-    room = scenario.kv_tokens
-    yield "memory", f"room for {room:,} tokens of KV cache" if room is not None else "no limit stated"
-    yield "beside it", "the law, a replay of the same acceptance, and autoregressive decoding of the same requests"
-    yield "seed", str(scenario.seed)
+        mixture = scenario.target
+    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs.draft_model else None}
+    facts = {
+        "scenario": scenario,
+        "requests": scenario.requests,
+        "spec": scenario.acceptance,
+        "purpose": _purpose(scenario.strategy.name),
+        "placed": {role: say("placed", one=place) for role, place in places.items() if place},
+        "mixture": mixture,
+        "by_law": mixture and why_by_law(mixture, scenario.schedule, loaded.acceptance()),
+        "policy": _first_line(type(scenario.serving.policy)),
+    }
+    for topic, sentence in say.said["topics"].items():
+        if text := say.filled(sentence, **facts):
+            yield topic, text
 
 
 def _purpose(strategy: str) -> str:
     """Return the first line of the docstring of a strategy's module."""
     module = ast.parse(strategy_files()[strategy].read_text("utf-8"))
     return (ast.get_docstring(module) or "").partition("\n")[0].rstrip(".")
-
-
-def _placed(place: Placement) -> str:
-    """Return a model, its devices and its engine in words."""
-    words = f"{place.model.name}, {place.model.weights / 1e9:.3g}e9 weights as {place.weights}"
-    words += f", routed experts as {place.expert_weights}" if place.expert_weights else ""
-    joined = f", joined by {place.link.name}" if place.link else ""
-    return f"{words}, on {place.devices}{joined}, with {place.engine.name}"
-
-
-def _accepted(spec: AcceptanceSpec) -> str:
-    """Return in words where acceptance comes from."""
-    if spec.trace is not None:
-        borrowed = ", recorded from other models" if spec.stand_in else ""
-        return f"replayed from the recording {spec.trace}, drafter {spec.drafter}{borrowed}"
-    return "a stated cycle" if spec.cycle or spec.always is not None else "stated rates, every window drawn"
 
 
 def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator[Default]:
