@@ -32,7 +32,7 @@ from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Plan, devices_of, load_plan
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
-from simulator.studies.plan.search import Finding, examine, most_traffic, nearest_miss, replicated, search
+from simulator.studies.plan.search import Finding, Search, _pairs, examine, most_traffic, nearest_miss, replicated, search
 from simulator.studies.plan.study import study
 
 SMALL: dict[str, Any] = {
@@ -268,7 +268,8 @@ def test_a_watch_ends_a_run_with_the_first_request_too_many() -> None:
 )
 def test_the_answer_is_that_of_simulating_everything(tmp_path: Path, rate: float, slo: dict[str, Any]) -> None:
     plan = small(tmp_path, f"scenario.requests.arrivals.rate_per_s={rate}", f"scenario.seed={rate}", slo=slo)
-    quick, everything = search(plan), search(plan, exhaustive=True)
+    quick = search(plan)
+    everything = Search(plan, tuple(examine(candidate, replicas, to_the_end=True) for candidate, replicas in _pairs(plan)))
     assert len(everything.findings) == sum(one.most_replicas for one in plan.candidates)
     assert quick.simulated <= everything.simulated
     if everything.best is None:

@@ -128,11 +128,8 @@ def _rank(finding: Finding) -> tuple[float, float]:
     return round(finding.cost_usd_per_hour, 6), finding.tightest.strain
 
 
-def search(plan: Plan, first_only: bool = False, exhaustive: bool = False) -> Search:
-    """Look at fleets by cost until every family has its answer, or with ``first_only`` until any has; return all of them.
-
-    ``exhaustive`` simulates every pair of the plan to its end and uses no bound.
-    """
+def search(plan: Plan, first_only: bool = False) -> Search:
+    """Look at fleets by cost until every family has its answer, or with ``first_only`` until any has; return all of them."""
     limits = plan.file.slo.limits
     bounds = {id(candidate): FleetBounds(candidate.loaded, limits) for candidate in plan.candidates}
     findings: list[Finding] = []
@@ -140,9 +137,7 @@ def search(plan: Plan, first_only: bool = False, exhaustive: bool = False) -> Se
     for cost, group in groupby(_pairs(plan), key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6)):
         at_this_cost = []
         for candidate, replicas in group:
-            if exhaustive:
-                at_this_cost.append(examine(candidate, replicas, to_the_end=True))
-            elif candidate.family not in answered:
+            if candidate.family not in answered:
                 say(f"${cost:g} per hour: {replicas} x {candidate.name}")
                 if ruled_out := bounds[id(candidate)].broken_by(replicas):
                     at_this_cost.append(Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1]))
