@@ -33,6 +33,14 @@ def compiled(template: str) -> Callable[..., str]:
     return fill
 
 
+@cache
+def evaluated(cells: tuple[str, ...]) -> Callable[..., tuple[object, ...]]:
+    """Return the function that evaluates expressions."""
+    in_brackets = "".join(f"({cell})," for cell in cells)
+    row: Callable[..., tuple[object, ...]] = environment().compile_expression(f"({in_brackets})", False)
+    return row
+
+
 class Sentences:
     """The sentences of a file, by their keys."""
 
@@ -47,6 +55,10 @@ class Sentences:
     def filled(self, template: str, /, **values: object) -> str:
         """Return a template with its values filled in."""
         return compiled(template)(**values).strip()
+
+    def value(self, expression: str, /, **values: object) -> Any:
+        """Return what an expression comes to."""
+        return evaluated((expression,))(**values)[0]
 
     def all(self, key: str, /, **values: object) -> Iterator[str]:
         """Yield the sentences of a key, filled in, without those that are empty."""

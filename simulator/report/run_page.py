@@ -12,7 +12,6 @@ from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run_summary import (
     agreement_sentence,
     choices,
-    columns,
     conditions,
     doubt,
     fallback,
@@ -89,15 +88,18 @@ def brief(page: Page, asked: Sequence[str] = ()) -> Page:
 
 def _answers(result: RunResult) -> Iterator[Block]:
     """Yield the table of law, replay and simulation, and the gaps between them."""
-    answers = columns(result)
-    last_ms = answers[-1].tpot_ms
+    answers = (result.law, result.law_replayed, result.replay, result.simulated)
+    times_ms = [answer.tpot_s * 1e3 for answer in answers]
     yield say.table(
         "answers",
         [
-            ("mean step (ms)", *(number(column.step_ms) for column in answers)),
-            ("tokens per step and request", *(number(column.tokens_per_step) for column in answers)),
-            (Strong("time per token (ms)"), *(Strong(number(column.tpot_ms)) for column in answers)),
-            ("time per token against the simulation", *(percent((column.tpot_ms / last_ms - 1) * 100) for column in answers)),
+            ("mean step (ms)", *(number(answer.step_s * 1e3) for answer in answers)),
+            ("tokens per step and request", *(number(answer.tokens_per_step) for answer in answers)),
+            (Strong("time per token (ms)"), *(Strong(number(tpot_ms)) for tpot_ms in times_ms)),
+            (
+                "time per token against the simulation",
+                *(percent((tpot_ms / times_ms[-1] - 1) * 100) for tpot_ms in times_ms),
+            ),
         ],
     )
     yield Paragraph(say("answers_caption"))

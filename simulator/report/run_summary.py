@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.report.wording import Wording
@@ -17,15 +16,6 @@ from simulator.studies.window import main_kind
 say = Wording("run")
 
 
-class Column(NamedTuple):
-    """A column of the table of answers: its origin, mean step in ms, tokens per step, ms per token."""
-
-    origin: str
-    step_ms: float
-    tokens_per_step: float
-    tpot_ms: float
-
-
 @dataclass(frozen=True)
 class Gap:
     """The difference of two columns in per cent of the first, and what it may come from."""
@@ -36,14 +26,6 @@ class Gap:
     """Reasons that there may be; ``run --explain-gap`` measures what each of them explains."""
     parts: tuple[tuple[str, float], ...]
     """Names and sizes in per cent of the factors that multiply to the whole difference."""
-
-
-def columns(result: RunResult) -> list[Column]:
-    """Return law (marginal), law (replayed), replay and simulation, in this order."""
-    laws = (("law, marginal rates", result.law), ("law, replayed means", result.law_replayed))
-    runs = (("replay", result.replay), ("simulation", result.simulated))
-    answers = (*laws, *runs)
-    return [Column(name, answer.step_s * 1e3, answer.tokens_per_step, answer.tpot_s * 1e3) for name, answer in answers]
 
 
 def regime(result: RunResult) -> str:

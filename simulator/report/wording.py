@@ -6,12 +6,11 @@ is never read as a template. A number that is None is an empty text.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-from simulator.files.sentences import Sentences, compiled, environment, of_none
+from simulator.files.sentences import Sentences, compiled, environment, evaluated, of_none
 from simulator.report.blocks import Code, Highlight, Hyperlink, Strong, Table, Words
 
 
@@ -78,13 +77,6 @@ environment().filters |= {name: of_none(show) for name, show in FILTERS.items()}
 environment().globals |= {"code": Code, "strong": Strong, "link": Hyperlink, "of": _of}
 
 
-@cache
-def _row(cells: tuple[str, ...]) -> Callable[..., tuple[object, ...]]:
-    """Return the function that evaluates the cells of a row."""
-    row: Callable[..., tuple[object, ...]] = environment().compile_expression(f"({', '.join(cells)},)", False)
-    return row
-
-
 def _words(cell: object) -> Words:
     """Return what a cell shows: words with their marks as they are, nothing for None, all else as text."""
     if isinstance(cell, Code | Hyperlink | Strong | tuple):
@@ -110,7 +102,7 @@ class Wording(Sentences):
 
     def rows(self, key: str, objects: Iterable[object], /, **values: object) -> list[tuple[Words, ...]]:
         """Return a row of cells for every object, under :meth:`head`."""
-        cells = _row(tuple(f"({cell})" for _, cell in self._columns(key, values)))
+        cells = evaluated(tuple(cell for _, cell in self._columns(key, values)))
         return [tuple(map(_words, cells(one=one, **values))) for one in objects]
 
     def head(self, key: str, /, **values: object) -> list[str]:
@@ -126,11 +118,11 @@ class Wording(Sentences):
 
     def points(self, x: str, y: str, objects: Iterable[object], /, **values: object) -> list[tuple[Any, ...]]:
         """Return two expressions over ``one``, at every object that has both."""
-        places = _row((f"({x})", f"({y})"))
+        places = evaluated((x, y))
         return [point for point in (places(one=one, **values) for one in objects) if None not in point]
 
     def _columns(self, key: str, values: dict[str, object]) -> Iterator[tuple[str, str]]:
         """Yield head and cell of every column whose condition holds."""
         for column in self.said[key]["columns"]:
-            if "if" not in column or _row((column["if"],))(**values)[0]:
+            if "if" not in column or self.value(column["if"], **values):
                 yield next((compiled(head)(**values), cell) for head, cell in column.items() if head != "if")

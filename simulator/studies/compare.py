@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from simulator.files.sentences import Sentences
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval, run_with_interval
@@ -20,16 +21,18 @@ UNCOMPARED = ("about", "maker", "year", "source", "confidence", "width_source")
 """Fields that only say what further fields mean, or where they come from."""
 SOURCED = {"value", "source", "confidence"}
 INDEX = re.compile(r"\.\d+(?=\.|$)")
+STATED = Sentences(Path(__file__).with_suffix(".yaml"))
+"""The numbers that are compared, and what has to agree."""
 LONGEST = 32
 """Letters of a value that is shown whole."""
 
 
 class Measure(NamedTuple):
-    """Describes a number of a result: its key with the unit, what it is in words, and the function that reads it."""
+    """Describes a number of a result: its key with the unit, what it is in words, and the expression that reads it."""
 
     key: str
     words: str
-    of: Callable[[RunResult], float | None]
+    of: str
 
 
 class Value(NamedTuple):
@@ -125,38 +128,11 @@ def _fullest_gb(result: RunResult) -> float | None:
     return max((size / limit, size) for size, limit in groups)[1] if groups else None
 
 
-def _speedup(result: RunResult) -> float | None:
-    return result.speedup if result.scenario.schedule.window else None
-
-
-def _goodput(result: RunResult) -> float | None:
-    counted = result.simulated.serving.counted
-    return counted.goodput_requests_per_s if counted.slo else None
-
-
-MEASURES = (
-    Measure("tpot_ms", "ms per token, simulation", lambda result: result.simulated.tpot_s * 1e3),
-    Measure("law_tpot_ms", "ms per token, law", lambda result: result.law.tpot_s * 1e3),
-    Measure("baseline_tpot_ms", "ms per token, autoregressive", lambda result: result.baseline.tpot_s * 1e3),
-    Measure("speedup", "speed-up over autoregressive", _speedup),
-    Measure("step_ms", "ms per step", lambda result: result.simulated.step_s * 1e3),
-    Measure("tokens_per_step", "tokens per step and request", lambda result: result.simulated.tokens_per_step),
-    Measure("tokens_per_s", "tokens per second, all requests", lambda result: result.simulated.tokens_per_s),
-    Measure("goodput_requests_per_s", "good requests per second (SLO)", _goodput),
-    Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
-    Measure("tbt_p99_ms", "between deliveries, p99 (ms)", lambda result: result.simulated.serving.tbt.quantile(0.99) * 1e3),
-    Measure(
-        "usd_per_million_tokens", "USD per million tokens", lambda run: run.expenses and run.expenses.usd_per_million_tokens
-    ),
-    Measure("most_j_per_token", "J per token, at most", lambda run: run.expenses and run.expenses.most_j_per_token),
-    Measure("memory_gb", "GB on the fullest device", _fullest_gb),
-)
-
-
 def measured(comparison: Comparison) -> Iterator[tuple[Measure, list[float | None]]]:
     """Yield the measures that any of the scenarios has, with their values in the order of the runs."""
-    for measure in MEASURES:
-        values = [measure.of(run.result) for run in comparison.runs]
+    for key, (words, of) in STATED.said["measures"].items():
+        measure = Measure(key, words, of)
+        values = [STATED.value(of, run=run.result, fullest_gb=_fullest_gb) for run in comparison.runs]
         if any(value is not None for value in values):
             yield measure, values
 
@@ -270,8 +246,7 @@ BETWEEN: Mapping[str, Callable[[Scenario, Scenario], bool]] = {
     "two that draft": lambda reference, scenario: bool(reference.schedule.window and scenario.schedule.window),
     "one stated window": _one_stated_window,
 }
-STATED = Path(__file__).with_name("compare.yaml").read_text("utf-8")
-QUESTIONS = [AgreementCheck(**stated) for stated in yaml.safe_load(STATED)]
+QUESTIONS = [AgreementCheck(**stated) for stated in STATED.said["questions"]]
 
 
 def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], differing: Sequence[Difference]) -> Iterator[str]:
