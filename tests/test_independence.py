@@ -17,7 +17,7 @@ from simulator.acceptance.trace import Trace, read
 from simulator.cli.main import main
 from simulator.names import Catalogue
 from simulator.report.markdown import as_markdown
-from simulator.report.pages.iid import FIGURE, NAME, page, row
+from simulator.report.pages.iid import FIGURE, NAME, error_at, page, say
 from tests.test_acceptance import make_trace
 
 REPORT = Path(__file__).parents[1] / "reports" / "iid" / f"{NAME}.md"
@@ -92,7 +92,8 @@ def test_windows_beyond_what_was_recorded_are_left_out() -> None:
 def test_the_committed_page_says_what_we_find(name: str) -> None:
     text = REPORT.read_text()
     for one in every_drafter(read(Catalogue().names("trace")[name]), name, (), WINDOWS, 0):
-        assert f"| {' | '.join(row(one, WINDOWS))} |" in text
+        (row,) = say.rows("detailed", [one], gammas=WINDOWS, at=error_at)
+        assert f"| {' | '.join(map(str, row))} |" in text
 
 
 def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:

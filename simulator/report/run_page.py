@@ -148,7 +148,7 @@ def _serving(result: RunResult) -> Iterator[Block]:
     serving = result.simulated.serving
     if serving.counted.slo:
         yield say.table("slo", serving.counted.slo)
-    yield Table(run_serving.HEAD, list(run_serving.times(serving)), "Times of requests and tokens")
+    yield run_serving.times(serving)
     if result.replications:
         yield Table(run_serving.REPLICATION_HEAD, list(run_serving.replications(result)), "Over several seeds")
         yield Paragraph(say("seeds", confidence=CONFIDENCE, seeds=result.seeds))

@@ -14,16 +14,13 @@ from simulator.scenario.run import RunResult
 from simulator.serving.metrics import level_quantile
 from simulator.serving.slo import METRICS
 
-HEAD = ("ms", "mean", *(f"p{share}" for share in QUANTILES), "most")
-REPLICATION_HEAD = (f"over seeds, {CONFIDENCE:.0%}", *HEAD[1:-1])
+REPLICATION_HEAD = (f"over seeds, {CONFIDENCE:.0%}", "mean", *(f"p{share}" for share in QUANTILES))
 
 
-def times(serving: ServingOutcome) -> Iterator[tuple[str, ...]]:
-    """Yield rows under ``HEAD`` in milliseconds; quantiles are within half a per cent."""
+def times(serving: ServingOutcome) -> Table:
+    """Return the table of times in milliseconds; quantiles are within half a per cent."""
     sketches = {"from arrival to admission": serving.wait, "TTFT": serving.ttft, "TBT": serving.tbt}
-    for name, sketch in (sketches | {"TPOT": serving.tpot, "E2E": serving.e2e}).items():
-        values = (sketch.mean, *(sketch.quantile(part / 100) for part in QUANTILES), max(sketch.most, 0.0))
-        yield (name, *(number(seconds * 1e3) for seconds in values))
+    return say.table("times", (sketches | {"TPOT": serving.tpot, "E2E": serving.e2e}).items(), quantiles=QUANTILES)
 
 
 def replicas(outcome: Outcome) -> Table:

@@ -102,12 +102,12 @@ class Wording(Sentences):
 
     def rows(self, key: str, objects: Iterable[object], /, **values: object) -> list[tuple[Words, ...]]:
         """Return a row of cells for every object, under :meth:`head`."""
-        cells = evaluated(tuple(cell for _, cell in self._columns(key, values)))
-        return [tuple(map(_words, cells(one=one, **values))) for one in objects]
+        columns = list(self._columns(key, values))
+        return [tuple(_words(self.value(cell, one=one, it=it, **values)) for _, cell, it in columns) for one in objects]
 
     def head(self, key: str, /, **values: object) -> list[str]:
-        """Return the heads of a table's columns, without those whose ``if`` does not hold."""
-        return [head for head, _ in self._columns(key, values)]
+        """Return the heads of a table's columns: without those whose ``if`` does not hold, one for each value of a ``for``."""
+        return [head for head, *_ in self._columns(key, values)]
 
     def table(self, key: str, objects: Iterable[object], /, **values: object) -> Table:
         """Return the table of a key with a row for every object."""
@@ -121,8 +121,10 @@ class Wording(Sentences):
         places = evaluated((x, y))
         return [point for point in (places(one=one, **values) for one in objects) if None not in point]
 
-    def _columns(self, key: str, values: dict[str, object]) -> Iterator[tuple[str, str]]:
-        """Yield head and cell of every column whose condition holds."""
+    def _columns(self, key: str, values: dict[str, object]) -> Iterator[tuple[str, str, object]]:
+        """Yield head and cell of every column whose condition holds; of one with ``for``, for each value that ``it`` takes."""
         for column in self.said[key]["columns"]:
             if "if" not in column or self.value(column["if"], **values):
-                yield next((compiled(head)(**values), cell) for head, cell in column.items() if head != "if")
+                ((head, cell),) = [part for part in column.items() if part[0] not in ("if", "for")]
+                for it in self.value(column["for"], **values) if "for" in column else (None,):
+                    yield compiled(head)(it=it, **values), cell, it

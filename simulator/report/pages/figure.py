@@ -86,10 +86,7 @@ def as_data(asked: Found, ours: Points) -> dict[str, Any]:
     return {
         "paper": asked.paper,
         "number": asked.number,
-        "figure": described.figure,
-        "source": described.source,
-        "x": described.x,
-        "y": described.y,
+        **described.model_dump(include={"figure", "source", "x", "y"}),
         "ours": {label: [list(point) for point in points] for label, points in ours.items()},
         "published": {one.label: {"points": [*map(list, one.points)], "source": one.source} for one in described.published},
         "remark": described.remark,

@@ -5,16 +5,14 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.acceptance.iid import Independence
-from simulator.report.blocks import Block, Figure, Page, Paragraph, Section, Table
+from simulator.acceptance.iid import IidError, Independence
+from simulator.report.blocks import Block, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, panel
 from simulator.report.wording import Wording, share
 
 NAME, FIGURE = "iid", "iid.svg"
 say = Wording("iid")
-POSITIONS = 3
-"""How many positions of a window have a column of their own."""
 LOOKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREY))
 """Marker and colour of a window size in the figure."""
 
@@ -33,18 +31,12 @@ def headline(drafters: Sequence[Independence]) -> str:
 def page(drafters: Sequence[Independence], command: str) -> Page:
     """Return the page: the largest errors, the error of each drafter by window, a figure, and the intervals."""
     gammas = windows(drafters)
-    positions = (f"at {position}" for position in range(1, POSITIONS + 1))
-    by_window = [f"γ = {gamma}" for gamma in gammas]
-    detailed = [row(drafter, gammas) for drafter in drafters]
-    details: list[Block] = [
-        Paragraph(say("details")),
-        Table(("", "a", *positions, *by_window), detailed, "Error of the formula by drafter", sortable=True),
-    ]
+    details: list[Block] = [Paragraph(say("details")), say.table("detailed", drafters, gammas=gammas, at=error_at)]
     return Page(
         title=say("title"),
         answer=headline(drafters),
         opening=(
-            Table(("", "a", *by_window), [_brief_row(drafter, gammas) for drafter in drafters], "Error by drafter and window"),
+            say.table("brief", drafters, gammas=gammas, at=error_at),
             Paragraph(say("legend")),
             Figure(say("picture"), FIGURE, lambda: figure(drafters)),
         ),
@@ -53,18 +45,9 @@ def page(drafters: Sequence[Independence], command: str) -> Page:
     )
 
 
-def _brief_row(drafter: Independence, gammas: Sequence[int]) -> list[str]:
-    """Return the name and the rate of a drafter, and the error at each window in per cent."""
-    errors = {error.gamma: f"{error.percent:+.1f} %" for error in drafter.errors}
-    return [drafter.name, f"{drafter.rate:.3f}", *(errors.get(gamma, "") for gamma in gammas)]
-
-
-def row(drafter: Independence, gammas: Sequence[int]) -> list[str]:
-    """Return the cells of a drafter in the table of the page: rates by position, then errors with their intervals."""
-    rates = [f"{rate:.3f}" for rate in (drafter.rate, *drafter.by_position[:POSITIONS])]
-    missing = [""] * (POSITIONS + 1 - len(rates))
-    errors = {e.gamma: f"{e.percent:+.1f} % ({e.low_percent:+.1f} to {e.high_percent:+.1f})" for e in drafter.errors}
-    return [drafter.name, *rates, *missing, *(errors.get(gamma, "") for gamma in gammas)]
+def error_at(drafter: Independence, gamma: int) -> IidError | None:
+    """Return the error at a window; None where the recording cannot answer for it."""
+    return next((error for error in drafter.errors if error.gamma == gamma), None)
 
 
 def figure(drafters: Sequence[Independence]) -> Drawing:

@@ -8,7 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Listing, Page, Paragraph, Strong, Table, sections
+from simulator.numeric import grouped
+from simulator.report.blocks import Block, Bullets, Code, Figure, Listing, Page, Paragraph, Strong, sections
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import GREY, LOOKS, VERMILLION
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
@@ -160,14 +161,9 @@ def _assumed(study: PlanStudy) -> Iterator[Block]:
 
 
 def _laws(study: PlanStudy) -> Iterator[Block]:
-    sizes = sorted({point.batch for point in study.laws})
-    lines = []
-    for name in dict.fromkeys(point.candidate.name for point in study.laws):
-        points = {point.batch: point for point in study.laws if point.candidate.name == name}
-        times = [number(points[size].tpot_ms, 3) if size in points else "" for size in sizes]
-        lines.append((name, *times, number(max(point.tokens_per_s for point in points.values()), 3)))
-    columns = ("candidate", *(f"ms/token at {size}" for size in sizes), "most tokens/s")
-    yield Table(columns, lines, "Time per token by law and batch size", sortable=True)
+    by_name = grouped(study.laws, lambda point: point.candidate.name)
+    lines = [(name, {point.batch: point for point in points}) for name, points in by_name.items()]
+    yield say.table("laws", lines, sizes=sorted({point.batch for point in study.laws}))
 
 
 def _left_out(study: PlanStudy) -> Iterator[Block]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from simulator.report.blocks import Block, Paragraph, Sliders, Table
-from simulator.report.wording import Wording, number
+from simulator.report.blocks import Block, Paragraph, Sliders
+from simulator.report.wording import Wording
 from simulator.studies.what_if import FEW_RATES, WhatIf
 
 TITLE = "What if"
@@ -15,10 +15,5 @@ def blocks(law: WhatIf) -> Iterator[Block]:
     yield Sliders(say("title", law=law), law)
     yield Paragraph(say("about", law=law))
     if len(law["rates"]) > 1:
-        rows = [
-            (say("rate", rate=rate), *(f"{number(law['plain_s'] / tpot_s, 3)} ×" for tpot_s in times))
-            for rate, times in zip(law["rates"], law["tpot_s"], strict=True)
-            if rate in (None, *FEW_RATES)
-        ]
-        head = ("draft tokens kept", *(say("window", tokens=tokens) for tokens in law["windows"]))
-        yield Table(head, rows, say("table"))
+        times = zip(law["rates"], law["tpot_s"], strict=True)
+        yield say.table("speedups", [at_rate for at_rate in times if at_rate[0] in (None, *FEW_RATES)], law=law)
