@@ -93,7 +93,7 @@ def _catalogue(folder: Folder) -> Catalogue:
 def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None) -> Result[Run]:
     """Simulate a scenario beside its law, replay and autoregressive decoding; return all of them. Raises as :func:`load`."""
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
-    command = "" if isinstance(source, Loaded) or catalogue else _command("run", [str(source)], _lines(overrides), seed)
+    command = "" if isinstance(source, Loaded) or catalogue else typed("run", [str(source)], _lines(overrides), seed)
     result, span = run_with_interval(loaded, command)  # what was changed in Python has no command
 
     def page() -> Page:
@@ -150,7 +150,7 @@ def sweep(
         with reading(path) as stored:
             points = table(stored)
     words = [word for axis in _axes(axes) for word in ("--axis", axis)] + (["--evaluate", evaluate] if evaluate else [])
-    command = _command("sweep", [str(name)], _lines(overrides), seed, words)
+    command = typed("sweep", [str(name)], _lines(overrides), seed, words)
 
     def write(folder: Path) -> None:
         write_files(folder, page_files(sweep_pages.page(points, given.base.scenario, command), points.name))
@@ -179,11 +179,6 @@ def _axes(axes: Mapping[str, Iterable[object]] | Sequence[str]) -> tuple[str, ..
     return tuple(axes)
 
 
-def _command(verb: str, names: Sequence[str], overrides: Sequence[str], seed: int | None, options: Sequence[str] = ()) -> str:
-    """Return the command of the terminal that does the same."""
-    return typed(verb, tuple(names), tuple(overrides), seed, list(options))
-
-
 def plan(
     name: str | Path, overrides: Overrides = (), *, draws: int = 20, seed: int | None = None, catalogue: Folder = None
 ) -> Result[PlanStudy]:
@@ -192,7 +187,7 @@ def plan(
     ``draws`` runs are resampled for the chance that the SLO is met. Raises :class:`BadInput` with the faults of the file,
     :class:`Infeasible` with the nearest miss where no fleet keeps the SLO.
     """
-    command = _command("plan", [str(name)], _lines(overrides), seed, [] if draws == 20 else ["--draws", str(draws)])
+    command = typed("plan", [str(name)], _lines(overrides), seed, [] if draws == 20 else ["--draws", str(draws)])
     answer = plan_study(load_plan(str(name), _lines(overrides), _catalogue(catalogue), seed), command, draws)
     return Result(
         answer,
@@ -223,7 +218,7 @@ def study(
     asked = Asked(tuple(map(str, scenarios)), _lines(overrides), seed, None, False, folders)
     inputs, arguments = by_name[name].prepare(asked, by_name[name].defaults() | options)
     value = import_module(f"simulator.studies.{name}").study(inputs, **arguments)
-    command = "" if options or catalogue else _command(name, asked.scenarios, asked.overrides, seed)
+    command = "" if options or catalogue else typed(name, asked.scenarios, asked.overrides, seed)
 
     def page() -> Page:
         made: Page = replace(import_module(f"simulator.report.pages.{name}").page(value), command=command)

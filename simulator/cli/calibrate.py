@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, stated, working
+from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, stated, typed, working
 from simulator.files.document import Document
 from simulator.names import Catalogue
 from simulator.parallel import counted
@@ -136,16 +135,13 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
         fitted = fit(card, read(tables))
         if out:
             writing.write(out, profile.text(written(fitted, document)))
-    if as_json:
-        formats = {name: weights._asdict() for name, weights in fitted.formats.items()}
-        paths = [str(out)] if out else []
-        click.echo(json.dumps({"us_per_layer": fitted.us_per_layer, "formats": formats, "written": paths}, indent=2))
-        return
-    click.echo(f"{fitted.us_per_layer:g} us per layer, all but its weights")
+    formats = {name: weights._asdict() for name, weights in fitted.formats.items()}
+    data = {"us_per_layer": fitted.us_per_layer, "formats": formats, "written": [str(out)] if out else []}
+    lines = [f"{fitted.us_per_layer:g} us per layer, all but its weights"]
     for name, weights in fitted.formats.items():
         ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in weights.width)
-        click.echo(f"{name}: memory efficiency {weights.memory_efficiency:g}; memory time by tokens {ratios}")
-    click.echo(f"written: {out}\n" if out else "", nl=False)
+        lines.append(f"{name}: memory efficiency {weights.memory_efficiency:g}; memory time by tokens {ratios}")
+    answer(as_json, lambda: data, None, *lines, *[f"written: {out}"] * bool(out))
 
 
 @calibrate.command("score", **stated("calibrate score"))
@@ -162,7 +158,7 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
             errors = list(quality.link_scores(_entry("link", name, own)[1], rows))
         else:
             errors = list(quality.scores(_entry("device", name, own)[1], rows))
-        command = shlex.join(["specsim", "calibrate", "score", name, *(table.name for table in tables)])
+        command = typed("calibrate score", [name, *(table.name for table in tables)], ())
         page = score_page(Path(name).stem, errors, command)
         if out:
             write_files(out, page_files(page, f"{Path(name).stem}_score"))
@@ -220,7 +216,7 @@ def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
 
 
 def _command(verb: str, tables: Paths, like: str, options: list[str]) -> str:
-    return shlex.join(["specsim", "calibrate", verb, *(path.name for path in tables), "--like", like, *options])
+    return typed(f"calibrate {verb}", [path.name for path in tables], (), options=["--like", like, *options])
 
 
 def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: Path | None, command: str) -> list[str]:

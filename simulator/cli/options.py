@@ -84,26 +84,32 @@ def beside_the_package(typed: str, instead: str) -> NoReturn:
         raise BadInput.at(f"specsim {typed}", message)
 
 
-def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page], *lines: str) -> None:
-    """Print plain data as one JSON object, or a page and further lines behind it."""
+def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page] | None, *lines: str) -> None:
+    """Print plain data as one JSON object, or a page, if there is one, and further lines behind it."""
     if as_json:
         click.echo(json.dumps(data(), indent=2))
         return
-    from rich.console import Console
+    if page:
+        from rich.console import Console
 
-    from simulator.report.terminal import print_page
+        from simulator.report.terminal import print_page
 
-    print_page(page(), Console())
+        print_page(page(), Console())
     for line in lines:
         click.echo(line)
+
+
+def repeated(flag: str, values: Iterable[object]) -> list[str]:
+    """Return an option as it is typed, once for each value."""
+    return [word for value in values for word in (flag, str(value))]
 
 
 def typed(
     verb: str, scenarios: Iterable[str], overrides: Iterable[str], seed: int | None = None, options: Iterable[str] = ()
 ) -> str:
     """Return a command as it can be typed again."""
-    words = ["specsim", verb, *scenarios, *(word for override in overrides for word in ("--set", override))]
-    return shlex.join([*words, *(["--seed", str(seed)] if seed is not None else []), *options])
+    words = ["specsim", *verb.split(), *scenarios, *repeated("--set", overrides)]
+    return shlex.join([*words, *repeated("--seed", [] if seed is None else [seed]), *options])
 
 
 class LazyGroup(click.Group):

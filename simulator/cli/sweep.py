@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import INTERRUPTED, answer, faults_as_lines, stated, typed
+from simulator.cli.options import INTERRUPTED, answer, faults_as_lines, repeated, stated, typed
 from simulator.files.document import CONTROLS, BadInput, Document
 from simulator.names import Catalogue
 from simulator.parallel import CORES
@@ -105,7 +104,7 @@ def _write_files(
 
 def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
     """Return the command that evaluates the same points again, with more options behind it."""
-    words = _options("--axis", asked["axes"])
+    words = repeated("--axis", asked["axes"])
     for key, flag in {"evaluate": "--evaluate", "keep": "--keep", "samples": "--latin-hypercube"}.items():
         if asked[key]:
             words += [flag, str(asked[key])]
@@ -116,15 +115,11 @@ def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
 
 def _resuming(path: Path, files: dict[str, Path | None], asked: dict[str, Any]) -> list[str]:
     """Return the options with which an interrupted command goes on in the same place."""
-    words = ["--store", str(path), "--resume", *_options("--catalogue", asked["own"])]
+    words = ["--store", str(path), "--resume", *repeated("--catalogue", asked["own"])]
     for option, value in {**files, "workers": asked["workers"], "scheduler": asked["scheduler"]}.items():
         if value is not None:
             words += [f"--{option.removesuffix('ed')}", str(value)]
     return words
-
-
-def _options(flag: str, values: Sequence[object]) -> list[str]:
-    return [word for value in values for word in (flag, str(value))]
 
 
 def _print_status(store: Store, as_json: bool) -> None:
@@ -137,17 +132,13 @@ def _print_status(store: Store, as_json: bool) -> None:
     for number, evaluator in enumerate(file.evaluators):
         evaluators[evaluator] = {"points": None if number else len(design), **store.progress(evaluator)._asdict()}
     same_code = store.fact("code_version") == code_version().hex()
-    if as_json:
-        status = {"sweep": file.name, "scenario": file.scenario, "evaluators": evaluators, "same_code": same_code}
-        click.echo(json.dumps(status, indent=2))
-        return
-    title = f"{file.name}: {file.scenario} over {', '.join(axis.key for axis in design.axes)}"
-    click.echo(title.translate(CONTROLS))
+    status = {"sweep": file.name, "scenario": file.scenario, "evaluators": evaluators, "same_code": same_code}
+    lines = [f"{file.name}: {file.scenario} over {', '.join(axis.key for axis in design.axes)}".translate(CONTROLS)]
     for evaluator, state in evaluators.items():
         total = f" of {state['points']:,}" if state["points"] else ""
-        click.echo(f"  {evaluator}: {state['done']:,}{total} points, {state['faults']:,} of them faulty")
-    if not same_code:
-        click.echo("  made by other code than this; --resume would evaluate every point again")
+        lines.append(f"  {evaluator}: {state['done']:,}{total} points, {state['faults']:,} of them faulty")
+    lines += [] if same_code else ["  made by other code than this; --resume would evaluate every point again"]
+    answer(as_json, lambda: status, None, *lines)
 
 
 def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, as_json: bool) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import LazyGroup, Names, Paths, answer, faults_as_lines, stated
+from simulator.cli.options import LazyGroup, Names, Paths, answer, faults_as_lines, repeated, stated, typed
 from simulator.files import reading, writing
 from simulator.files.document import BadInput, Fault, did_you_mean, readable
 from simulator.names import Catalogue
@@ -88,21 +87,13 @@ def iid(
             path, opened = _open(name, own)
             label = name if ":" in name else path.stem
             drafters += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
-        written, answered = [], page(drafters, _iid_command(names, flavours, windows, seed))
+        options = [*repeated("--flavour", flavours), *repeated("--window", windows)]
+        options += ["--seed", str(seed)] if seed else []
+        written, answered = [], page(drafters, typed("trace iid", names, (), options=options))
         if out:
             written = [_write(out / file, text) for file, text in page_files(answered, NAME).items()]
     data = [{**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]} for drafter in drafters]
     answer(as_json, lambda: {"traces": data, "written": written}, lambda: answered, *(f"written: {path}" for path in written))
-
-
-def _iid_command(names: Names, flavours: Names, windows: tuple[int, ...], seed: int) -> str:
-    """Return the command as it can be typed again."""
-    words = ["specsim", "trace", "iid", *names]
-    for flavour in flavours:
-        words += ["--flavour", flavour]
-    for gamma in windows:
-        words += ["--window", str(gamma)]
-    return shlex.join([*words, *(["--seed", str(seed)] if seed else [])])
 
 
 @trace.command("convert", **stated("trace convert"))
@@ -122,10 +113,7 @@ def convert(source: str, form: str, window: int | None, series: str | None, out:
         block = {what: dict(_with_file_name(source, lambda: TO_RATES[form](lines, window, series)))}
         text = yaml.safe_dump(block, sort_keys=False)
         written = [_write(out, text)] if out else []
-    if as_json:
-        click.echo(json.dumps({**block, "written": written}, indent=2))
-    else:
-        click.echo(text + "".join(f"written: {path}\n" for path in written), nl=False)
+    answer(as_json, lambda: {**block, "written": written}, None, text.rstrip("\n"), *(f"written: {path}" for path in written))
 
 
 @trace.command("rescale", **stated("trace rescale"))
@@ -178,12 +166,9 @@ def _save(made: Trace, out: Path | None, as_json: bool) -> None:
         raise BadInput.at("--out", f"expected a file that ends in .npz, got {out or 'none'}")
     _write(out, made)
     data = {"written": [str(out)], "requests": len(made.flavour), "tokens": made.positions, "header": dict(made.header)}
-    if as_json:
-        click.echo(json.dumps(data, indent=2))
-        return
-    click.echo(f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {made.header['replay']}")
-    for key, value in made.header.get("derived_from", {}).items():
-        click.echo(f"  {key}: {value}")
+    line = f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {made.header['replay']}"
+    derived = made.header.get("derived_from", {})
+    answer(as_json, lambda: data, None, line, *(f"  {key}: {value}" for key, value in derived.items()))
 
 
 def _write(path: Path, content: Trace | str | bytes) -> str:

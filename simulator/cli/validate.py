@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import Names, Paths, answer, beside_the_package, stated, working
+from simulator.cli.options import Names, Paths, answer, beside_the_package, repeated, stated, typed, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -78,7 +77,7 @@ def _papers(
             results.append(validated(paper, processes_map, said))
         missed = shortfalls(results, ErrorBounds(**bounds))
         fits = engine_fits(Catalogue(own))
-        command, goals = shlex.join(["specsim", "validate", *papers]), shortfalls(results, GOAL)
+        command, goals = typed("validate", papers, ()), shortfalls(results, GOAL)
         answered = page(results, gaps, goals, paper_figures(), contradictions(), command, claims, fits)
         if out:
             write_files(out, page_files(answered, "validation") | {CELLS: cells_csv(results)})
@@ -120,7 +119,7 @@ def _claims(names: Names, processes: int | None, as_json: bool, own: Paths, out:
 
     with working("claims"), spread(processes or CORES) as everywhere:
         claims = judged_claims([paper.name for paper in papers(Catalogue(own), names)], own, everywhere)
-        answered = page(claims, shlex.join(["specsim", "validate", *names, "--claims"]))
+        answered = page(claims, typed("validate", names, (), options=["--claims"]))
         if out:
             write_files(out, page_files(answered, "claims") | {CLAIMS: claims_csv(claims)})
     answer(as_json, lambda: {"claims": as_data(claims)}, lambda: answered)
@@ -137,7 +136,7 @@ def _cells(names: Names, patterns: Names, processes: int | None, as_json: bool, 
         asked = single_cells(papers(Catalogue(own), names), patterns)
         runs = everywhere(Question.answer, [question for _, _, question in asked])
         data = [single_data(paper, cell, question, run) for (paper, cell, question), run in zip(asked, runs, strict=True)]
-    answer(as_json, lambda: {"cells": data}, lambda: cells_page(data, shlex.join(["specsim", "validate", *names])))
+    answer(as_json, lambda: {"cells": data}, lambda: cells_page(data, typed("validate", names, ())))
     _end([])
 
 
@@ -148,7 +147,7 @@ def _laws(names: Names, processes: int | None, as_json: bool) -> None:
     with working("laws"), spread(processes or (CORES if ALL in names else 1)) as everywhere:
         verdicts = _examples(names, everywhere)
     disagreement = any(verdict.disagreement for verdict in verdicts)
-    command = shlex.join(["specsim", "validate", *(word for name in names for word in ("--law", name))])
+    command = typed("validate", (), (), options=repeated("--law", names))
     answer(as_json, lambda: {"examples": law_data(verdicts), "disagreement": disagreement}, lambda: page(verdicts, command))
     sys.exit(3 if disagreement else 0)
 

@@ -5,6 +5,7 @@ names is played on quiet lanes; then a simulation and, where one request follows
 repeat, and the law is held to one turn of them. What it has to keep to is its own claim.
 """
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -217,9 +218,7 @@ def _turn_of(strategy: Strategy, records: Sequence[_Record]) -> SteadyTurn:
     middle = records[len(records) // 4 : len(records) * 3 // 4]
     length = next((length for length in range(1, len(middle) // 3) if _repeats(middle, length)), len(middle))
     turn = middle[:length]
-    kinds: dict[Kind, int] = {}
-    for record in turn:
-        kinds[record.kind] = kinds.get(record.kind, 0) + 1
+    kinds = Counter(record.kind for record in turn)
     present = sum(kind.batch * count for kind, count in kinds.items())
     seconds = ordered_sum(record.seconds for record in turn)
     return SteadyTurn(kinds, seconds / length, sum(record.tokens for record in turn) / present)

@@ -43,25 +43,18 @@ def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
 def free(folder: Path) -> Path:
     """Return the absolute folder if a report may be written there; else raise :class:`BadInput`. Call it before long work."""
     folder = folder.resolve()
-    place = (str(folder), 0, 0)
     above = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
-        raise BadInput.at(place, f"cannot be made: {above} is no folder that can be written to")
-    _check(folder)
-    return folder
-
-
-def _check(folder: Path) -> None:
-    """Raise :class:`BadInput` unless the folder is free or holds a report and nothing else."""
-    if not folder.exists():
-        return
-    place = (str(folder), 0, 0)
+        raise BadInput.at(folder, f"cannot be made: {above} is no folder that can be written to")
+    if above != folder:
+        return folder
     if not folder.is_dir():
-        raise BadInput.at(place, "is a file; expected the folder of a report, or a name that is free")
+        raise BadInput.at(folder, "is a file; expected the folder of a report, or a name that is free")
     present = {path.name for path in folder.iterdir()}
     if REPORT not in present:
         message = f"is there already and holds no {REPORT}, so it is no report to replace; choose another folder"
-        raise BadInput.at(place, message)
+        raise BadInput.at(folder, message)
     if strangers := sorted(present - OURS):
         message = f"holds '{strangers[0]}', which is no part of a report and would be lost; move it or choose another folder"
-        raise BadInput.at(place, message)
+        raise BadInput.at(folder, message)
+    return folder

@@ -223,7 +223,12 @@ def crossover(points: Iterable[BatchPoint | LawAtBatch]) -> tuple[int | None, in
 
     They differ where a tile that fills up brings the strategy back. None where it never happens.
     """
-    slower = [(point.batch, point.speedup < 1.0) for point in sorted(points, key=lambda point: point.batch)]
+    return turning((point.batch, point.speedup < 1.0) for point in points)
+
+
+def turning(sizes: Iterable[tuple[int, bool]]) -> tuple[int | None, int | None]:
+    """Return the first size at which something is behind, and the size from which it always is, of sizes and whether it is."""
+    slower = sorted(sizes)
     ahead = max((size for size, behind in slower if not behind), default=0)
     first = next((size for size, behind in slower if behind), None)
     return first, next((size for size, behind in slower if behind and size > ahead), None)

@@ -9,7 +9,7 @@ How often the tokens of a further draft are kept is not assumed: the study says 
 Chances are taken as independent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ def study(loaded: Sequence[Loaded]) -> DraftStudy:
     if not serial or scenario.draft is None:
         raise BadInput.at(scenario.name, "expected vanilla_sd with a draft model on its device", "strategy")
     rate = _rate(base, scenario.strategy.window)
-    best = max(_speedup(base, window, rate) for window in range(1, LONGEST + 1))
+    _, best = _best(base, rate)
     points = tuple(_point(one, best) for one in loaded)
     return DraftStudy(scenario.name, scenario.acceptance.stand_in, rate, best, points)
 
@@ -91,7 +91,7 @@ def _point(loaded: Loaded, wanted: float) -> DraftPoint:
     draft = loaded.scenario.draft
     if draft is None:
         raise BadInput.at(loaded.scenario.name, "is required and missing", "draft")
-    best = list(_best(loaded))
+    best = [_best(loaded, rate) for rate in RATES]
     return DraftPoint(
         draft.model.name,
         draft.model.weights / 1e9,
@@ -103,18 +103,17 @@ def _point(loaded: Loaded, wanted: float) -> DraftPoint:
     )
 
 
-def _best(loaded: Loaded) -> Iterator[tuple[int, float]]:
-    """Yield the best window and its speed-up at all ``RATES``."""
-    for rate in RATES:
-        speedups = {window: _speedup(loaded, window, rate) for window in range(1, LONGEST + 1)}
-        yield max(speedups.items(), key=lambda pair: pair[1])
+def _best(loaded: Loaded, rate: float) -> tuple[int, float]:
+    """Return the best window where tokens are kept at ``rate``, and its speed-up."""
+    speedups = {window: _speedup(loaded, window, rate) for window in range(1, LONGEST + 1)}
+    return max(speedups.items(), key=lambda pair: pair[1])
 
 
 def _least_rate(loaded: Loaded, wanted: float) -> float | None:
     """Return the chance at which the best window reaches a speed-up; None where not even certainty does."""
 
     def over(rate: float) -> float:
-        return max(_speedup(loaded, window, rate) for window in range(1, LONGEST + 1)) - wanted
+        return _best(loaded, rate)[1] - wanted
 
     return float(brentq(over, 0.0, 1.0, xtol=1e-4)) if over(1.0) > 0.0 > over(0.0) else None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from simulator.parallel import counted
 from simulator.scenario import Loaded, run
-from simulator.studies.batches import at_size
+from simulator.studies.batches import at_size, turning
 
 SIZES = (1, 2, 4, 8, 16, 32)
 
@@ -56,13 +56,7 @@ def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES) -> LoadStudy:
 
 def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | None:
     """Return the first swept size from which on ``theirs`` brings more tokens a second; None without such a size."""
-    first = None
-    for our, their in zip(ours, theirs, strict=True):
-        if their.tokens_per_s <= our.tokens_per_s:
-            first = None
-        elif first is None:
-            first = our.clients
-    return first
+    return turning((our.clients, their.tokens_per_s > our.tokens_per_s) for our, their in zip(ours, theirs, strict=True))[1]
 
 
 def _point(loaded: Loaded, size: int) -> LoadPoint:

@@ -166,11 +166,7 @@ def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -
     updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:
         scale = changed.scenario.schedule.needs.draft_steps / scenario.schedule.needs.draft_steps
-        updates["durations"] = StatedDurations(**dict(_scaled(scenario.durations, scale)))
+        given = {name: getattr(scenario.durations, name) for name in scenario.durations.model_fields_set}
+        given |= {name: given[name] * scale for name in ("draft_ms", "redraft_ms") if given.get(name) is not None}
+        updates["durations"] = StatedDurations(**given)
     return changed.replace(**updates)
-
-
-def _scaled(given: StatedDurations, scale: float) -> Iterator[tuple[str, Any]]:
-    for name in given.model_fields_set:
-        value = getattr(given, name)
-        yield name, value * scale if name in ("draft_ms", "redraft_ms") and value is not None else value

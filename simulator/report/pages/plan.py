@@ -57,8 +57,8 @@ def page(study: PlanStudy) -> Page:
             *sections(
                 (what_if.TITLE, what_if.blocks(study.law)),
                 ("By law, one replica", _laws(study)),
-                ("Left out", _left_out(study)),
-                ("Prices", _prices(study)),
+                ("Left out", [say.table("left_out", plan.left_out)] if plan.left_out else []),
+                ("Prices", [say.table("prices", plan.file.devices.items())]),
                 ("Exported", _exports(study)),
                 (PROVENANCE, provenance_blocks(chosen)),
                 (RESOLVED, resolved_blocks(chosen)),
@@ -164,15 +164,6 @@ def _laws(study: PlanStudy) -> Iterator[Block]:
     by_name = grouped(study.laws, lambda point: point.candidate.name)
     lines = [(name, {point.batch: point for point in points}) for name, points in by_name.items()]
     yield say.table("laws", lines, sizes=sorted({point.batch for point in study.laws}))
-
-
-def _left_out(study: PlanStudy) -> Iterator[Block]:
-    if combinations := study.search.plan.left_out:
-        yield say.table("left_out", combinations)
-
-
-def _prices(study: PlanStudy) -> Iterator[Block]:
-    yield say.table("prices", study.search.plan.file.devices.items())
 
 
 def _exports(study: PlanStudy) -> Iterator[Block]:

@@ -92,9 +92,9 @@ def page(
             *sections(
                 *((f"Claims of {name}", blocks) for name, blocks in by_paper(claims).items()),
                 *((paper.paper.name, _paper(paper)) for paper in papers),
-                ("Laws against simulation", _laws(gaps)),
+                ("Laws against simulation", [Paragraph(say("laws_legend")), say.table("gaps", gaps)]),
                 ("Figures of the papers", _figures(figures, claims)),
-                ("What is wrong in the papers", _slips(slips)),
+                ("What is wrong in the papers", [Paragraph(say("slips_legend", slips=slips)), say.table("slips", slips)]),
                 ("Every cell", [Paragraph(("As a table: ", Hyperlink(CELLS, CELLS), "."))]),
                 terminal=False,
             ),
@@ -184,11 +184,6 @@ def _far_off(papers: Sequence[Validated]) -> Iterator[Block]:
         yield Bullets([say("far", one=one) for one in far])
 
 
-def _laws(gaps: Sequence[LawGap]) -> Iterator[Block]:
-    yield Paragraph(say("laws_legend"))
-    yield say.table("gaps", gaps)
-
-
 def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterator[Block]:
     judged = {(one.row.paper, one.claim.claim): one for one in claims}
 
@@ -198,12 +193,6 @@ def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterat
     shown, claimed = sum(figure.reproduced for figure in figures), sum(bool(figure.claims) for figure in figures)
     yield Paragraph(say("figures_legend", count=len(figures), shown=shown, judged=claimed))
     yield say.table("figures", figures, verdicts=verdicts)
-
-
-def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:
-    weighty = sum(slip.weight in ("medium", "large") for slip in slips)
-    yield Paragraph(say("slips_legend", slips=slips, weighty=weighty))
-    yield say.table("slips", slips)
 
 
 def single_data(paper: str, cell: PublishedCell, question: Question, run: float) -> dict[str, Any]:

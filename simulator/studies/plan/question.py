@@ -21,6 +21,7 @@ from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
 from simulator.files.logs import read_log
 from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read
+from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
 from simulator.serving.traffic import TrafficFile
@@ -28,6 +29,7 @@ from simulator.studies.method_features import read_named
 from simulator.studies.plan.file import Plan, amended, combined
 
 DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
+say = Sentences(Path(__file__).with_suffix(".yaml"))
 ONE_PROMPT = re.compile(r"\bone\b.*\bprompt\b")
 """A mean over a single prompt is none to plan with."""
 MACHINE = "server"
@@ -158,10 +160,10 @@ def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
     """Yield the defaults that hold for all candidates, in words."""
     for name in ("policy", "max_requests", "ranks", "replicas"):
         value, why = DEFAULTS[name].values()
-        yield f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value} ({why})"
+        yield say("default", name=name, values=value if isinstance(value, list) else [value], why=why)
     if not question.weights:
         known = target.spec.expert_format or target.spec.weight_format
-        yield f"weights: {_format(question, target)} ({'as published' if known else DEFAULTS['weights']['why']})"
+        yield say("weights", format=_format(question, target), known=known, why=DEFAULTS["weights"]["why"])
 
 
 def _format(question: PlanQuestion, target: NamedModel) -> str:
@@ -193,8 +195,8 @@ def _hardware(
     ranks = DEFAULTS["ranks"]["value"] if link else [1]
     entry = {"target": {**place, **({"link": link} if link else {})}, "draft": {**place, "machine": MACHINE}}
     entry["vary"] = {"target.tensor_parallel": list(ranks)}
-    said = f"{name}: engine {engine}, {f'joined by {link}' if link else 'one device a replica'}, {price['value']:g} USD an hour"
-    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, f"{said} ({price['source']})"
+    said = say("hardware", name=name, engine=engine, link=link, price=price)
+    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, said
 
 
 def _methods(engine: str) -> dict[str, Any]:
@@ -211,25 +213,25 @@ def _strategy(
     if method["shape"] == "draft":
         name = question.draft or next(iter(DEFAULTS["drafts"].get(target.reference, ())), None)
         if name is None:
-            return None, "left out, as no smaller model with its tokenizer is known; name one with --draft", ""
+            return None, say("no_draft"), ""
         draft = find_model(name, catalogue, f"--draft {name}")
         drafter = draft.published_as or draft.reference
         entry["draft"] = {"model": draft.reference, "weights": DEFAULTS["weights"]["value"]}
-        words = f"draft {drafter} on the GPUs of its target, one token a pass; "
+        words = say("draft", draft=drafter)
     if method["shape"] == "mtp" and not target.spec.mtp_layers:
-        return None, "left out, as the model has no layer that predicts further tokens", ""
+        return None, say("no_mtp"), ""
     if method["shape"] == "head":
         trained = _head(catalogue, target, kind)
         if trained is None:
-            return None, "left out, as no such head is published for a model of these shapes", ""
+            return None, say("no_head"), ""
         of, head = trained
-        words = f"head {head}" + ("; " if of == target.published_as else f", which was trained for {of}; ")
+        words = say("head", head=head, of=of, target=target.published_as)
     entry |= {"vary": dict(method["vary"])} if "vary" in method else {}
     acceptance = _acceptance(catalogue, target, method, drafter)
     if acceptance is None:
-        return None, f"left out, as no mean of {kind} in a chain is published", ""
+        return None, say("no_mean", kind=kind), ""
     entry["acceptance"], lent = acceptance
-    return entry, words + lent, head
+    return entry, f"{words} {lent}".lstrip(), head
 
 
 def _acceptance(
@@ -247,14 +249,7 @@ def _acceptance(
     same = [
         other.mean.tokens_per_step for other in loans if (other.target, other.mean.window) == (loan.target, loan.mean.window)
     ]
-    ends = [value for value in same if value]
-    span = f"; {min(ends):g} to {max(ends):g} are published for it" if len(set(ends)) > 1 else ""
-    mean = loan.mean
-    words = (
-        f"acceptance borrowed from {loan.target} with {mean.draft}: {mean.tokens_per_step:g} tokens a step "
-        f"in a chain of {mean.window} on {mean.task}{span}"
-    )
-    return dict(loan.block), words
+    return dict(loan.block), say("borrowed", loan=loan, ends=[value for value in same if value])
 
 
 def _usable(loan: Loan, method: Mapping[str, Any]) -> bool:
@@ -270,8 +265,7 @@ def _of_method(catalogue: Catalogue, method: Mapping[str, Any]) -> tuple[dict[st
     facts = read(path, shown(path)).data if path else {}
     for mean in facts.get("published", ()):
         block = {name: mean[name] for name in ("tokens_per_step", "source", "confidence") if name in mean}
-        why = f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a step, as the method's file says"
-        return block | {"method": method["strategy"]}, why
+        return block | {"method": method["strategy"]}, say("own", mean=mean)
     return None
 
 
@@ -294,7 +288,6 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
 
     Raises :class:`BadInput` that says how to get one.
     """
-    place = (option, 0, 0)
     names = catalogue.names("model")
     if name in names:
         spec = _spec(names[name])
@@ -306,12 +299,7 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
         return NamedModel(os.path.relpath(folder) if "/" in os.path.relpath(folder) else f"./{folder}", read_config(folder), "")
     ids = [id_ for path in names.values() for id_ in _spec(path).huggingface]
     local = name.rpartition("/")[2]
-    perhaps = did_you_mean(name, [*ids, *names])
-    message = (
-        f"is neither a model of the catalogue, nor an id that it knows, nor a folder with a config.json{perhaps}; "
-        f"get its config.json: hf download {name} config.json --local-dir {local}, then --model ./{local}"
-    )
-    raise BadInput.at(place, message)
+    raise BadInput.at(option, say("unknown", name=name, local=local, perhaps=did_you_mean(name, [*ids, *names])))
 
 
 def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:
@@ -343,15 +331,13 @@ def busiest(
     limited = TrafficFile.model_validate(arrivals | {"drop_above_tokens": context})
     if dropped := limited.dropped:
         arrivals["drop_above_tokens"] = context
-        said.append(f"{dropped:,} requests of more than {context:,} tokens left out: the context of the model is no longer")
+        said.append(say("too_long", dropped=dropped, context=context))
     at = [line.arrival_s for line in limited.lines()]
-    said += [] if log.timed else [f"{Path(file).name} has no times: Poisson arrivals at {rate_per_s:g} a second, as stated"]
+    said += [] if log.timed else [say("untimed", file=Path(file).name, rate_per_s=rate_per_s)]
     if len(at) <= count:
         return {"arrivals": arrivals}, said
     span, begin = min((at[index + count - 1] - at[index], index) for index in range(len(at) - count + 1))
-    said.append(
-        f"of them the {count:,} that come closest together are planned for: from {at[begin]:,.0f} s on, within {span:,.0f} s"
-    )
+    said.append(say("busiest", count=count, begin=at[begin], span=span))
     return {"arrivals": arrivals | {"from_s": at[begin]}, "count": count}, said
 
 

@@ -101,10 +101,7 @@ class Design:
             return self.samples
         if self.combination == "zip":
             return len(self.axes[0].labels)
-        total = 1
-        for axis in self.axes:
-            total *= len(axis.labels)
-        return total
+        return math.prod(len(axis.labels) for axis in self.axes)
 
     def point(self, number: int) -> Point:
         """Return the point of this number."""

@@ -14,6 +14,7 @@ from simulator.studies.sweep.axes import Point, Settings
 from simulator.studies.sweep.base import Base
 from simulator.studies.sweep.grid import RATES, SPREAD, law_columns
 from simulator.studies.sweep.key import Fields, key_of
+from simulator.studies.sweep.metrics import LAW_METRICS
 
 SAME_PART = {"method": "strategy", "serving": "requests"}
 """Fields that are set together with another field: a method states its strategy, the policy bounds the batch."""
@@ -55,13 +56,8 @@ def _metrics(loaded: Loaded, columns: dict[str, list[float]], count: int) -> Ite
         arrays = law_columns(loaded, columns)
         rows = list(zip(*(arrays[name].tolist() for name in ("tpot_s", "speedup", "tokens_per_step", "step_s")), strict=True))
     for tpot_s, speedup, tokens_per_step, step_s in rows:
-        yield {
-            "tpot_ms": tpot_s * 1e3,
-            "tokens_per_s": batch / tpot_s,
-            "speedup": speedup,
-            "tokens_per_step": tokens_per_step,
-            "step_ms": step_s * 1e3,
-        }
+        numbers = tpot_s * 1e3, batch / tpot_s, speedup, tokens_per_step, step_s * 1e3
+        yield dict(zip(LAW_METRICS, numbers, strict=True))
 
 
 class _Keys:
