@@ -3,17 +3,22 @@
 from bisect import bisect
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_, validate
+from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, is_shipped
 from simulator.scenario.fields import Scenario
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import HASHED_TOKENS
 from simulator.strategies.common.capabilities import drafts_first
 from simulator.strategies.common.traits import Facts
+
+say = Sentences(Path(__file__).with_name("faults.yaml"))
+"""What is said of every fault."""
 
 
 def with_fitting_draft(scenario: Scenario, document: Document) -> Scenario:
@@ -41,8 +46,7 @@ def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> I
         yield document.fault(("strategy", *field.split(".")), message)
     sizes = [place.model.vocab_size for place in (scenario.target, scenario.draft) if place]
     if strategy.needs.draft_model and len(set(sizes)) > 1:
-        message = f"the draft's vocabulary of {sizes[1]:,} is not the target's of {sizes[0]:,}; they must share a tokenizer"
-        yield document.fault(("draft", "model"), message)
+        yield document.fault(("draft", "model"), say("vocabularies", draft=sizes[1], target=sizes[0]))
     if scenario.durations:
         yield from _missing_durations(scenario, document)
 
@@ -55,33 +59,25 @@ def _lacks_draft(scenario: Scenario, target: ModelSpec, document: Document, cata
         with suppress(BadInput):  # one that cannot be read is no draft either
             models[name] = validate(ModelSpec, catalogue.content("model", path))
     fitting = [name for name, model in models.items() if model.vocab_size == size and model.weights < target.weights / 2]
-    why = f"needs a draft, and {f'{lost} has another vocabulary' if lost else 'the scenario has none'}"
-    drafts = f"; of the target's {size:,} tokens are {', '.join(fitting)}" if fitting else ""
-    return document.fault(("draft", "model") if lost else ("strategy",), f"{scenario.strategy.name} {why}{drafts}")
+    message = say("no_draft", strategy=scenario.strategy, lost=lost, fitting=fitting, size=size)
+    return document.fault(("draft", "model") if lost else ("strategy",), message)
 
 
 def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield what is wrong with a policy that the strategy or the requests cannot be served under."""
     strategy, policy = scenario.strategy, scenario.serving.policy.name
     if strategy.traits.separate_prompts and policy not in ("fixed_batch", "prefill_first"):
-        message = f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or prefill_first"
-        yield document.fault(("serving", "policy"), message)
+        yield document.fault(("serving", "policy"), say("separate_prompts", strategy=strategy))
     if drafts_first(scenario.schedule) and policy != "fixed_batch":
-        message = f"{strategy.name} with drafts_first verifies a window in a prompt's pass; choose fixed_batch"
-        yield document.fault(("serving", "policy"), message)
+        yield document.fault(("serving", "policy"), say("drafts_first", strategy=strategy))
     if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
-        message = (
-            f"{policy} needs max_requests where requests arrive: there are no clients to count as places; "
-            "set it, or choose another policy, as in serving: {policy: {name: prefill_first}}"
-        )
-        yield document.fault(("serving", "policy"), message)
+        yield document.fault(("serving", "policy"), say("places_of_arrivals", policy=policy))
     elif scenario.serving.replicas > 1 and scenario.serving.policy.max_requests is None:
-        message = f"{policy} needs max_requests where a router deals requests out: the clients of a replica change"
-        yield document.fault(("serving", "policy"), message)
+        yield document.fault(("serving", "policy"), say("places_of_replicas", policy=policy))
     elif strategy.traits.alone and scenario.batch > 1:
-        message = f"{strategy.name} takes one request at a time, got {scenario.batch}"
-        remedy = "; set serving.policy.max_requests=1" if scenario.requests.arrivals else ""
-        yield document.fault(("requests", "arrivals" if scenario.requests.arrivals else "concurrency"), message + remedy)
+        arrivals = scenario.requests.arrivals
+        message = say("alone", strategy=strategy, batch=scenario.batch, arrivals=arrivals)
+        yield document.fault(("requests", "arrivals" if arrivals else "concurrency"), message)
 
 
 def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -89,31 +85,26 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
     memory, field = scenario.serving.memory, ("serving", "memory", "prefix_caching")
     if not memory.prefix_caching:
         if scenario.serving.router == "most_cached":
-            yield document.fault(("serving", "router"), "looks into caches; set serving.memory.prefix_caching=true")
+            yield document.fault(("serving", "router"), say("most_cached"))
         return
     if scenario.requests.traffic is None:
-        yield document.fault(
-            field, "nobody knows what drawn prompts have in common; take traffic with hash_ids (format: mooncake)"
-        )
+        yield document.fault(field, say("drawn_prompts"))
     if HASHED_TOKENS % memory.block_tokens:
-        message = f"expected a divisor of the {HASHED_TOKENS} tokens that a hash stands for, got {memory.block_tokens}"
+        message = say("block_tokens", hashed=HASHED_TOKENS, block_tokens=memory.block_tokens)
         yield document.fault(("serving", "memory", "block_tokens"), message)
     if scenario.held_tokens:
-        yield document.fault(field, "a window or a state of a layer is no sum over blocks, so that blocks cannot be shared")
+        yield document.fault(field, say("held"))
 
 
 def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield what is wrong with a target that the strategy cannot run on: its stages, its size, its memory."""
     strategy, stages = scenario.strategy, scenario.stages
     if strategy.traits.staged and not stages:
-        missing = "durations.stages_ms" if scenario.durations else "target.pipeline"
-        yield document.fault(("strategy",), f"{strategy.name} runs on the stages of a pipeline; set {missing}")
+        yield document.fault(("strategy",), say("stages", strategy=strategy, durations=scenario.durations))
     if strategy.traits.staged and scenario.shared_memory:
-        yield document.fault(
-            ("shared_memory",), "slows a target and a draft that work side by side; stages have memories of their own"
-        )
+        yield document.fault(("shared_memory",), say("shared_memory"))
     if stages and (scenario.exit or strategy.traits.splits_passes):
-        yield document.fault(("strategy",), f"{strategy.name} stops within a pass, which a pipeline cannot do")
+        yield document.fault(("strategy",), say("splits_on_stages", strategy=strategy))
 
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -121,12 +112,11 @@ def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault
     given, strategy = scenario.durations, scenario.strategy
     rows = (Rows.decode(1, 1), Rows.decode(1 + strategy.window, scenario.batch, scenario.batch))
     if given and not all(scenario.cost.target(pass_rows).wall_s for pass_rows in rows):
-        yield document.fault(("durations",), "the target's passes take no time, so no speed can be told; state more than 0 ms")
+        yield document.fault(("durations",), say("no_time"))
     if given and strategy.window and strategy.needs.draft_steps and given.draft_ms is None and given.draft_step_ms is None:
-        yield document.fault(("durations",), f"{strategy.name} needs draft_ms (a window) or draft_step_ms")
+        yield document.fault(("durations",), say("no_draft_time", strategy=strategy))
     if given and strategy.traits.splits_passes and given.target_ms is not None:
-        message = f"{strategy.name} stops within a pass; state prefix_ms and suffix_ms, or layers_ms"
-        yield document.fault(("durations", "target_ms"), message)
+        yield document.fault(("durations", "target_ms"), say("splits_passes", strategy=strategy))
 
 
 def check_memory(scenario: Scenario, document: Document) -> None:
@@ -146,26 +136,20 @@ def check_memory(scenario: Scenario, document: Document) -> None:
             role, place, *_ = group.roles[sizes.index(max(sizes))]
             where, remedy = _remedy(role, place, max(sizes), limit - needed + max(sizes))
             fewer = bisect(range(1, places), limit, key=lambda count: group.needed_gb(longest + rows, count, rows))
-            remedy += f", or take at most {fewer:,} requests at a time" if fewer else ""
-            parts = " + ".join(
-                f"{part.role} {part.place.model.name} {size:.1f} GB" for part, size in zip(group.roles, sizes, strict=True)
-            )
-            whole = place.device.memory_gb.value
-            room = f"{whole:g} GB, of which {limit:g} may be used" if group.utilisation < 1.0 else f"{whole:g} GB"
-            raise Infeasible([document.fault(where, f"{parts} does not fit {place.device.name} with {room}; {remedy}")])
+            facts = {"device": place.device, "limit": limit, "limited": group.utilisation < 1.0, "fewer": fewer}
+            message = say("memory", parts=list(zip(group.roles, sizes, strict=True)), remedy=remedy, **facts)
+            raise Infeasible([document.fault(where, message)])
     held = scenario.held_tokens(longest) if scenario.held_tokens else longest
     if fixed and scenario.kv_tokens is not None and places * held > scenario.kv_tokens:
-        message = f"{places} x {longest:,} tokens do not fit a KV cache of {scenario.kv_tokens:,} tokens; "
-        fitting = scenario.kv_tokens // held
-        message += f"{fitting:,} at a time fit" if fitting else f"requests of up to {scenario.kv_tokens:,} fit, one at a time"
+        room = scenario.kv_tokens
+        message = say("caches", places=places, longest=longest, room=room, fitting=room // held)
         raise Infeasible([document.fault(("requests", "concurrency"), message)])
     if refusal := policy.refusal(longest, strategy.needs.cache_tokens, scenario.memory()):
         raise Infeasible([_about_longest(scenario, document, refusal)])
-    context = scenario.target.model.context_tokens if scenario.target else None
-    if context is not None and longest > context:
-        message = f"{scenario.target.model.name} has a context of {context:,} tokens" if scenario.target else ""
-        hint = f"; requests.arrivals.drop_above_tokens={context} leaves such requests out" if scenario.requests.traffic else ""
-        raise BadInput([_about_longest(scenario, document, f"a request of {longest:,} tokens is too long: {message}{hint}")])
+    model = scenario.target.model if scenario.target else None
+    if model and model.context_tokens is not None and longest > model.context_tokens:
+        facts = {"model": model.name, "context": model.context_tokens, "traffic": scenario.requests.traffic}
+        raise BadInput([_about_longest(scenario, document, say("context", longest=longest, **facts))])
 
 
 def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:

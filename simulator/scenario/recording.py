@@ -9,10 +9,13 @@ from simulator.acceptance.sources import Replay
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.acceptance.trace import Trace, read_once
 from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean, read
+from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.fields import Scenario
 from simulator.strategies.common.capabilities import DraftsChain, NamesRecording
 from simulator.strategies.common.traits import Facts
+
+say = Sentences(Path(__file__).with_name("faults.yaml"))
 
 
 def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tuple[Scenario, Document]:
@@ -42,8 +45,7 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
     if not unrecorded and isinstance(scenario.schedule.reads(Replay(drafted)), Replay | RecordedSequences):
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
     if isinstance(mean, dict):
-        message = "nothing is recorded that lends this strategy the bursts of each kind of text; state one mean"
-        raise document.refusal(("acceptance", "tokens_per_step"), message)
+        raise document.refusal(("acceptance", "tokens_per_step"), say("not_lent"))
     known = {"source": spec.source, "confidence": spec.confidence, "by_context": spec.by_context}
     return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document
 
@@ -70,9 +72,9 @@ def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> f
         stated = AcceptanceSpec(rate=rate).verdicts(None, scenario.seed)
         return float(scenario.schedule.reads(stated).odds(window, scenario.exit).committed()) - mean
 
-    if not surplus(0.0) < 0.0 < surplus(1.0):
-        reach = f"{surplus(0.0) + mean:g} to {surplus(1.0) + mean:g}"
-        raise document.refusal(("acceptance",), f"a mean of {mean:g} tokens a step cannot be: it lies between {reach}")
+    low, high = surplus(0.0), surplus(1.0)
+    if not low < 0.0 < high:
+        raise document.refusal(("acceptance",), say("no_such_mean", mean=mean, low=low + mean, high=high + mean))
     return float(brentq(surplus, 0.0, 1.0, xtol=1e-12))
 
 
@@ -147,11 +149,8 @@ def _check_vocabulary(trace: Trace, scenario: Scenario, document: Document, cata
     """Raise :class:`BadInput` for a trace of models with another vocabulary, unless it is a stand-in."""
     size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
     if size != trace.vocabulary and not scenario.acceptance.stand_in:
-        recorded = f"a vocabulary of {trace.vocabulary:,}" if trace.vocabulary else "an unknown vocabulary"
-        message = (
-            f"{shown(_trace_path(scenario, document, catalogue))} was recorded with {recorded}, the target has {size:,}; "
-            "record one from your models, or set acceptance.stand_in=true to borrow its shape"
-        )
+        file = shown(_trace_path(scenario, document, catalogue))
+        message = say("other_vocabulary", file=file, recorded=trace.vocabulary, size=size)
         raise document.refusal(("acceptance", "trace"), message)
 
 
@@ -159,12 +158,10 @@ def _beyond_trace(scenario: Scenario, trace: Trace, document: Document, file: Ca
     """Yield what the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
     if scenario.exit and not trace.exit_fractions:
-        why = f"{strategy.name} needs early exits, and {file()} was recorded without; record it with --exits, or choose another"
-        yield document.fault(("acceptance", "trace"), why)
+        yield document.fault(("acceptance", "trace"), say("no_exits", strategy=strategy, file=file()))
     if isinstance(strategy, NamesRecording) and strategy.borrows_recording and not scenario.acceptance.rescale:
         name = scenario.method.name if scenario.method else strategy.name
-        message = f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; "
-        yield document.fault(("acceptance", "trace"), message + "set acceptance.rescale.tokens_per_step, or state a rate")
+        yield document.fault(("acceptance", "trace"), say("borrows", file=file(), name=name))
     for field, message in scenario.schedule.findings(Facts(trace=trace)):
         drafter = scenario.acceptance.drafter
         recording = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
