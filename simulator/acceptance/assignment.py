@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from simulator.acceptance.sources import Acceptance, Replay
+from simulator.numeric import grouped
 
 
 class TraceAssignment:
@@ -21,9 +22,7 @@ class TraceAssignment:
         self._round = 0
         if flavours and (replay := replay_behind(acceptance)):
             self._round = len(replay.order)
-            where: dict[int, list[int]] = {}
-            for place, recording in enumerate(replay.order):
-                where.setdefault(recording, []).append(place)
+            where = grouped(range(len(replay.order)), replay.order.__getitem__)
             for task, names in flavours.items():
                 wanted = {recording for name in names for recording in replay.trace.named(name)}
                 self.places[task] = sorted(place for recording in wanted for place in where.get(recording, ()))

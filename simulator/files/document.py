@@ -197,11 +197,8 @@ class Document:
 
     def override(self, assignment: str) -> None:
         """Apply ``dotted.key=value`` with the value read as YAML; the fault place becomes ``--set``."""
-        key, equals, text = assignment.partition("=")
-        place: Place = (f"--set {assignment}", 0, 0)
-        if not equals or not key:
-            raise BadInput.at(place, "expected key=value, as in target.tensor_parallel=4")
-        self.put(tuple(key.split(".")), parse(text, place[0]).data, place)
+        key, value = assigned(assignment)
+        self.put(tuple(key.split(".")), value, (f"--set {assignment}", 0, 0))
 
     def put(self, path: Path_, value: Any, place: Place) -> None:
         """Write ``value`` at ``path``, which is made where it is missing; faults about it will name ``place``.
@@ -235,6 +232,14 @@ class Document:
                     break
                 parent[part] = parent = dict(parent[part])
         return type(self)(root, dict(self.places), dict(self.mentions))
+
+
+def assigned(assignment: str) -> tuple[str, Any]:
+    """Return key and value of ``dotted.key=value``, with the value read as YAML; raises :class:`BadInput`."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not key:
+        raise BadInput.at(f"--set {assignment}", "expected key=value, as in target.tensor_parallel=4")
+    return key, parse(text, f"--set {assignment}").data
 
 
 def parse(text: str, file: str) -> Document:

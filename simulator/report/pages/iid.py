@@ -67,11 +67,7 @@ def figure(drafters: Sequence[Independence]) -> Drawing:
 
 def _marks(axes: Any, drafters: Sequence[Independence], gamma: int, mark: str, colour: str) -> None:
     """Draw the errors at one window size, each in the row of its drafter."""
-    rows, errors = [], []
-    for place, drafter in enumerate(drafters):
-        for error in drafter.errors:
-            if error.gamma == gamma:
-                rows.append(place)
-                errors.append(error)
+    marked = [(place, error) for place, drafter in enumerate(drafters) if (error := error_at(drafter, gamma))]
+    rows, errors = zip(*marked, strict=True)
     axes.hlines(rows, [e.low_percent for e in errors], [e.high_percent for e in errors], color=colour, lw=1.0, alpha=0.6)
     axes.plot([e.percent for e in errors], rows, mark, color=colour, ms=4, label=f"γ = {gamma}")

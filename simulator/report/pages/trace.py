@@ -129,7 +129,7 @@ def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
 def figures(numbers: Statistics) -> dict[str, Drawing]:
     """Return drawings by file name without ending, of what was recorded in the trace."""
     drawings = {
-        "windows": _draw_windows,
+        "windows": lambda drawing, numbers: panel(drawing.subplots(), say, "windows_panel", numbers.windows),
         "run_lengths": _draw_runs,
         "acceptance_by_position": partial(_by_position, of="flavours", verb="accepted"),
     }
@@ -148,11 +148,6 @@ def _drawn(draw: Any, numbers: Statistics) -> Drawing:
     with canvas(3.2) as drawing:
         draw(drawing, numbers)
         return drawing
-
-
-def _draw_windows(drawing: Drawing, numbers: Statistics) -> None:
-    """Draw mean accepted tokens by window: replayed, i.i.d., law."""
-    panel(drawing.subplots(), say, "windows_panel", numbers.windows)
 
 
 def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:

@@ -168,11 +168,9 @@ def _what(prediction: Prediction) -> str:
 
 def _unmapped_rows(paper: Validated) -> Iterator[tuple[str, ...]]:
     """Yield a row for each reason why cells have no run, with their names table by table."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for cell in paper.unmapped:
-        reasons.setdefault((cell.role, paper.paper.note(cell) or cell.reason or "not mapped yet"), []).append(cell.cell)
-    for (role, why), names in reasons.items():
-        tables = grouped(names, lambda name: name.rpartition(":")[0])
+    reasons = grouped(paper.unmapped, lambda cell: (cell.role, paper.paper.note(cell) or cell.reason or "not mapped yet"))
+    for (role, why), cells in reasons.items():
+        tables = grouped((cell.cell for cell in cells), lambda name: name.rpartition(":")[0])
         listed = (f"{table}: {', '.join(name.rpartition(':')[2] for name in own)}" for table, own in tables.items())
         yield role, "; ".join(listed), why
 

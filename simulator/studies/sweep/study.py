@@ -26,10 +26,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from simulator.files.schema import BadInput, Document, Frozen, Place, UnknownField, did_you_mean, parse, read, validate
+from simulator.files.document import assigned
+from simulator.files.schema import BadInput, Document, Frozen, UnknownField, did_you_mean, read, validate
 from simulator.names import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
-from simulator.studies.sweep.axes import NUMBER, Combination, Design, assigned, axes_of, design
+from simulator.studies.sweep.axes import NUMBER, Combination, Design, axes_of, design
+from simulator.studies.sweep.axes import assigned as axis_assigned
 from simulator.studies.sweep.base import Evaluator, SweepJob, with_settings
 from simulator.studies.sweep.key import canonical, code_version, digest, fields_of, file_digest
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
@@ -203,7 +205,7 @@ def study(
     """
     document = _document(name, catalogue)
     document.data |= {key: value for key, value in stated.items() if value is not None}
-    for field, assignments, read_one in (("axes", axes, assigned), ("set", overrides, _override)):
+    for field, assignments, read_one in (("axes", axes, axis_assigned), ("set", overrides, assigned)):
         fields = document.data.setdefault(field, {})
         for assignment in assignments:
             key, value = read_one(assignment)
@@ -240,14 +242,6 @@ def _base(file: SweepFile, document: Document, catalogue: Catalogue, seed: int |
     if seed is not None:
         base.data["seed"] = seed
     return base
-
-
-def _override(assignment: str) -> tuple[str, Any]:
-    key, equals, text = assignment.partition("=")
-    place: Place = (f"--set {assignment}", 0, 0)
-    if not equals or not key:
-        raise BadInput.at(place, "expected key=value, as in target.tensor_parallel=4")
-    return key, parse(text, place[0]).data
 
 
 def _designed(file: SweepFile, document: Document) -> Design:
