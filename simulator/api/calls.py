@@ -53,7 +53,7 @@ from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing
 from simulator.studies.sweep.study import study as read_study
 from simulator.studies.sweep.sweeping import sweep as evaluate_points
-from simulator.studies.sweep.table import SweepTable, best, export, faults, table
+from simulator.studies.sweep.table import SweepTable, best, faults, table
 from simulator.studies.what_if import of_run
 from simulator.studies.window import window_sweep
 
@@ -152,16 +152,12 @@ def sweep(
     words = [word for axis in _axes(axes) for word in ("--axis", axis)] + (["--evaluate", evaluate] if evaluate else [])
     command = typed("sweep", [str(name)], _lines(overrides), seed, words)
 
-    def write(folder: Path) -> None:
-        write_files(folder, page_files(sweep_pages.page(points, given.base.scenario, command), points.name))
-        export(points, folder / sweep_pages.points_file(points))
-
     return Result(
         points,
         lambda: {"sweep": points.name, "points": len(points.design), "best": best(points), "faults": faults(points)},
         lambda: points.frame.set_index("point"),
         lambda: sweep_pages.page(points, given.base.scenario, command),
-        write,
+        lambda folder: sweep_pages.write_sweep(points, given.base.scenario, command, folder),
     )
 
 

@@ -95,11 +95,9 @@ def _write_files(
     if plots:
         _draw_all(points, plots)
     if report:
-        from simulator.report.page import page_files, write_files
-        from simulator.report.pages.sweep import page, points_file
+        from simulator.report.pages.sweep import write_sweep
 
-        write_files(report, page_files(page(points, study.base.scenario, command), points.name))
-        export(points, report / points_file(points))
+        write_sweep(points, study.base.scenario, command, report)
 
 
 def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:

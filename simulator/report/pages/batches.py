@@ -33,12 +33,7 @@ def page(result: BatchStudies) -> Page:
 def _section(study: BatchStudy) -> Section:
     """Return the table and the sentences of a scenario."""
     points = [point for point in study.points if point.simulated_requests] or study.points
-    has = {
-        "intervals": points[0].speedup_interval is not None,
-        "vanilla": any(point.vanilla_speedup is not None for point in points),
-        "overhead": any(point.relative_draft_overhead is not None for point in points),
-    }
-    table = say.table("sizes", points, scenario=study.scenario, **has)
+    table = say.table("sizes", points, scenario=study.scenario, points=points)
     return Section(study.scenario.name, [table, Bullets(list(sentences(study)))])
 
 

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -10,11 +11,12 @@ import yaml
 
 from simulator.report.blocks import Block, Figure, Highlight, Hyperlink, Listing, Page, Paragraph, Table, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
+from simulator.report.page import page_files, write_files
 from simulator.report.pages.plot import label, picture
 from simulator.report.wording import Wording, number
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
-from simulator.studies.sweep.table import SweepTable, best, cautions, faults
+from simulator.studies.sweep.table import SweepTable, best, cautions, export, faults
 
 say = Wording("sweep")
 MOST_ROWS = 400
@@ -47,6 +49,12 @@ def page(points: SweepTable, base: Scenario, command: str) -> Page:
         command=command,
         highlights=_highlights(points, chosen),
     )
+
+
+def write_sweep(points: SweepTable, base: Scenario, command: str, folder: Path) -> None:
+    """Write the page of a sweep, its pictures and its table, each file complete, or not at all."""
+    write_files(folder, page_files(page(points, base, command), points.name))
+    export(points, folder / points_file(points))
 
 
 def points_file(points: SweepTable) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from simulator.acceptance.statistics import DrafterNumbers, Hits, Statistics
+from simulator.acceptance.statistics import Hits, Statistics
 from simulator.acceptance.trace import Trace
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Table, Words, sections
@@ -36,15 +36,11 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     widths = ["", *(f"k = {width}" for width in _widths(numbers))]
     gamma = min(FLAVOUR_WINDOW, len(numbers.windows))
 
-    def at(drafter: DrafterNumbers, position: int) -> str:
-        rates = drafter.by_position
-        return f"{100.0 * rates[position]:.1f}" if position < len(rates) else ""
-
     tables: list[Block] = [
         say.table("windows", numbers.windows),
         say.table("flavours", numbers.flavours, gamma=gamma),
         Table(widths, list(_hit_rows(numbers)), "Hits"),
-        say.table("drafters", numbers.drafters, at=at),
+        say.table("drafters", numbers.drafters),
         say.table("pipelines", numbers.pipelines),
         Table(("tokens", "windows"), list(_run_rows(numbers)), "Run lengths", bars=(1,)),
     ]

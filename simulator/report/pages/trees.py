@@ -32,14 +32,7 @@ def page(result: TreeStudies) -> Page:
 
 def _section(study: TreeStudy) -> Section:
     """Return the sentences and the table of a scenario."""
-
-    def marks(point: TreePoint) -> str:
-        if point is study.best:
-            return "best"
-        return "ties" if point.ties else ""
-
-    table = say.table("trees", study.points, study=study, marks=marks)
-    return Section(study.scenario, [Bullets(list(sentences(study))), table])
+    return Section(study.scenario, [Bullets(list(sentences(study))), say.table("trees", study.points, study=study)])
 
 
 def sentences(study: TreeStudy) -> Iterator[str]:
