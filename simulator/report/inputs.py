@@ -19,14 +19,12 @@ say = Wording("inputs")
 def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
     """Yield the table of every number with a source, measured ones first."""
     entries = list(provenance(scenario))
-    if not entries:
-        yield Paragraph("No number with a source was used: durations and rates are stated in the scenario.")
-        return
     counts = Counter(str(entry["confidence"]) for entry in entries)
     order = [name for name in CONFIDENCES if name in counts]
-    yield Paragraph(f"{len(entries)} numbers: " + ", ".join(f"{counts[name]} {name}" for name in order) + ".")
+    yield Paragraph(say("counted", count=len(entries), confidences=[(counts[name], name) for name in order]))
     ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
-    yield say.table("numbers", ranked)
+    if entries:
+        yield say.table("numbers", ranked)
 
 
 def resolved_blocks(scenario: Scenario) -> Iterator[Block]:

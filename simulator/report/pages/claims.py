@@ -40,18 +40,12 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
 
 def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
     yield Paragraph(f"{len(own)} claims: {counts(own)}.")
-    yield say.table("claims", own, paper=paper, ours=ours, bound=_bound, typed=_typed)
+    yield say.table("claims", own, paper=paper, ours=ours, bound=_bound)
 
 
 def _bound(judged: Judged) -> str:
     """Return the bound and its reason, or what is missing, and what the ends of plausible inputs give."""
     return say("bound", claim=judged.claim, ends=ends(judged))
-
-
-def _typed(judged: Judged) -> str:
-    """Return the command that gives our value, and what its value is held against."""
-    taken = judged.claim.readings[0]
-    return f"{taken.command} ({taken.combine.replace('_', ' ')} {taken.against})" if taken.combine else taken.command
 
 
 def ours(judged: Judged) -> str:

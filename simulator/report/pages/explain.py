@@ -13,16 +13,24 @@ say = Wording("explain")
 
 def page(name: str, explanation: Explanation) -> Page:
     """Return the page of the scenario ``name``: topics, defaults by what they belong to, numbers by confidence, notes."""
-    counts = ", ".join(f"{count} {confidence}" for confidence, count in explanation.confidences.items())
     moving = [footing for footing in explanation.rests_on if abs(footing.change) >= WORTH_NAMING / 10]
-    sources = f"{counts}; the report lists each with its source" if counts else "none with a source: all are stated"
     return Page(
         title=name,
         opening=[say.table("topics", explanation.topics.items())],
         sections=sections(
             (f"Defaults that apply ({len(explanation.defaults)}); --set changes any of them", _defaults(explanation)),
             ("What the answer rests on", [say.table("footings", moving), Paragraph(say("deviation", spreads=SPREADS.items()))]),
-            ("Numbers used", [Bullets([sources, *(f"Note: {note}" for note in explanation.notes)])]),
+            (
+                "Numbers used",
+                [
+                    Bullets(
+                        [
+                            say("sources", counts=explanation.confidences.items()),
+                            *(f"Note: {note}" for note in explanation.notes),
+                        ]
+                    )
+                ],
+            ),
         ),
     )
 

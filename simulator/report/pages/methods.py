@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Block, Bullets, Figure, Page, Section, Table
+from simulator.report.blocks import Block, Bullets, Figure, Page, Section
 from simulator.report.drawing import canvas
 from simulator.report.figures import BLUE, GREY, VERMILLION
 from simulator.report.wording import Wording
@@ -25,7 +25,7 @@ BAR_IN, PANEL_IN = 0.24, 0.75
 def page(result: MethodComparison) -> Page:
     """Return the page of the comparison: its picture, and a table of methods for all origins of acceptance."""
     title = f"{result.scenario}: {result.conditions}"
-    sections = [Section(words, [_table(points)]) for words, points in by_origin(result.points)]
+    sections = [Section(words, [say.table("methods", points, points=points)]) for words, points in by_origin(result.points)]
     notes = Section("How to read it", [Bullets([*_notes(result.points), *left_out(result.excluded)])])
     picture = Figure(say("picture"), "methods.svg", lambda: bar_figure(result.points, title))
     return Page(**say.first_screen(title=title, result=result), opening=[picture], sections=[*sections, notes])
@@ -37,11 +37,6 @@ def by_origin(points: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]
         chosen = [point for point in points if point.origin == origin]
         if chosen:
             yield say(origin), chosen
-
-
-def _table(points: Sequence[MethodPoint]) -> Table:
-    """Return the table of methods with one origin of acceptance, fastest first."""
-    return say.table("methods", points, stated=any(point.published_speedup for point in points))
 
 
 def _notes(points: Sequence[MethodPoint]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 
 from simulator.evidence.published import cells
 from simulator.numeric import grouped
-from simulator.report.blocks import Block, Bullets, Figure, Page, Paragraph, Section, Table
+from simulator.report.blocks import Block, Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
 from simulator.report.figures import panel
 from simulator.report.pipeline_timeline import COLOURS, draw
@@ -34,14 +34,11 @@ def page(result: NetworkStudy) -> Page:
     return Page(
         **say.first_screen(rows=rows),
         opening=[*opening, Paragraph(say("legend"))],
-        sections=[Section(name, [_table(own, name)]) for name, own in grouped(rows, lambda row: row.scenario).items()],
+        sections=[
+            Section(name, [say.table("network", own, rows=own, scenario=name)])
+            for name, own in grouped(rows, lambda row: row.scenario).items()
+        ],
     )
-
-
-def _table(rows: Sequence[NetworkRow], scenario: str) -> Table:
-    """Return the table with a row per simulation of a scenario."""
-    alone = "none" if all(row.one_server for row in rows) else "as within one"
-    return say.table("network", rows, scenario=scenario, alone=alone)
 
 
 def sentences(rows: Sequence[NetworkRow]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Code, Figure, Listing, Page, Paragraph, Strong, sections
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import GREY, LOOKS, VERMILLION
+from simulator.report.figures import GREY, LOOKS, VERMILLION, panel
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files, write_files
 from simulator.report.pages import what_if
@@ -193,11 +193,8 @@ def plan_figure(study: PlanStudy) -> Drawing:
                 axes.annotate(f"{finding.replicas}", (cost, used), (5, 4), textcoords="offset points", size=7)
         ((cost,), (used,)) = _points([study.chosen])
         axes.annotate("answer", (cost, used), (-8, -14), textcoords="offset points", ha="center", size=8, weight="bold")
-        axes.set_xlabel("USD per hour")
-        axes.set_ylabel(f"% of the tightest limit ({MOST_USED}: or more)")
-        axes.set_title("numbers: replicas; hollow: SLO missed", size=8, loc="left", color=GREY)
         axes.margins(0.12)
-        axes.set_ylim(bottom=0.0)
+        panel(axes, say, "panel", (), most=MOST_USED)
         drawing.legend(loc="outside right upper")
         return drawing
 
