@@ -106,7 +106,7 @@ class Wording(Sentences):
         return [tuple(_words(self.value(cell, one=one, it=it, **values)) for _, cell, it in columns) for one in objects]
 
     def head(self, key: str, /, **values: object) -> list[str]:
-        """Return the heads of a table's columns: without those whose ``if`` does not hold, one for each value of a ``for``."""
+        """Return the heads of a table's columns: those whose ``if`` holds, and one for each value of an ``each``."""
         return [head for head, *_ in self._columns(key, values)]
 
     def table(self, key: str, objects: Iterable[object], /, **values: object) -> Table:
@@ -122,9 +122,9 @@ class Wording(Sentences):
         return [point for point in (places(one=one, **values) for one in objects) if None not in point]
 
     def _columns(self, key: str, values: dict[str, object]) -> Iterator[tuple[str, str, object]]:
-        """Yield head and cell of every column whose condition holds; of one with ``for``, for each value that ``it`` takes."""
+        """Yield head and cell of every column whose condition holds; of one with ``each``, for each value that ``it`` takes."""
         for column in self.said[key]["columns"]:
             if "if" not in column or self.value(column["if"], **values):
-                ((head, cell),) = [part for part in column.items() if part[0] not in ("if", "for")]
-                for it in self.value(column["for"], **values) if "for" in column else (None,):
+                ((head, cell),) = [part for part in column.items() if part[0] not in ("if", "each")]
+                for it in self.value(column["each"], **values) if "each" in column else (None,):
                     yield compiled(head)(it=it, **values), cell, it
