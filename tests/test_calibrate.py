@@ -456,7 +456,7 @@ def test_products_that_a_cache_holds_are_marked_and_no_fit_uses_them(tmp_path: P
     assert "skipped" not in call(*arguments)
     assert "6 marked (in a cache), rates checked against no device" in call(*arguments)
     assert "against h100_sxm" in call(*arguments, "--device", "h100_sxm")
-    document = read(Catalogue().names("device")["a100_80g_sxm"])
+    document = read(Catalogue().names("device")["rtx_3090"])  # which states no cache
     rows = layers(roofline((5.0, 0.8, 0.7, 2.0))).assign(left_out="cached")
     with pytest.raises(BadInput, match="hold none of matmul, attention, latent_attention, experts, small_operations to fit"):
         profile.device(rows, document, validate(Device, document))
@@ -613,14 +613,14 @@ def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
         "device",
         tmp_path / "table.csv",
         "--like",
-        "a100_80g_sxm",
+        "rtx_3090",
         "--tiles",
         "64,128",
         "--out",
         tmp_path / "mine.yaml",
     ]
     found = json.loads(call(*arguments, "--report", tmp_path / "page", "--json"))
-    names = ["mine.yaml", *(f"a100_80g_sxm.{ending}" for ending in ("md", "html", "data.csv", "svg"))]
+    names = ["mine.yaml", *(f"rtx_3090.{ending}" for ending in ("md", "html", "data.csv", "svg"))]
     assert [Path(path).name for path in found["written"]] == names
     assert found["errors"]["matmul"][0]["what"] == "layer"
     assert {one["by"] for one in found["left_out"]} == {"tensor_parallel", "shape"}
@@ -628,7 +628,7 @@ def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
     assert mine.matmul["default"].fixed_us.source.startswith(
         "calibrated-on: a test; qkv, output, up, down, 1..2048 tokens; layer MAPE"
     )
-    assert mine.attention == validate(Device, read(Catalogue().names("device")["a100_80g_sxm"])).attention, "not measured"
+    assert mine.attention == validate(Device, read(Catalogue().names("device")["rtx_3090"])).attention, "not measured"
     law = CliRunner().invoke(
         main, ["law", "vanilla_llama_2_7b_a100", "--set", f"target.device={tmp_path / 'mine.yaml'}", "--json"]
     )

@@ -37,15 +37,16 @@ def test_four_numbers_of_a_datasheet_make_a_device(tmp_path: Path) -> None:
     names = catalogue(tmp_path, card=CARD)
     card, origin = device(names, "card"), device(names, "a100_80g_sxm")
     assert (card.memory_gb.value, card.memory_bandwidth_gb_s.value, card.peak_tflops.value) == (48, 1000, 200)
-    assert card.attention.fixed_us.value == origin.attention.fixed_us.value
+    assert card.attention.decode.fixed_us.value == origin.attention.decode.fixed_us.value
     assert card.matmul["default"].width == origin.matmul["default"].width
 
 
 def test_what_is_borrowed_says_from_whom_and_is_never_called_calibrated(tmp_path: Path) -> None:
     rows = {str(row["parameter"]): row for row in provenance(device(catalogue(tmp_path, card=CARD), "card"))}
     own = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops", "power_w"}
-    assert {name for name, row in rows.items() if row["confidence"] == "borrowed"} == set(rows) - own
-    assert all(str(row["source"]).startswith("borrowed from a100_80g_sxm") for name, row in rows.items() if name not in own)
+    stated = {name for name in rows if not str(rows[name]["source"]).startswith("assumed: ")}  # by the schema, for any device
+    assert {name for name, row in rows.items() if row["confidence"] == "borrowed"} == stated - own
+    assert all(str(rows[name]["source"]).startswith("borrowed from a100_80g_sxm") for name in stated - own)
     assert rows["power_w"] == {"parameter": "power_w", "value": 300.0, "source": "not stated", "confidence": "assumed"}
 
 
@@ -59,7 +60,7 @@ def test_a_chain_keeps_the_first_home_of_a_number(tmp_path: Path) -> None:
     names = catalogue(tmp_path, card=CARD, cheaper="like: card\nmemory_gb: 24\n")
     cheaper = device(names, "cheaper")
     assert cheaper.memory_gb.value == 24
-    assert cheaper.attention.fixed_us.source.startswith("borrowed from a100_80g_sxm (calibrated)")
+    assert cheaper.attention.decode.fixed_us.source.startswith("borrowed from a100_80g_sxm (calibrated)")
     assert cheaper.peak_tflops.source == "borrowed from card (datasheet): its datasheet"
 
 
@@ -93,7 +94,8 @@ def test_a_card_whose_memory_holds_its_ecc_carries_less_data_and_one_without_mor
     assert protected.matmul["default"].memory_efficiency.value == pytest.approx(0.9 * share)
     assert unprotected.matmul["default"].memory_efficiency.value == pytest.approx(share)
     assert further.matmul["default"].memory_efficiency.value == pytest.approx(0.9 * share)
-    assert protected.attention.memory_efficiency.value == pytest.approx(0.9 * origin.attention.memory_efficiency.value)
+    ours, theirs = (one.attention.decode.memory_efficiency.value for one in (protected, origin))
+    assert ours == pytest.approx(0.9 * theirs)
     assert protected.matmul["default"].compute_efficiency.value == origin.matmul["default"].compute_efficiency.value
     assert protected.matmul["default"].memory_efficiency.source.endswith("; x 0.9: ecc_data_share")
 
@@ -116,7 +118,7 @@ def test_show_says_of_every_number_where_it_comes_from(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["show", "card", "--catalogue", str(tmp_path)], env={"COLUMNS": "100"})
     assert shown.exit_code == 0, shown.output
     assert "peak_tflops = 200   datasheet: its datasheet" in shown.output
-    assert "attention.p_norm = 1.2   borrowed from a100_80g_sxm (calibrated):" in shown.output
+    assert "attention.decode.p_norm = 2.6   borrowed from a100_80g_sxm (calibrated):" in shown.output
     assert max(map(len, shown.output.splitlines()[1:])) <= 100
 
 

@@ -201,7 +201,7 @@ def test_weights_that_a_cache_holds_are_read_from_there_and_no_others() -> None:
 
 def test_the_range_of_a_verification_reaches_the_interval() -> None:
     device = {"attention": {**DEVICE["attention"], "extra_row": {"value": 0.1, "low": 0, "high": 0.9}}}  # type: ignore[dict-item]
-    loaded = load("vanilla_qwen3_32b_a100")
+    loaded = load("vanilla_qwen3_32b_a100", [f"{role}.device=a100_80g_sxm_vidur" for role in ("target", "draft")])
     before = [name for name, _ in slowed(loaded)]
     target = loaded.scenario.target.model_copy(update={"device": place(device).device})  # type: ignore[union-attr]
     changed = loaded.replace(target=target)

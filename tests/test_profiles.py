@@ -82,8 +82,9 @@ def measurements():
     """All rows of each device and link; products of the RTX 3090 are fitted as they are on one device."""
     rtx_3090 = table("llmservingsim", "rtx3090/*.csv.gz", model=model("llama_3_1_8b"))
     a100 = [table("vidur", "a100/*_linear.csv.gz"), table("vidur", "a100/*_attention.csv.gz")]
+    a100 = pd.concat([*a100, table("vidur", "a100/*_sampled.csv", model=model("llama_2_7b"))], ignore_index=True)
     return {
-        "a100_80g_sxm": pd.concat([*a100, table("vidur", "a100/*_sampled.csv", model=model("llama_2_7b"))], ignore_index=True),
+        **dict.fromkeys(("a100_80g_sxm", "a100_80g_sxm_vidur"), a100),
         "rtx_3090": rtx_3090[(rtx_3090.operation != "matmul") | (rtx_3090.tensor_parallel == 1)],
         "nvlink_a100": table("vidur", "a100/dgx_*.csv.gz"),
     }
@@ -109,9 +110,9 @@ def mape(errors, what, least, most):
         ("rtx_3090", "matmul", "layer", 512, 3.8),
         ("a100_80g_sxm", "small_operations", "small_operations", 512, 12.8),
         ("rtx_3090", "small_operations", "small_operations", 512, 11.9),
-        ("a100_80g_sxm", "attention", "decode", 512, 12.0),
-        ("a100_80g_sxm", "attention", "decode, 32 KV heads", 512, 17.1),
-        ("a100_80g_sxm", "attention", "prefill, 4 KV heads", 512, 24.6),
+        ("a100_80g_sxm_vidur", "attention", "decode", 512, 12.0),
+        ("a100_80g_sxm_vidur", "attention", "decode, 32 KV heads", 512, 17.1),
+        ("a100_80g_sxm_vidur", "attention", "prefill, 4 KV heads", 512, 24.6),
     ],
 )
 def test_a_profile_takes_the_measured_time(measurements, name, operation, what, most_tokens, bound_percent):
@@ -178,7 +179,7 @@ def test_a_hopper_takes_the_measured_time_and_predicts_its_neighbour(profile, ta
 
 
 @measured
-@pytest.mark.parametrize("name", ["a100_80g_sxm", "rtx_3090"])
+@pytest.mark.parametrize("name", ["a100_80g_sxm_vidur", "rtx_3090"])
 def test_the_command_fits_the_shipped_numbers(measurements, name):
     device = load(f"devices/{name}")
     products = device.matmul["default"]
@@ -199,10 +200,12 @@ def test_the_command_fits_the_shipped_numbers(measurements, name):
 
 @measured
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["h100_sxm", "h200_sxm", "l40s", "rtx_pro_6000"])
+@pytest.mark.parametrize("name", ["h100_sxm", "h200_sxm", "l40s", "rtx_pro_6000", "a100_80g_sxm"])
 def test_the_commands_make_the_shipped_card_from_the_tables(name, tmp_path):
-    folder = next(GEMMS.parent.glob(f"{name}*"))
-    tables = [str(file) for kind in ("gemm.*", "*_attention.vllm*") for file in sorted(folder.glob(kind))]
+    """An A100's products are those of other tables, see above."""
+    folder = GEMMS if name == "a100_80g_sxm" else next(GEMMS.parent.glob(f"{name}*"))
+    kinds = ("gemm.*", "*_attention.vllm*")[folder == GEMMS :]
+    tables = [str(file) for kind in kinds for file in sorted(folder.glob(kind))]
     rows, made, sizes = tmp_path / "rows.csv.gz", tmp_path / "card.yaml", "1,16,64,65,128,129,192,256,257,512"
     for words in (
         ["import", *tables, "--from", "aiconfigurator", "--source", "a test", "--device", name, "--out", str(rows)],

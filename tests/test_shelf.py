@@ -18,7 +18,7 @@ from simulator.scenario import load
 CATALOGUE = Catalogue()
 FILES = CATALOGUE.names("device")
 DERIVED = sorted(name for name, path in FILES.items() if "maker" in head(path, "") and "like" in read(path).data)
-CARDS = [name for name in DERIVED if "spread" in (data := read(FILES[name]).data) and "matmul" not in data]
+CARDS = [name for name in DERIVED if "spread" in (data := read(FILES[name]).data) and not {"matmul", "attention"} & set(data)]
 """Cards of which nothing was measured: numbers of a datasheet on those of another card."""
 
 
