@@ -1,12 +1,13 @@
 """Ask of measured cards what a fit left out, beside a bare roofline and two numbers: a page, and the table behind it.
 
     specsim calibrate import FILES --from aiconfigurator --device h100_sxm --source SOURCE --out h100_sxm.csv.gz
-    python -m benchmarks.shelf h100_sxm.csv.gz l40s.csv.gz nvlink_h100.csv.gz --out reports/calibration
+    python -m benchmarks.shelf h100_sxm.csv.gz l40s.csv.gz nvlink_h100.csv.gz --configs FOLDER --out reports/calibration
 
 A table is called like the profile that it is of. Devices: products, attention and experts, the form of the shipped profile
-fitted to some shapes and asked about the others. Links: sizes between those of the shipped tables. ``bare`` is a hard maximum
-of the datasheet's rates; ``two numbers`` a constant and a share of it, fitted to the same rows. Rows of other profiles that
-``held_out.csv`` holds already stay as they are.
+fitted to some shapes and asked about the others; with ``--configs``, a folder of ``config.json`` files, also fitted to the
+shapes of one model and asked about the layers of the others, as tables of products name no models. Links: sizes between those
+of the shipped tables. ``bare`` is a hard maximum of the datasheet's rates; ``two numbers`` a constant and a share of it, fitted
+to the same rows. Rows of other profiles that ``held_out.csv`` holds already stay as they are.
 """
 
 from __future__ import annotations
@@ -25,19 +26,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from simulator.cost.device import Device, Link
-from simulator.cost.roofline import Attention
+from simulator.cost.huggingface import read_config
 from simulator.evidence.calibrate import attention, experts, fit
 from simulator.evidence.calibrate.fit import DATASHEET, TABLE, Form, Seconds, least, measured, seconds
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table, read
+from simulator.files.document import BadInput
 from simulator.files.document import read as read_document
-from simulator.files.schema import Positive, validate
+from simulator.files.schema import validate
 from simulator.names import Catalogue
 
 CATALOGUE = Catalogue()
 HOMES = {"a100_sxm": "a100_80g_sxm"}
-CHIPS = {"a100_sxm": {"multiprocessors": Positive(value=108), "cache_mb": Positive(value=40)}}
-NEAREST_KERNELS = "l40s"
-"""What the profile of a card with an older engine's attention does not state, and whose kernels of attention it has."""
 SHEET = ("memory_gb", "memory_bandwidth_gb_s", "ecc_data_share", "peak_tflops", "peaks_tflops", "power_w")
 """What a derived card takes of its own datasheet."""
 HIDDEN, LEAST_WEIGHTS, WIDEST, NARROWEST = (2_048, 8_192), 2e6, 8.0, 0.25
@@ -52,6 +51,10 @@ STACKS = {
 """Formats whose profile is fitted to some stacks alone; see its file."""
 RANGES = ((1, 64), (1, 256))
 ALL = (1, 131_072)
+DEGREES = (1, 2, 4, 8)
+"""Devices that share a model's layers, each a part of every product."""
+LEAST_PRODUCTS = 2
+"""The fewest products of a layer that are asked about; a fit takes more."""
 AIMS = {
     "layers": (4.0, 6.0),
     "layers, l40s": (8.0, 10.0),
@@ -143,21 +146,79 @@ def uncached(device: Device, rows: Table) -> Table:
     return kept[fit.cached_share(device, kept) == 0.0]
 
 
+def of_formats(name: str, device: Device, rows: Table) -> Iterator[tuple[str, Form, Table]]:
+    """Products by format, in the stacks that its profile is fitted to and beyond the cache, with the form of that profile."""
+    rows = rows[(rows.operation == "matmul") & (rows.part != LM_HEAD)]
+    for form, of_form in uncached(device, rows).groupby("format"):
+        points = tuple(point.tokens for point in device.matmul_for(str(form)).width)
+        some = of_form[of_form.model.str.startswith(STACKS.get((name, str(form)), ("",)))]
+        yield str(form), Form((64,), points) if points else TABLE, some.reset_index(drop=True)
+
+
 def products(name: str, device: Device, rows: Table) -> Iterator[Line]:
     """Layers of one hidden size in one stack, summed over the products of a half that a fit to the other predicts."""
-    for form, of_form in uncached(device, rows[rows.operation == "matmul"]).groupby("format"):
-        stacks = STACKS.get((name, str(form)), ("",))
-        some = of_form[of_form.model.str.startswith(stacks)].reset_index(drop=True)
-        points = tuple(point.tokens for point in device.matmul_for(str(form)).width)
-        shape = Form((64,), points) if points else TABLE
+    for form, shape, some in of_formats(name, device, rows):
         asked, single = [], some.model.nunique() == 1
-        some = some[some.part != LM_HEAD].reset_index(drop=True)
         for outside in halves(some.tokens if single else some["shape"]):
             fitted = fit.products(device, some[~outside], shape)
             asked.append(asked_of(device, some, outside, seconds(device, fitted, some[outside])))
         if asked:
             summed_up = summed(pd.concat(asked)) if single else layers(asked)
-            yield from lines(("layers", name, str(form) + ", half of the token counts" * single), summed_up, RANGES)
+            yield from lines(("layers", name, form + ", half of the token counts" * single), summed_up, RANGES)
+
+
+def layer_shapes(folder: Path) -> dict[str, tuple[frozenset[str], ...]]:
+    """Shapes of the products of a dense model's layer, by model and number of devices; models of one shape stand once."""
+    found: dict[tuple[frozenset[str], ...], str] = {}
+    for file in sorted(folder.glob("*config.json")):
+        try:
+            model = read_config(file)
+        except BadInput:
+            continue
+        if model.experts or model.mixers or model.layers or model.mlp != "gated":
+            continue
+        hidden, queries, ff = model.hidden_size, model.query_width, model.intermediate_size
+        sides = [(hidden, queries + 2 * model.kv_width, 2), (queries, hidden, 1), (hidden, 2 * ff, 2), (ff, hidden, 1)]
+        divided = (
+            [(k // (ranks if cut == 1 else 1), n // (ranks if cut == 2 else 1)) for k, n, cut in sides] for ranks in DEGREES
+        )
+        shapes = tuple(frozenset(f"{k}x{n}" for k, n in products) for products in divided)
+        found.setdefault(shapes, file.stem.removesuffix("_config"))
+    return {model: shapes for shapes, model in found.items()}
+
+
+def other_models(name: str, device: Device, rows: Table, configs: Path) -> Iterator[Line]:
+    """Layers of models in one stack on 1 to 8 devices, as a fit to the shapes of one other model, or of all others, has them.
+
+    A layer's products that the fit has seen are left out of it, and those that no table times.
+    """
+    models = layer_shapes(configs)
+    for form, shape, some in of_formats(name, device, rows):
+        own = {model: some["shape"].isin(frozenset().union(*layers)) for model, layers in models.items()}
+        one: list[Table] = []
+        every_other: list[Table] = []
+        for model, mask in own.items():
+            others = np.logical_or.reduce([other for key, other in own.items() if key != model])
+            for known, about, asked in ((mask, own.keys() - {model}, one), (others & ~mask, {model}, every_other)):
+                if some["shape"][known].nunique() > LEAST_PRODUCTS:
+                    fitted = fit.products(device, some[known], shape)
+                    times = asked_of(device, some, ~known, seconds(device, fitted, some[~known]))
+                    layers = [of_model(times, models[other]).assign(fit=model) for other in sorted(about)]
+                    asked.extend(layer for layer in layers if len(layer))
+        for asked, what in ((one, "fit to one model"), (every_other, "fit to the others")):
+            if asked:
+                yield from lines(("models", name, f"{form}, {what}"), pd.concat(asked), RANGES, by="fit")
+
+
+def of_model(asked: Table, layers: Sequence[frozenset[str]]) -> Table:
+    """Sums over the products of a model's layer, by stack and number of rows, on each number of devices."""
+    found = []
+    for shapes in layers:
+        part = asked[asked["shape"].isin(shapes)]
+        stack = part.model.str.replace(r" .*", "", regex=True)
+        whole = part.groupby([stack, "tokens"])["shape"].transform("nunique") >= LEAST_PRODUCTS
+        found.append(part[whole].groupby([stack[whole], "tokens"])[["seconds", "predicted", "two", "bare"]].sum().reset_index())
+    return pd.concat(found, ignore_index=True)
 
 
 def layers(asked: Sequence[Table]) -> Table:
@@ -183,7 +244,7 @@ def attentions(name: str, device: Device, rows: Table) -> Iterator[Line]:
         heads = some.kv_heads.map(str) + "x" + some.query_width.map(str)
         single = heads.nunique() == 1
         masks = [some.groupby("part").cumcount() % 2 == number for number in (0, 1)] if single else halves(heads)
-        like: Any = device.attention if isinstance(device.attention, Attention) else profile(NEAREST_KERNELS).attention
+        like: Any = device.attention
         asked = []
         for outside in masks:
             parts = attention.in_parts(device, some[~outside], like.over(form))
@@ -258,8 +319,9 @@ def all_reduces(name: str, link: Link, rows: Table) -> Iterator[Line]:
         )
 
 
-QUESTIONS = {
+QUESTIONS: dict[Any, tuple[str, ...]] = {
     products: ("layers",),
+    other_models: ("models",),
     attentions: ("decode", "prefill"),
     mixtures: ("experts",),
     derived: ("derived",),
@@ -268,18 +330,22 @@ QUESTIONS = {
 """Functions of a name, its profile and its rows, and the tables of the page that they fill."""
 
 
-def everything(name: str, rows: Table, only: Sequence[str]) -> Iterator[Line]:
-    """All lines of one profile's rows, or those of some tables."""
-    home: Any = profile(name).model_copy(update=CHIPS.get(name, {}))
+def everything(name: str, rows: Table, only: Sequence[str], configs: Path | None) -> Iterator[Line]:
+    """All lines of one profile's rows, or those of some tables; without files of models none that they name."""
+    home = profile(name)
     for ask, tables in QUESTIONS.items():
         if (ask is all_reduces) == isinstance(home, Link) and set(tables) & set(only):
-            yield from ask(name, home, rows)
+            if ask is not other_models:
+                yield from ask(name, home, rows)
+            elif configs:
+                yield from ask(name, home, rows, configs)
 
 
 # ---- the page
 
 TITLES = {
     "layers": "Layers of products that a fit to the other half of the shapes predicts",
+    "models": "Layers of dense models that a fit to the shapes of other models predicts",
     "decode": "Attention of decoding, half of the head shapes asked of a fit to the other",
     "prefill": "Attention of prompts, likewise",
     "experts": "Experts of a model that a fit to the other models predicts",
@@ -291,8 +357,9 @@ OPENING = """# What measured cards say of what no fit saw
 Mean absolute errors in % of the measured time. Bare: a hard maximum of the datasheet's rates (of links: bytes over bandwidth).
 Two numbers: a constant and a share of the bare time, fitted to the rows that the form was fitted to; of derived cards to the
 times of the card that they start from. Worst: the 95th percentile; of experts and all-reduces the mean of the worst model and
-number of GPUs. What is above its aim, or above two numbers, is said. How rows were chosen: `benchmarks/shelf.py`; what the
-numbers mean: [how far to trust a number](../../docs/background/trust.md).
+number of GPUs, of models the mean of the worst one to fit to, or to leave out. What is above its aim, or above two numbers, is
+said. How rows were chosen: `benchmarks/shelf.py`; what the numbers mean:
+[how far to trust a number](../../docs/background/trust.md).
 """
 HEAD = (
     "| profile | of | range | rows | error | bias | worst | two numbers | bare | aim |  |",
@@ -303,7 +370,8 @@ HEAD = (
 def aim_of(line: Line) -> float | None:
     """The most that the mean error should be."""
     apart = line.profile if line.what.startswith("fp16") else "quantised"
-    aims = AIMS.get(f"{line.table}, {apart}", AIMS.get(line.table, ()))
+    table = line.table.replace("models", "layers")
+    aims = AIMS.get(f"{table}, {apart}", AIMS.get(table, ()))
     return aims[min(line.range == "1..256", len(aims) - 1)] if aims else None
 
 
@@ -336,16 +404,18 @@ def kept(path: Path, names: Sequence[str], only: Sequence[str]) -> list[Line]:
 @click.command()
 @click.argument("tables", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--only", multiple=True, type=click.Choice(list(TITLES)), default=list(TITLES))
+@click.option("--configs", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
-def main(tables: tuple[Path, ...], only: tuple[str, ...], out: Path) -> None:
+def main(tables: tuple[Path, ...], only: tuple[str, ...], configs: Path | None, out: Path) -> None:
     """Write ``held_out.csv`` and ``held_out.md``."""
     out.mkdir(parents=True, exist_ok=True)
     groups: dict[str, list[Path]] = {}
     for path in tables:
         groups.setdefault(path.name.partition(".")[0], []).append(path)
+    only = tuple(table for table in only if configs or table != "models")
     found = kept(out / "held_out.csv", tuple(groups), only)
     for name, paths in groups.items():
-        for line in everything(name, read(paths), only):
+        for line in everything(name, read(paths), only, configs):
             Console().print(
                 *line[:4], f"{line.percent:.1f}, two numbers {line.two_numbers_percent:.1f}, bare {line.bare_percent:.1f}"
             )

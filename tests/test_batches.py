@@ -79,12 +79,11 @@ def test_tiles_are_where_a_pass_jumps() -> None:
 
 
 def test_vanilla_decoding_of_a_7b_stops_to_pay_on_an_a100() -> None:
-    """Where its rows fill more than two tiles of 64."""
+    """Where its rows fill more than two tiles of 64; level where they begin the second one."""
     points = batch_sweep(load(SEVEN_B, OLDER), range(1, 129), ())
-    first, for_good = crossover(points)
-    assert first == for_good == 26
+    assert crossover(points) == (13, 26)
     assert all(point.speedup < 1.0 for point in points if point.batch >= 26)
-    assert all(point.speedup > 1.0 for point in points if point.batch < 26)
+    assert all(point.speedup > 0.99 for point in points if point.batch < 26)
 
 
 def test_a_point_is_the_law_of_its_scenario() -> None:
