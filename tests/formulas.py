@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.numeric import ordered_sum
+from simulator.numeric import elementwise_max, ordered_sum
+from simulator.strategies.common.pipeline_laws import PipelineTimes
 
 
 def speculative_sampling(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[float, NDArray[np.float64] | None]:
@@ -92,3 +93,30 @@ def accept_threshold(target: Any, draft: Any) -> Any:
 def stream_rows(nodes: Any, streams: Any) -> Any:
     """Return the rows of the top layers, every node with its streams: ``(1 + gamma) nodes`` (sec. 2.3, SS-1)."""
     return (1 + streams) * nodes
+
+
+def barrier_step(times: PipelineTimes, active: int, verified: bool = True) -> Any:
+    """Return the time of a step of all stages together, of which the first ``active`` have work.
+
+    It begins with pruning, where a token has just been ``verified``, and the levels moving on; the draft grows a
+    level meanwhile.
+    """
+    pruning, carried = verified * (times.token + times.prune), elementwise_max(0.0, *times.links[: active - 1])
+    exchange = elementwise_max(pruning, carried) if times.asynchronous else pruning + carried
+    return elementwise_max(exchange + elementwise_max(*times.stages[:active]), times.draft)
+
+
+def barrier_passage(times: PipelineTimes, steps: int) -> Any:
+    """Return the time of ``steps`` barrier steps to the next token; m + 1: a miss that was noticed a step late."""
+    m = len(times.stages)
+    if steps > m:
+        return barrier_step(times, m) + barrier_passage(times, m)
+    first = m - steps + 1
+    return barrier_step(times, first) + ordered_sum(barrier_step(times, active, False) for active in range(first + 1, m + 1))
+
+
+def per_token(times: PipelineTimes, clock: Literal["barrier", "tandem"], shares: Mapping[int, float]) -> Any:
+    """Return the mean time of a token; ``shares`` of passages by their steps add up to 1."""
+    if clock == "barrier":
+        return ordered_sum(share * barrier_passage(times, steps) for steps, share in shares.items())
+    return ordered_sum(share * times.at_most(steps) for steps, share in shares.items())

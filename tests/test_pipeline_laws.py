@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_flow_line import constant, pipelines, played, seconds
 
 from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares, unequal_stages
-from tests.formulas import equal_stages
+from tests.formulas import barrier_passage, equal_stages, per_token
 
 chances = st.floats(0.0, 1.0)
 
@@ -23,27 +23,27 @@ def bare(draw: st.DrawFn) -> PipelineTimes:
 def test_the_steps_of_a_refill_are_as_long_as_the_stages_that_work() -> None:
     """Stages 10, 30, 20: a refill of 3 steps takes 10 + 30 + 30, one of 2 steps 30 + 30, one step 30."""
     times = PipelineTimes((10.0, 30.0, 20.0))
-    assert [times.passage(steps) for steps in (1, 2, 3, 4)] == [30, 60, 70, 100]
+    assert [barrier_passage(times, steps) for steps in (1, 2, 3, 4)] == [30, 60, 70, 100]
     assert (times.pace, times.latency) == (30, 60)
 
 
 def test_pruning_and_transmission_overlap_or_add_up() -> None:
     """Pruning 5 and its token 1 beside the slowest of the links in use, 2 and 8; a refill step carries without pruning."""
     both = [PipelineTimes((10.0, 10.0, 10.0), (2.0, 8.0), 5.0, 1.0, asynchronous=overlap) for overlap in (True, False)]
-    assert [times.passage(1) for times in both] == [18, 24]
-    assert [times.passage(3) for times in both] == [16 + 12 + 18, 16 + 12 + 18]
+    assert [barrier_passage(times, 1) for times in both] == [18, 24]
+    assert [barrier_passage(times, 3) for times in both] == [16 + 12 + 18, 16 + 12 + 18]
 
 
 def test_a_draft_slower_than_the_step_sets_its_length() -> None:
     times = PipelineTimes((10.0, 20.0), draft=15.0)
-    assert [times.passage(steps) for steps in (1, 2)] == [20, 35]
+    assert [barrier_passage(times, steps) for steps in (1, 2)] == [20, 35]
 
 
 @given(bare(), chances)
 def test_eq_1_is_the_late_tandem_and_no_less_than_the_other(times: PipelineTimes, hit: float) -> None:
     m, printed = len(times.stages), unequal_stages(times.stages, hit)
     of = {
-        (clock, late): times.per_token(clock, hit_shares(hit, m, late))
+        (clock, late): per_token(times, clock, hit_shares(hit, m, late))
         for clock in ("barrier", "tandem")
         for late in (False, True)
     }  # type: ignore[arg-type]
@@ -57,9 +57,9 @@ def test_eq_1_is_the_late_tandem_and_no_less_than_the_other(times: PipelineTimes
 def test_barrier_and_tandem_meet_where_stages_do_not_decrease(times: PipelineTimes, hit: float) -> None:
     m = len(times.stages)
     rising = PipelineTimes(tuple(sorted(times.stages)))
-    assert rising.per_token("barrier", hit_shares(hit, m)) == pytest.approx(rising.per_token("tandem", hit_shares(hit, m)))
-    assert times.passage(1) == times.at_most(1)
-    assert times.passage(m) >= times.at_most(m) * (1 - 1e-12)
+    assert per_token(rising, "barrier", hit_shares(hit, m)) == pytest.approx(per_token(rising, "tandem", hit_shares(hit, m)))
+    assert barrier_passage(times, 1) == times.at_most(1)
+    assert barrier_passage(times, m) >= times.at_most(m) * (1 - 1e-12)
 
 
 @given(seconds, st.integers(2, 20), chances)
@@ -67,8 +67,8 @@ def test_equal_stages_make_eq_1_eq_2(stage: float, m: int, hit: float) -> None:
     times = PipelineTimes((stage,) * m)
     assert unequal_stages(times.stages, hit) == pytest.approx(equal_stages(stage, hit, m))
     for clock in ("barrier", "tandem"):
-        assert times.per_token(clock, hit_shares(hit, m, late=True)) == pytest.approx(equal_stages(stage, hit, m))
-        assert times.per_token(clock, hit_shares(hit, m)) == pytest.approx(equal_stages(stage, hit, m - 1))
+        assert per_token(times, clock, hit_shares(hit, m, late=True)) == pytest.approx(equal_stages(stage, hit, m))
+        assert per_token(times, clock, hit_shares(hit, m)) == pytest.approx(equal_stages(stage, hit, m - 1))
 
 
 @settings(deadline=None)
@@ -98,14 +98,14 @@ def test_tandem_with_independent_hits(tokens: int) -> None:
     times, hit = PipelineTimes((48.0, 50.0, 52.0, 51.0), (1.0, 2.0, 1.0), prune=5.0), 0.9
     steps = [4, *np.where(np.random.default_rng(5).random(tokens) < hit, 1, 4).tolist()]
     known, _ = played(times, constant(times, steps), keep=0)
-    law = times.per_token("tandem", hit_shares(hit, 4))
+    law = per_token(times, "tandem", hit_shares(hit, 4))
     assert abs((known[-1] - known[0]) / tokens - law) < 4 * np.diff(known).std() / tokens**0.5
 
 
 def test_too_few_levels_in_flight_for_long_links() -> None:
     """Two stages of 10 with a link of 9: L = 29 is more than 2 M = 20, so two levels leave the stages idle at times."""
     times = PipelineTimes((10.0, 10.0), (9.0,))
-    assert times.claim("tandem", {1: 1.0}).relation == "lower_bound"
+    assert times.claim({1: 1.0}).relation == "lower_bound"
     known, _ = played(times, constant(times, [2] + [1] * 8))
     assert known == [29, 39, 58, 68, 87, 97, 116, 126, 145]
 

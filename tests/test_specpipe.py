@@ -37,7 +37,7 @@ from simulator.strategies.pipeline import Pipelined
 from simulator.strategies.specpipe import SpecPipe
 from simulator.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.world import World
-from tests.formulas import equal_stages
+from tests.formulas import barrier_passage, equal_stages, per_token
 
 
 def specpipe(times: PipelineTimes, **fields: Any) -> SpecPipe:
@@ -116,7 +116,7 @@ def test_barrier_keeps_its_law_given_the_realised_hits(times: PipelineTimes, hit
     log, _, _ = play(times, drawn(times, hits), len(hits) + 1, late=late)
     m = len(times.stages)
     steps = [m, *(1 if hit else m + late for hit in hits)]
-    assert arrivals(log) == pytest.approx(np.cumsum([times.passage(count) for count in steps]), rel=1e-9)
+    assert arrivals(log) == pytest.approx(np.cumsum([barrier_passage(times, count) for count in steps]), rel=1e-9)
 
 
 @settings(deadline=None)
@@ -124,7 +124,7 @@ def test_barrier_keeps_its_law_given_the_realised_hits(times: PipelineTimes, hit
 def test_the_law_is_the_mean_over_passages(times: PipelineTimes, hit: float, late: bool) -> None:
     strategy, m = specpipe(times, late=late), len(times.stages)
     law = strategy.law(cost_of(times), lambda gamma: Rates((hit,)).odds(gamma, None), 1, 100)
-    assert law.tpot_s == pytest.approx(times.per_token("barrier", hit_shares(hit, m, late)), rel=1e-9)
+    assert law.tpot_s == pytest.approx(per_token(times, "barrier", hit_shares(hit, m, late)), rel=1e-9)
 
 
 def test_independent_hits_meet_eq_2() -> None:
@@ -257,7 +257,7 @@ def test_tandem_keeps_its_law_given_the_realised_hits(times: PipelineTimes, hits
 @given(pipelines(), st.floats(0.0, 1.0), st.booleans())
 def test_the_law_of_tandem_is_the_mean_over_passages(times: PipelineTimes, hit: float, late: bool) -> None:
     law = tandem(times, late=late).law(cost_of(times), lambda gamma: Rates((hit,)).odds(gamma, None), 1, 100)
-    assert law.tpot_s == pytest.approx(times.per_token("tandem", hit_shares(hit, len(times.stages), late)), rel=1e-9)
+    assert law.tpot_s == pytest.approx(per_token(times, "tandem", hit_shares(hit, len(times.stages), late)), rel=1e-9)
     assert (law.relation == "exact") == times.keeps_pace
 
 

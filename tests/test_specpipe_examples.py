@@ -24,7 +24,7 @@ from simulator.cost.roofline import Roofline
 from simulator.files.schema import read, validate
 from simulator.names import Catalogue
 from simulator.strategies.common.pipeline_laws import PipelineTimes, break_even, hit_shares, unequal_stages
-from tests.formulas import arrivals, equal_stages
+from tests.formulas import arrivals, equal_stages, per_token
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specpipe_worked_examples.csv").open()))
 LLAMA = validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_70b"]))
@@ -33,7 +33,7 @@ Answers = dict[str, Any]
 
 def sp_1(i: dict[str, Any]) -> Answers:
     times = PipelineTimes(tuple(i["t_ms"]))
-    assert times.per_token("tandem", hit_shares(i["P"], len(i["t_ms"]), late=True)) == pytest.approx(
+    assert per_token(times, "tandem", hit_shares(i["P"], len(i["t_ms"]), late=True)) == pytest.approx(
         unequal_stages(i["t_ms"], i["P"])
     )
     return {"E_ms": unequal_stages(i["t_ms"], i["P"])}

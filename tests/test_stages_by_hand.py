@@ -18,7 +18,7 @@ from simulator.strategies.pipeline import Pipelined, PipelineDurations
 from simulator.strategies.pipeline_tree import PipelineTree
 from simulator.strategies.specpipe import FillDetail, InPipeline, SpecPipe, filled
 from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
-from tests.formulas import arrivals, equal_stages
+from tests.formulas import arrivals, barrier_step, equal_stages, per_token
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 
@@ -430,23 +430,22 @@ def test_times_of_a_pipeline_by_hand() -> None:
     assert PipelineTimes((10.0, 30.0), (50.0,)).pace == 50
     assert PipelineTimes((10.0, 30.0), (0.0,), draft=60.0).pace == 60
     assert [free.at_most(steps) for steps in (1, 2, 3, 4)] == [35, 70, 76, 111]
-    assert [free.step(active) for active in (1, 2, 3)] == [16, 36, 38]
-    assert [held.step(active) for active in (1, 2, 3)] == [16, 38, 44]
-    assert [held.step(active, verified=False) for active in (1, 2, 3)] == [10, 32, 38]
-    assert free.per_token("tandem", {1: 0.5, 3: 0.5}) == (35 + 76) / 2
-    assert free.per_token("barrier", {1: 0.5, 3: 0.5}) == (38 + 16 + 32 + 38) / 2
+    assert [barrier_step(free, active) for active in (1, 2, 3)] == [16, 36, 38]
+    assert [barrier_step(held, active) for active in (1, 2, 3)] == [16, 38, 44]
+    assert [barrier_step(held, active, verified=False) for active in (1, 2, 3)] == [10, 32, 38]
+    assert per_token(free, "tandem", {1: 0.5, 3: 0.5}) == (35 + 76) / 2
+    assert per_token(free, "barrier", {1: 0.5, 3: 0.5}) == (38 + 16 + 32 + 38) / 2
     assert PipelineTimes((1.0, 2.0)).links == (0.0,)
 
 
 def test_how_the_laws_of_a_pipeline_stand_to_their_processes() -> None:
     times, stretched = PipelineTimes((10.0, 10.0, 10.0)), PipelineTimes((10.0, 10.0, 10.0), (1.0, 1.0))
     assert (times.keeps_pace, stretched.keeps_pace) == (True, False)
-    assert times.claim("barrier", {2: 1.0}).exact
-    assert times.claim("tandem", {1: 0.5, 3: 0.5, 4: 0.0}).exact
+    assert times.claim({1: 0.5, 3: 0.5, 4: 0.0}).exact
     partial = "upper bound: a partial refill is charged the pace for each of its steps"
-    assert str(times.claim("tandem", {1: 0.5, 2: 0.5})) == partial
+    assert str(times.claim({1: 0.5, 2: 0.5})) == partial
     bound = "lower bound: 3 levels in flight cannot keep the slowest part busy over all links"
-    assert str(stretched.claim("tandem", {1: 1.0})) == bound
+    assert str(stretched.claim({1: 1.0})) == bound
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
     def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
         """Return the claim of full levels, if all levels take as long."""
         full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])
-        claim = full.claim("tandem", {min(filled(kind).active, self.stages): share for kind, share in shares.items()})
+        claim = full.claim({min(filled(kind).active, self.stages): share for kind, share in shares.items()})
         lone = self.times(cost, [Rows.decode(1, context)] * self.stages)
         if claim.exact and not all(map(np.array_equal, full.stages, lone.stages)):
             return Claim("idealised", "levels of a growing tree are taken to be as long as full ones or as a single row")

@@ -27,14 +27,12 @@ All times are in one unit; stage times may be arrays over a grid, stages first.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from simulator.numeric import elementwise_max, ordered_sum
 from simulator.strategies.common.claim import EXACT, Claim
-
-Clock = Literal["barrier", "tandem"]
 
 
 def unequal_stages(stages: Any, hit: Any) -> Any:
@@ -70,28 +68,6 @@ class PipelineTimes:
         if len(self.links) != len(self.stages) - 1:
             raise ValueError(f"{len(self.stages)} stages have {len(self.stages) - 1} links between them, got {len(self.links)}")
 
-    # ---- barrier
-
-    def step(self, active: int, verified: bool = True) -> Any:
-        """Return the time of a step of all stages together, of which the first ``active`` have work.
-
-        It begins with pruning, where a token has just been ``verified``, and the levels moving on; the draft grows a
-        level meanwhile.
-        """
-        pruning, carried = verified * (self.token + self.prune), elementwise_max(0.0, *self.links[: active - 1])
-        exchange = elementwise_max(pruning, carried) if self.asynchronous else pruning + carried
-        return elementwise_max(exchange + elementwise_max(*self.stages[:active]), self.draft)
-
-    def passage(self, steps: int) -> Any:
-        """Return the time of ``steps`` barrier steps to the next token; m + 1: a miss that was noticed a step late."""
-        m = len(self.stages)
-        if steps > m:
-            return self.step(m) + self.passage(m)
-        first = m - steps + 1
-        return self.step(first) + ordered_sum(self.step(active, verified=False) for active in range(first + 1, m + 1))
-
-    # ---- tandem
-
     @property
     def pace(self) -> Any:
         """Return M: the time that the slowest stage, link or the draft takes for a level."""
@@ -116,17 +92,8 @@ class PipelineTimes:
             return self.pace + self.latency
         return self.latency if steps == m else steps * self.pace
 
-    # ---- both
-
-    def per_token(self, clock: Clock, shares: Mapping[int, float]) -> Any:
-        """Return the mean time of a token; ``shares`` of passages by their steps add up to 1."""
-        of = self.passage if clock == "barrier" else self.at_most
-        return ordered_sum(share * of(steps) for steps, share in shares.items())
-
-    def claim(self, clock: Clock, shares: Mapping[int, float]) -> Claim:
-        """Return how :meth:`per_token` relates to the process; ``shares`` of passages by their steps."""
-        if clock == "barrier":
-            return EXACT
+    def claim(self, shares: Mapping[int, float]) -> Claim:
+        """Return how the mean of :meth:`at_most` relates to the process in tandem; ``shares`` of passages by their steps."""
         if not self.keeps_pace:
             words = f"{len(self.stages)} levels in flight cannot keep the slowest part busy over all links"
             return Claim("lower_bound", words)
