@@ -18,7 +18,7 @@ from benchmarks.live.decoding import Decoded
 from benchmarks.verification import accepted_prefix
 from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.sequences import SequenceIteration
-from simulator.acceptance.tree_replay import ResampledVerification
+from tests.resampled_steps import ResampledVerification
 
 Path = tuple[int, ...]
 TreeDrafter = Callable[[list[int]], set[Path]]

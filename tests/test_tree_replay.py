@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.trace import UNKNOWN, Trace
-from simulator.acceptance.tree_replay import (
-    PipelineReplay,
-    ResampledReplay,
-    ResampledVerification,
-    ranks_ahead,
-    static_tree_run,
-    tree_of,
-)
+from simulator.acceptance.tree_replay import PipelineReplay, ResampledReplay, ranks_ahead, static_tree_run, tree_of
+from tests.resampled_steps import ResampledVerification, verified
 
 
 def trace_of(ranks: list[int], offsets: tuple[int, ...] = (), header: dict[str, Any] | None = None, **extra: Any) -> Trace:
@@ -76,7 +70,7 @@ def test_lyanna_takes_the_better_of_two_trees() -> None:
     trace = trace_of([0] * 6, header={"models": {"target": {}}})
     trace.extra["lyanna_tree.run"] = np.array(LEFT)  # type: ignore[index]
     replay = ResampledReplay(trace, 0)
-    assert [replay.judge() for _ in range(4)] == [
+    assert [verified(replay) for _ in range(4)] == [
         ResampledVerification(accepted=1, resampled=False),  # start 1 keeps 1 of its tree; of the chain, row 2 is left: 1 token
         ResampledVerification(accepted=3, resampled=True),  # start 3 keeps 3, and nothing is left
         ResampledVerification(
@@ -84,15 +78,15 @@ def test_lyanna_takes_the_better_of_two_trees() -> None:
         ),  # start 2, having gone round, keeps none; row 1 is left: none of it right
         ResampledVerification(accepted=3, resampled=True),  # start 3 again
     ]
-    alone = ResampledReplay(trace, 0, resample=False)
-    assert [alone.judge() for _ in range(2)] == [ResampledVerification(1, False), ResampledVerification(3, False)]
+    alone = ResampledReplay(trace, 0, least=3)  # of three levels so many are never left
+    assert [verified(alone) for _ in range(2)] == [ResampledVerification(1, False), ResampledVerification(3, False)]
 
 
 def test_a_resampled_tree_can_be_the_better_one() -> None:
     trace = trace_of([0] * 4, header={"models": {"target": {}}})
     trace.extra["lyanna_tree.run"] = np.array([[0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]])  # type: ignore[index]
     replay = ResampledReplay(trace, 0)
-    assert [replay.judge() for _ in range(2)] == [ResampledVerification(0, False), ResampledVerification(2, True)]
+    assert [verified(replay) for _ in range(2)] == [ResampledVerification(0, False), ResampledVerification(2, True)]
 
 
 def test_a_pipeline_passes_tokens_as_recorded() -> None:

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,50 +199,32 @@ class Recording:
         self.position = (self.position + tokens) % (self.end - self.start)
 
 
-class ResampledVerification(NamedTuple):
-    """One step of Lyanna was verified with this outcome."""
-
-    accepted: int
-    """Draft tokens kept of the better of the two trees."""
-    resampled: bool
-    """Whether a tree that was sampled again from the hidden states of the step before was verified too (LYA-7)."""
-
-
 class ResampledReplay:
     """Lyanna verifies its drafted tree and the tree re-sampled after a rejection (LYA-6), here on one recorded request.
 
     Reads ``lyanna_tree.run``: row 0 by start, row 1 + a for the tree that a rejection at depth a of the window
     that started there leaves. ``least``: levels that must be left for a second sampling (the paper's r, plus one).
+    Where the two trees are not ``fused``, a proposal of fewer levels than a drafted tree has is of what was left.
     """
 
-    def __init__(self, trace: Trace, recording: int, resample: bool = True, least: int = 1) -> None:
-        self.recording = Recording(trace, recording)
+    def __init__(self, trace: Trace, recording: int, least: int = 1, fused: bool = True) -> None:
+        self.recording, self.least, self.fused = Recording(trace, recording), least, fused
         self.runs = self.recording.array("lyanna_tree.run").astype(np.int64)
-        self.least = least if resample else len(self.runs)
         self.left: int | None = None
+        """Draft tokens kept of the tree that is sampled again; None where there is none."""
 
-    def judge(self) -> ResampledVerification:
-        """Verify both trees, move behind the committed tokens, and return the outcome."""
-        left = self.left
-        accepted = self._keep(max(int(self.runs[0, self.recording.position]), left or 0))
-        return ResampledVerification(accepted, left is not None)
-
-    def drafted_alone(self) -> int:
-        """Verify the drafted tree, move behind the committed tokens, and return the draft tokens kept."""
-        return self._keep(int(self.runs[0, self.recording.position]))
-
-    def left_alone(self) -> int:
-        """Verify what the last drafted tree has left in a pass of its own, and return the draft tokens kept of it."""
-        kept, self.left = self.left or 0, None
-        self.recording.move(kept + 1)
-        return kept
-
-    def _keep(self, accepted: int) -> int:
-        """Note what is left behind ``accepted`` tokens of the window that starts here, and move on."""
-        enough = len(self.runs) - accepted - 1 >= self.least
-        self.left = int(self.runs[1 + accepted, self.recording.position]) if enough else None
+    def judge(self, proposal: Chain) -> Verdict:
+        """Judge the trees of this step; a proposal of nothing moves one token on and leaves nothing."""
+        here, left, accepted = self.recording.position, self.left or 0, 0
+        self.left = None
+        if not self.fused and 0 < proposal.tokens < len(self.runs):
+            accepted = left
+        elif proposal.tokens:
+            accepted = max(int(self.runs[0, here]), left * self.fused)
+            if len(self.runs) - accepted - 1 >= self.least:
+                self.left = int(self.runs[1 + accepted, here])
         self.recording.move(accepted + 1)
-        return accepted
+        return Verdict(accepted, accepted + 1, False, False)
 
 
 class PipelineReplay:

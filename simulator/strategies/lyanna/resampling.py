@@ -37,7 +37,7 @@ class RecordedTrees:
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
-        return _RecordedCursor(ResampledReplay(self.replay.trace, order[request % len(order)], least=self.least), self.fused)
+        return ResampledReplay(self.replay.trace, order[request % len(order)], self.least, self.fused)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds over all recorded starts: of the chain whose transitions they count, or of trees that stand alone."""
@@ -76,24 +76,6 @@ class RecordedTrees:
             yield kept, np.maximum(kept[(here + kept + 1) % len(here)], left)
 
 
-class _RecordedCursor:
-    def __init__(self, replay: ResampledReplay, fused: bool) -> None:
-        self.replay, self.fused = replay, fused
-
-    def judge(self, proposal: Chain) -> Verdict:
-        """Judge the trees of this step; a proposal of nothing moves one token on and leaves nothing."""
-        if not proposal.tokens:
-            self.replay.left = None
-            self.replay.recording.move(1)
-            return Verdict(0, 1, False, False)
-        replay = self.replay
-        if self.fused:
-            accepted = replay.judge().accepted
-        else:
-            accepted = replay.left_alone() if proposal.tokens < len(replay.runs) else replay.drafted_alone()
-        return Verdict(accepted, accepted + 1, False, False)
-
-
 @dataclass(frozen=True)
 class RatedTrees:
     """Trees are drawn from stated rates by level, each given the level above it (LYA-8).
@@ -112,7 +94,7 @@ class RatedTrees:
         """Return a cursor with separate random numbers for each level at which a tree may begin."""
         trees = [self._from(level) for level in range(self.depth)]
         cursors = [tree.cursor(request, None) for tree in trees]
-        return _RatedCursor(cursors, self.least) if self.fused else _AloneCursor(cursors)
+        return _RatedCursor(cursors, self.least, self.fused)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the exact long-run odds of this source; of trees that stand alone, of one with ``gamma`` levels."""
@@ -140,14 +122,16 @@ class RatedTrees:
 
 
 class _RatedCursor:
-    def __init__(self, trees: list[Cursor], least: int) -> None:
-        self.trees, self.least = trees, least
+    def __init__(self, trees: list[Cursor], least: int, fused: bool) -> None:
+        self.trees, self.least, self.fused = trees, least, fused
         self.begins = 0
         """Level at which the tree left from the step before begins; 0: none was left."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Judge the better of the two trees; a proposal of nothing leaves nothing."""
+        """Judge the better of the two trees, or unfused one of as many levels; a proposal of nothing leaves nothing."""
         depth, begins, self.begins = len(self.trees), self.begins, 0
+        if not self.fused:
+            return self.trees[-proposal.tokens % depth].judge(proposal)
         if not proposal.tokens:
             return Verdict(0, 1, False, False)
         accepted = self.trees[0].judge(Chain(depth)).accepted
@@ -156,13 +140,3 @@ class _RatedCursor:
         if depth - accepted - 1 >= self.least:
             self.begins = accepted + 1
         return Verdict(accepted, accepted + 1, False, False)
-
-
-class _AloneCursor:
-    """Judges one tree at a time, by its levels: the drafted tree has all of them."""
-
-    def __init__(self, trees: list[Cursor]) -> None:
-        self.trees = trees
-
-    def judge(self, proposal: Chain) -> Verdict:
-        return self.trees[-proposal.tokens % len(self.trees)].judge(proposal)
