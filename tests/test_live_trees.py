@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import islice
 from typing import Any, cast
 
 import pytest
@@ -18,9 +19,9 @@ from simulator.acceptance.sequences import Automaton, RecordedDrafting, Recorded
 from simulator.acceptance.sources import Chain, Exit, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace  # noqa: E402
 from simulator.acceptance.tree_replay import (  # noqa: E402
-    PipelineReplay,
     ResampledReplay,
     ranks_ahead,
+    recorded_passages,
     static_tree_run,
     tree_of,
 )
@@ -151,8 +152,7 @@ def test_a_pipeline_replays_passage_for_passage(precise: Members, prompts: torch
     trace = recorded(precise, prompt, 0.0, beams=[beam], tokens=length)
     tokens, passages = live.pipeline(precise.target, draft_of(precise), prompt[0].tolist(), length, beam)
     assert tokens == trace.token.tolist()
-    replay = PipelineReplay(trace, 0, beam)
-    assert [replay.judge() for _ in passages] == passages
+    assert list(islice(recorded_passages(trace, 0, beam), len(passages))) == passages
 
 
 @pytest.mark.parametrize(("gamma", "kappa"), [(3, 1), (5, 8), (7, 4)])

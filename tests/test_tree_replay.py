@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from simulator.acceptance.draft_tree import Beam, Passage
 from simulator.acceptance.trace import UNKNOWN, Trace
-from simulator.acceptance.tree_replay import PipelineReplay, ResampledReplay, ranks_ahead, static_tree_run, tree_of
+from simulator.acceptance.tree_replay import ResampledReplay, ranks_ahead, recorded_passages, static_tree_run, tree_of
 from tests.resampled_steps import ResampledVerification, verified
 
 
@@ -98,11 +99,10 @@ def test_a_pipeline_passes_tokens_as_recorded() -> None:
         beam_hit=[[0, 1, 0]],
         beam_rows=[[[0, 4, 4], [0, 2, 3], [0, 1, 1]]],
     )
-    replay = PipelineReplay(trace, 0, beam)
-    assert [replay.judge() for _ in range(3)] == [
+    assert list(islice(recorded_passages(trace, 0, beam), 3)) == [
         Passage(3, [4, 2, 1], True),
         Passage(1, [4, 3, 1], False),
         Passage(3, [4, 2, 1], True),
     ]
     with pytest.raises(ValueError, match=r"Beam\(width=8"):
-        PipelineReplay(trace, 0, Beam(8, 2, 3))
+        recorded_passages(trace, 0, Beam(8, 2, 3))

@@ -7,8 +7,8 @@ request; position 0 is its prefill's token. A request that wants more than was r
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle, product
 from random import Random
 
 import numpy as np
@@ -227,34 +227,25 @@ class ResampledReplay:
         return Verdict(accepted, accepted + 1, False, False)
 
 
-class PipelineReplay:
-    """SpecPipe's dynamic tree is replayed on one recorded request: the passage of every token, as recorded live.
+def recorded_passages(trace: Trace, recording: int, beam: Beam) -> Iterator[Passage]:
+    """Return the passage of every token of one recorded request, as recorded live; behind the end, from the first one again.
 
     Reads ``beam.steps``, ``beam.hit`` and ``beam.rows``. Raises ValueError for a tree that was not recorded.
     """
-
-    def __init__(self, trace: Trace, recording: int, beam: Beam) -> None:
-        recorded = recorded_beams(trace)
-        if beam not in recorded:
-            raise ValueError(f"{beam} is not recorded; {', '.join(map(str, recorded)) or 'no tree is'}")
-        index = recorded.index(beam)
-        self.recording = Recording(trace, recording)
-        steps, hit, rows = (self.recording.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
-        tokens = zip(steps.tolist(), rows[: beam.stages].T.tolist(), hit.astype(bool).tolist(), strict=True)
-        self.passages = [Passage(*token) for token in tokens]
-
-    def judge(self) -> Passage:
-        """Return the passage of the next token out of the pipeline; behind the end, of the first one again."""
-        passage = self.passages[self.recording.position]
-        self.recording.move(1)
-        return passage
+    recorded = recorded_beams(trace)
+    if beam not in recorded:
+        raise ValueError(f"{beam} is not recorded; {', '.join(map(str, recorded)) or 'no tree is'}")
+    index, here = recorded.index(beam), Recording(trace, recording)
+    steps, hit, rows = (here.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
+    tokens = zip(steps.tolist(), rows[: beam.stages].T.tolist(), hit.astype(bool).tolist(), strict=True)
+    return cycle([Passage(*token) for token in tokens])
 
 
 class _PassageCursor:
     """Takes one request's passages, one after another."""
 
-    def __init__(self, passage: Callable[[], Passage]) -> None:
-        self.passage = passage
+    def __init__(self, passages: Iterator[Passage]) -> None:
+        self.passage = passages.__next__
 
     def judge(self, proposal: Chain) -> Verdict:
         """Return the verdict of one token without the pipeline, as a prefill emits it."""
@@ -274,7 +265,7 @@ class RecordedPassages:
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
         """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
-        return _PassageCursor(PipelineReplay(self.replay.trace, order[request % len(order)], self.beam).judge)
+        return _PassageCursor(recorded_passages(self.replay.trace, order[request % len(order)], self.beam))
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return odds with the marginal share of hits as the chance of every position."""
@@ -296,7 +287,7 @@ class DrawnPassages:
 
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
         """Return a cursor with a pipeline of its own."""
-        return _PassageCursor(self._passages(self.verdicts.cursor(request, exit)).__next__)
+        return _PassageCursor(self._passages(self.verdicts.cursor(request, exit)))
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds of the verdicts."""
