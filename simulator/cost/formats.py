@@ -4,7 +4,10 @@ A format that quantises activations (W8A8, W4A4) computes at a peak of its own; 
 to 16 bits in the kernel and computes at the 16-bit peak of any device.
 """
 
+from pathlib import Path
 from typing import Literal, NamedTuple, Self
+
+import yaml
 
 Arithmetic = Literal["fp16", "fp8", "int8", "nvfp4"]
 """What a product computes in; ``fp16`` stands for every 16-bit format, for which a device states ``peak_tflops``."""
@@ -41,27 +44,9 @@ class NumberFormat(NamedTuple):
         return weights * self.weight_bytes + rows * (inputs * self.input_bytes + outputs * ACTIVATION_BYTES)
 
 
-BLOCK, GROUP = 128, 16
-"""Weights that share a scale: rows of int4 (GPTQ, AWQ) and sides of a block of fp8_block, and of nvfp4."""
-FORMATS = {
-    "fp32": NumberFormat(4.0),
-    "fp16": NumberFormat(2.0),
-    "bf16": NumberFormat(2.0),
-    "fp8": NumberFormat(1.0, "fp8", 1.0, True),
-    "fp8_block": NumberFormat(1.0 + 4 / BLOCK**2, "fp8", 1.0 + 4 / BLOCK, True, ("fp8",)),
-    "fp8_wo": NumberFormat(1.0, tables_in_16_bits=True),
-    "int8": NumberFormat(1.0, "int8", 1.0, True),
-    "int8_wo": NumberFormat(1.0, tables_in_16_bits=True),
-    "int4": NumberFormat(0.5 + 2 / BLOCK, tables_in_16_bits=True),
-    "nvfp4": NumberFormat(0.5 + 1 / GROUP, "nvfp4", 0.5 + 1 / GROUP, True),
-    "nvfp4_wo": NumberFormat(0.5 + 1 / GROUP, tables_in_16_bits=True, curves=("int4",)),
-    "mxfp4": NumberFormat(0.5 + 1 / 32, tables_in_16_bits=True, curves=("int4",)),
-    "q8_0": NumberFormat(34 / 32),
-    "q5_k_m": NumberFormat(5.7 / 8),
-    "q4_k": NumberFormat(4.5 / 8),
-    "q4_0": NumberFormat(18 / 32),
-}
-"""Formats of weights, by name. GGUF: block scales included (Q8_0 stores 32 weights in 34 bytes)."""
+STATED = yaml.safe_load(Path(__file__).with_name("formats.yaml").read_text("utf-8"))
+FORMATS = {name: NumberFormat(**fields | {"curves": tuple(fields.get("curves", ()))}) for name, fields in STATED.items()}
+"""Formats of weights, by name."""
 WEIGHT_BYTES = {name: form.weight_bytes for name, form in FORMATS.items()}
 """Bytes per weight, scales included."""
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "fp8_block", "fp8_wo", "int8", "int8_wo", "int4", "nvfp4", "nvfp4_wo",
