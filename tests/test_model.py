@@ -75,7 +75,7 @@ def load(name: str) -> ModelSpec:
 def test_a_round_model_by_hand():
     spec = model()
     assert spec.qkv_weights == 100 * (100 + 2 * 20)
-    assert spec.output_weights == 100 * 100
+    assert spec.attention.output == 100 * 100
     assert spec.layer_weights == 14_000 + 10_000 + 3 * 100 * 300
     assert spec.head_weights == 1000 * 100
     assert spec.weights == 2 * (14_000 + 10_000 + 60_000 + 30_000) + 2 * 100_000 == 428_000

@@ -190,11 +190,6 @@ class ModelSpec(Frozen):
         return self.hidden_size * (self.query_width + 2 * self.kv_width)
 
     @property
-    def output_weights(self) -> int:
-        """Return the number of weights in the attention's output projection of one layer."""
-        return self.query_width * self.hidden_size
-
-    @property
     def layer_weights(self) -> int:
         """Return the number of weights in one dense layer, with keys and values of the grouped heads only."""
         return self.kind_weights(LayerKind(self.attention, self.intermediate_size, False))
@@ -233,7 +228,7 @@ class ModelSpec(Frozen):
             along_cache=2 * self.hidden_size * self.kv_width,
             projected=query + 2 * self.kv_width,
             value_width=query,
-            output=self.output_weights,
+            output=query * self.hidden_size,
             cached=latent or 2 * self.kv_width,
             cache_heads=1 if latent else heads,
             pair_flops=4.0 * query,

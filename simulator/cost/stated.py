@@ -98,6 +98,7 @@ class StatedCost:
     """How many times as long target and draft take while both are busy."""
     method_host_ratio: ClassVar[float] = 1.0
     outside_s: ClassVar[float] = 0.0
+    jitters: ClassVar[bool] = False
 
     @cached_property
     def reads_context(self) -> bool:
@@ -171,11 +172,6 @@ class StatedCost:
     def token(self) -> float:
         """Return the stated seconds of a verified token's transfer to all stages; 0 where none are stated."""
         return self.durations.token_ms * 1e-3
-
-    @property
-    def jitters(self) -> bool:
-        """Return that links do not jitter."""
-        return False
 
     def drawn(self, seed: int) -> Self:
         """Return this cost itself: stated durations do not jitter."""

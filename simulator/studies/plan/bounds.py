@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.assignment import TraceAssignment
-from simulator.acceptance.sources import Acceptance, Chain, Cycle
+from simulator.acceptance.sources import Chain, Cycle
 from simulator.cost.roofline import Roofline
 from simulator.cost.rows import Rows
 from simulator.files.schema import replace_nested
@@ -211,7 +211,9 @@ class FleetBounds:
 
     @cached_property
     def _requests(self) -> list[Request]:
-        return list(_requests(self._scenario, self.loaded.acceptance()))
+        requests, acceptance = self._scenario.requests, self.loaded.acceptance()
+        assignment = TraceAssignment(acceptance, requests.flavours_by_task)
+        return list(requests.source_of(self._scenario.seed, assignment).due(inf))
 
     @cached_property
     def _counted(self) -> NDArray[np.bool_]:
@@ -267,11 +269,6 @@ class FleetBounds:
                 steps += 1
             steps_of_requests.append(float(steps))
         return np.array(steps_of_requests, dtype=np.float64)
-
-
-def _requests(scenario: Scenario, acceptance: Acceptance) -> Iterable[Request]:
-    requests = scenario.requests
-    return requests.source_of(scenario.seed, TraceAssignment(acceptance, requests.flavours_by_task)).due(inf)
 
 
 def _let_go(limit: Limit, values: int) -> int:
