@@ -63,7 +63,7 @@ class PassTimes:
     def __init__(self, place: Placement, role: str, drafting: Drafting | None = None, alike: Self | None = None) -> None:
         self.place, self.role, self.drafts = place, role, drafting
         self._products: dict[tuple[Any, ...], LayerTime] = alike._products if alike else {}
-        self._mixers: list[tuple[Mixer | None, Timer]] = []
+        self._mixers: dict[Mixer | None, Timer] = {}
         self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
         self._splits = place.attention == "data_parallel"
         self._parts: dict[tuple[int, int, int, bool, int, int, float, float], PassParts] = {}
@@ -140,13 +140,11 @@ class PassTimes:
 
     def _timer(self, mixer: Mixer | None) -> Timer:
         """Return the timer of a mixer, the same one for equal mixers; that of no mixer says 0."""
-        known = next((timer for other, timer in self._mixers if other == mixer), None)
-        if known is None:
-            known = attention_timer(self.place, mixer) if mixer else lambda rows: 0.0
-            self._mixers.append((mixer, known))
-        return known
+        if mixer not in self._mixers:
+            self._mixers[mixer] = attention_timer(self.place, mixer) if mixer else lambda rows: 0.0
+        return self._mixers[mixer]
 
-    def drafting(self, head: DraftHead, rows: Rows) -> Phase:
+    def drafting(self, rows: Rows, head: DraftHead) -> Phase:
         """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
         read = self.place.model.experts_read(rows)
         share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
@@ -204,8 +202,7 @@ class HardwareCost:
     random: np.random.Generator | None = None
     """Generator from which the jitter of links is drawn; None: jitter is at its mean."""
     reads_context: ClassVar[bool] = True
-    _passes: dict[tuple[str, Rows, int, int], Phase] = field(default_factory=dict, repr=False)
-    _head_passes: dict[tuple[DraftHead, Rows], Phase] = field(default_factory=dict, repr=False)
+    _passes: dict[tuple[Any, ...], Phase] = field(default_factory=dict, repr=False)
     _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
@@ -279,15 +276,7 @@ class HardwareCost:
         """Return the phase of one pass of a draft head on the target's device."""
         if "head" not in self._times:
             self._times["head"] = PassTimes(self.target_place, "draft head")
-        if isinstance(rows.kv_tokens, np.ndarray):
-            return self._times["head"].drafting(head, rows)
-        key = head, rows
-        phase = self._head_passes.get(key)
-        if phase is None:
-            if len(self._head_passes) >= REMEMBERED:
-                self._head_passes.clear()
-            phase = self._head_passes[key] = self._times["head"].drafting(head, rows)
-        return phase
+        return self._remembered(self._times["head"].drafting, rows, head)
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """Return the phase of a pass of ``role`` over prompts; it takes no time where the role has no model."""
@@ -318,12 +307,16 @@ class HardwareCost:
             stages = (times for name, times in self._times.items() if name[:5] == role[:5] == "stage")
             alike = next((times for times in stages if times.place.device == place.device), None)
             self._times[role] = PassTimes(place, role, self.drafting if role == "target" else None, alike)
+        return self._remembered(self._times[role].phase, rows, first, last)
+
+    def _remembered(self, price: Callable[..., Phase], rows: Rows, *more: Any) -> Phase:
+        """Return what ``price`` gives for ``rows``, once for equal ones; rows of many steps at once are priced anew."""
         if isinstance(rows.kv_tokens, np.ndarray):
-            return self._times[role].phase(rows, first, last)
-        key = (role, rows, first, last)
+            return price(rows, *more)
+        key = (price, rows, *more)
         phase = self._passes.get(key)
         if phase is None:
             if len(self._passes) >= REMEMBERED:
                 self._passes.clear()
-            phase = self._passes[key] = self._times[role].phase(rows, first, last)
+            phase = self._passes[key] = price(rows, *more)
         return phase
