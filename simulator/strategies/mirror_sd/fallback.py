@@ -27,16 +27,13 @@ class Reuse(Protocol):
     @property
     def window(self) -> int:
         """Return the draft tokens of a window."""
-        ...
 
     @property
     def bonus_on_full_accept(self) -> bool:
         """Return whether a window that is kept whole brings one more token."""
-        ...
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Return whether what was committed of ``proposed`` draft tokens is a path of the tree."""
-        ...
 
 
 @dataclass(frozen=True)
