@@ -203,11 +203,10 @@ class Catalogue:
     def expand(self, document: Document) -> None:
         """Replace the names of files in a document by their content."""
         self._find_strategy(document)
-        references = list(_references(document.data))
+        references = [(path, REFERENCES[str(path[-1])]) for path, _ in _texts(document.data) if path[-1] in REFERENCES]
         if len(references) > MOST_REFERENCES:
-            raise document.refusal(
-                references[-1][0], f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}"
-            )
+            what = f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}"
+            raise document.refusal(references[-1][0], what)
         for where, kind in references:
             name = document.get(where)
             path = self.path(kind, name, document, where)
@@ -221,23 +220,15 @@ class Catalogue:
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
-        for where, name in list(_tables(document.data.get("durations"), ("durations",))):
+        durations = list(_texts(document.data.get("durations"), ("durations",)))
+        for where, name in [(path, name) for path, name in durations if path[2:] and path[-1] == "file"]:
             from simulator.cost.durations import read_table
 
-            path = _relative_file(name, document, (*where, "file"))
+            path = _relative_file(name, document, where)
             try:
-                document.graft(where, Document(read_table(path), {(): (shown(path), 0, 0)}))
+                document.graft(where[:-1], Document(read_table(path), {(): (shown(path), 0, 0)}))
             except (OSError, UnicodeDecodeError) as error:
-                raise document.refusal((*where, "file"), f"{shown(path)} {reading.reason(error)}") from error
-
-
-def _tables(durations: object, path: Path_) -> Iterator[tuple[Path_, str]]:
-    """Yield path and name of every file of times in stated durations."""
-    children = list(enumerate(durations)) if isinstance(durations, list) else []
-    for key, value in durations.items() if isinstance(durations, dict) else children:
-        if isinstance(value, dict) and isinstance(value.get("file"), str):
-            yield (*path, key), value["file"]
-        yield from _tables(value, (*path, key))
+                raise document.refusal(where, f"{shown(path)} {reading.reason(error)}") from error
 
 
 def _file(path: Path) -> Document:
@@ -267,21 +258,20 @@ def _relative_file(name: str, document: Document, where: Path_) -> Path:
     return path
 
 
-def _references(data: dict[str, object] | list[object], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
-    """Yield path and kind of every name of a file in ``data``."""
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-        if isinstance(value, dict | list):
-            yield from _references(value, (*path, key))
-        elif key in REFERENCES and isinstance(value, str):
-            yield (*path, key), REFERENCES[key]
+def _texts(data: object, path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+    """Yield path and value of every text in ``data``."""
+    if isinstance(data, str):
+        yield path, data
+    elif isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _texts(value, (*path, key))
 
 
 def strategy_files() -> dict[str, Path]:
     """Return the file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py`` where it has helpers."""
     folder = Path(__file__).parent / "strategies"
-    files = {path.stem: path for path in folder.glob("[!_]*.py")} | {
-        path.parent.name: path for path in folder.glob("*/strategy.py")
-    }
+    files = {path.stem: path for path in folder.glob("[!_]*.py")}
+    files |= {path.parent.name: path for path in folder.glob("*/strategy.py")}
     return dict(sorted(files.items()))
 
 

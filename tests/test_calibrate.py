@@ -104,7 +104,7 @@ def test_attention_small_operations_and_links_are_found() -> None:
     rows = measurements.table(pd.DataFrame(sizes).assign(time_us=1.0))
     for made in (RingAllReduce(fixed_us=20, bandwidth_gb_s=200), TreeAllReduce(alpha_us=10, bandwidth_gb_s=50)):
         rows["time_us"] = fit.reduced(made, rows) * 1e6
-        found = fit.all_reduce(type(made), rows).model_dump()
+        found = fit.collective(type(made), fit.spread(rows)).model_dump()
         for name, number in made.model_dump().items():
             assert (
                 found[name] == number

@@ -230,7 +230,7 @@ def test_nvlink_reduces_in_the_measured_time(measurements):
     every, small, large, *_ = quality.link_errors("ring", rows, fit.reduced(ring, rows))
     assert (every.mape_percent, small.mape_percent) < (27.8, 46.3)
     assert large.mape_percent < 9.3
-    found = fit.all_reduce(RingAllReduce, some(measurements, "nvlink_a100", "all_reduce"))
+    found = fit.collective(RingAllReduce, fit.spread(some(measurements, "nvlink_a100", "all_reduce")))
     assert (found.fixed_us.value, found.bandwidth_gb_s.value) == (ring.fixed_us.value, ring.bandwidth_gb_s.value)
 
 

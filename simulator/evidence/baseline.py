@@ -43,13 +43,17 @@ def interpolated(paper: Paper, cell: PublishedCell) -> bool:
 
 def _siblings(paper: Paper, cell: PublishedCell) -> list[PublishedCell]:
     known = paper.with_role("calibrate")
-    return [one for one in known if (one.scenario, one.quantity) == (cell.scenario, cell.quantity) and one is not cell]
+    return [
+        sibling
+        for sibling in known
+        if (sibling.scenario, sibling.quantity) == (cell.scenario, cell.quantity) and sibling is not cell
+    ]
 
 
 def _nearest(paper: Paper, cell: PublishedCell) -> list[PublishedCell]:
     siblings = _siblings(paper, cell)
-    least = min((_distance(cell, one) for one in siblings), default=None)
-    return [one for one in siblings if _distance(cell, one) == least]
+    least = min((_distance(cell, sibling) for sibling in siblings), default=None)
+    return [sibling for sibling in siblings if _distance(cell, sibling) == least]
 
 
 def _stated(cell: PublishedCell) -> dict[str, str]:
@@ -108,7 +112,11 @@ def _shown_by_another(paper: Paper, cell: PublishedCell, sibling: PublishedCell)
 
 def _pairs(paper: Paper, cell: PublishedCell, sibling: PublishedCell) -> Iterator[tuple[int, PublishedCell, PublishedCell]]:
     """Yield two calibrated cells of another method that differ as a cell from its sibling, and in how many columns."""
-    known = [one for one in paper.with_role("calibrate") if one.scenario != cell.scenario and one.quantity == cell.quantity]
+    known = [
+        fitted
+        for fitted in paper.with_role("calibrate")
+        if fitted.scenario != cell.scenario and fitted.quantity == cell.quantity
+    ]
     columns = _differ(cell, sibling)
     for here in known:
         for there in known:

@@ -175,7 +175,7 @@ class PaperClaim(Frozen):
     @property
     def commands(self) -> list[str]:
         """Return every command that this claim needs, those of ``against`` last, then again for each end."""
-        return [command for one in self.readings for command in (*split(one.command), *split(one.against))]
+        return [command for reading in self.readings for command in (*split(reading.command), *split(reading.against))]
 
     @property
     def readings(self) -> list[Self]:
@@ -314,8 +314,8 @@ def claims(catalogue: Catalogue, papers: Iterable[str]) -> list[ClaimRow]:
     """Return the claims of papers, in the order of their files; raise BadInput for a faulty row or a name used twice."""
     rows: list[ClaimRow] = []
     for paper in papers:
-        paths = [root / PAPERS / paper / "claims.csv" for root in catalogue.roots]
-        path = next((path for path in paths if path.exists()), None)
+        paths = (root / PAPERS / paper / "claims.csv" for root in catalogue.roots)
+        path = next(filter(Path.exists, paths), None)
         own = [ClaimRow(paper, claim, shown(path), line) for line, claim in numbered(PaperClaim, path)] if path else []
         names = [row.claim.claim for row in own]
         twice = [row for place, row in enumerate(own) if row.claim.claim in names[:place]]

@@ -8,6 +8,7 @@ repeat, and the law is held to one turn of them. What it has to keep to is its o
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
+from math import isclose
 from typing import NamedTuple
 
 from simpy import Event
@@ -19,13 +20,14 @@ from simulator.numeric import ordered_sum
 from simulator.parallel import Spread
 from simulator.scenario import load
 from simulator.scenario.agreement import TOLERANCE, agreement
-from simulator.scenario.run import law, law_from, simulated_and_replayed, tuned
+from simulator.scenario.run import law, law_from, replayed_beside, simulate, tuned
 from simulator.serving.iteration import Iteration
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.serving.service import lanes_of
+from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
 from simulator.strategies.common.capabilities import Tunable, line_of
@@ -226,11 +228,11 @@ def _turn_of(strategy: Strategy, records: Sequence[_Record]) -> SteadyTurn:
 
 def _repeats(records: Sequence[_Record], length: int) -> bool:
     """Return whether every record is like the one ``length`` places before it."""
-    for record, earlier in zip(records[length:], records, strict=False):
-        alike = record.kind == earlier.kind and record.tokens == earlier.tokens
-        if not alike or abs(record.seconds - earlier.seconds) > TOLERANCE * max(record.seconds, earlier.seconds):
-            return False
-    return True
+    return all(
+        (record.kind, record.tokens) == (earlier.kind, earlier.tokens)
+        and isclose(record.seconds, earlier.seconds, rel_tol=TOLERANCE)
+        for record, earlier in zip(records[length:], records, strict=False)
+    )
 
 
 # ---- every shipped scenario
@@ -268,7 +270,9 @@ def law_gap(name: str) -> LawGap:
     """Return how far law and simulation of one shipped scenario are apart, and whether the law's claim survives it."""
     loaded = tuned(load(name))
     scenario, acceptance = loaded.scenario, loaded.acceptance()
-    simulated, replayed, _ = simulated_and_replayed(scenario, acceptance)
+    times = StepTimes(scenario.schedule, scenario.cost)
+    simulated, _ = simulate(scenario, acceptance, times=times)
+    replayed = replayed_beside(scenario, acceptance, simulated, times)
     marginal, met = law(scenario, acceptance), law_from(scenario, simulated)
     shown = agreement(scenario, marginal, replayed, simulated)
     return LawGap(

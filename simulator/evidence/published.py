@@ -31,6 +31,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import model_validator
 
 from simulator.files import reading
+from simulator.files.document import readable
 from simulator.files.schema import BadInput, Document, Frozen, validate
 from simulator.names import shipped, shown
 
@@ -149,14 +150,13 @@ def numbered(kind: type[Row], path: Path) -> Iterator[tuple[int, Row]]:
     """Yield the rows of a CSV file with their lines; raise BadInput as :func:`rows` does."""
     name = shown(path)
     try:
-        with reading.lines(path) as lines:
+        with readable(name), reading.lines(path) as lines:
             reader = csv.DictReader(lines, restkey="more columns than the header", strict=True)
             for row in reader:
                 filled = {column: value for column, value in row.items() if value}
                 yield reader.line_num, validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = str(error) if isinstance(error, csv.Error) else reading.reason(error)
-        raise BadInput.at(name, f"cannot be read: {reason}") from error
+    except csv.Error as error:
+        raise BadInput.at(name, f"cannot be read: {error}") from error
 
 
 def cells(root: Path | None = None) -> Mapping[str, tuple[PublishedCell, ...]]:

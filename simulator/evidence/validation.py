@@ -130,13 +130,10 @@ def validated(paper: Paper, spread: Spread, claimed: Mapping[str, Judged] = Mapp
 
 
 def _beside(paper: Paper, chosen: Sequence[PublishedCell], values: Sequence[float]) -> list[Prediction]:
-    predictions = []
-    for cell, run in zip(chosen, values, strict=True):
-        between = interpolated(paper, cell)
-        predictions.append(
-            Prediction(paper.name, cell, run, arithmetic(paper, cell), note=paper.note(cell), interpolated=between)
-        )
-    return predictions
+    return [
+        Prediction(paper.name, cell, run, arithmetic(paper, cell), None, paper.note(cell), interpolated(paper, cell))
+        for cell, run in zip(chosen, values, strict=True)
+    ]
 
 
 def single_cells(papers: Iterable[Paper], patterns: Sequence[str]) -> list[tuple[str, PublishedCell, Question]]:
@@ -203,7 +200,7 @@ def _summary(name: str, papers: Sequence[Validated], chosen: Callable[[Predictio
     """Return the summary of papers, of those predictions that are ``chosen``."""
     every = [prediction for paper in papers for prediction in paper.predicted if chosen(prediction)]
     once = [prediction for prediction in every if not prediction.cell.same_as]
-    pairs = [(one.error, one.baseline_error) for one in once if one.baseline_error is not None]
+    pairs = [(cell.error, cell.baseline_error) for cell in once if cell.baseline_error is not None]
     return Summary(
         name,
         sum(paper.asked for paper in papers),
@@ -225,10 +222,8 @@ def summaries(papers: Sequence[Validated]) -> list[Summary]:
 def apart(papers: Sequence[Validated]) -> list[Summary]:
     """Return summaries of what is predicted and of what is interpolated, for each paper and for all, without empty ones."""
     groups = [*((paper.paper.name, [paper]) for paper in papers), (POOLED, papers)]
-    parted = []
-    for name, members in groups:
-        parted.append(_summary(f"{name}: predictions", members, lambda one: not one.interpolated))
-        parted.append(_summary(f"{name}: interpolations", members, lambda one: one.interpolated))
+    ways = {"predictions": lambda cell: not cell.interpolated, "interpolations": lambda cell: cell.interpolated}
+    parted = (_summary(f"{name}: {way}", members, chosen) for name, members in groups for way, chosen in ways.items())
     return [summary for summary in parted if summary.baseline]
 
 
@@ -263,15 +258,10 @@ def shortfalls(validations: Sequence[Validated], bounds: ErrorBounds) -> list[Sh
     """Return every bound that is missed; a bound with nothing to compare is not missed."""
     *papers, pooled = summaries(validations)
     checks: list[tuple[str, str, float, float | None]] = []
-    if pooled.errors:
-        errors = pooled.errors
+    if errors := pooled.errors:
         checks += [(POOLED, "MAPE", errors.mape, bounds.most_mape), (POOLED, "median", errors.median, bounds.most_median)]
         checks += [(POOLED, "within 10 %", errors.within_10, bounds.least_within_10)]
-    for paper in papers:
-        if paper.errors and paper.errors.count >= FEW:
-            checks.append((paper.name, "MAPE", paper.errors.mape, bounds.most_mape_of_a_paper))
-    missed = []
-    for of, what, value, bound in checks:
-        if bound is not None and (value < bound if what == "within 10 %" else value > bound):
-            missed.append(Shortfall(of, what, value, bound))
-    return missed
+    large = [(paper.name, paper.errors) for paper in papers if paper.errors and paper.errors.count >= FEW]
+    checks += [(name, "MAPE", errors.mape, bounds.most_mape_of_a_paper) for name, errors in large]
+    held = [Shortfall(of, what, value, bound) for of, what, value, bound in checks if bound is not None]
+    return [goal for goal in held if (goal.value < goal.bound if goal.what == "within 10 %" else goal.value > goal.bound)]

@@ -9,6 +9,7 @@ arrival, the first at 0; records without an output are failed calls and left out
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -73,11 +74,9 @@ class RecordedLog:
 
 def picture(arrivals: list[float]) -> str:
     """Return requests over time as a row of bars, as high as the most of any of ``BINS`` equal intervals."""
-    counts, last = [0] * BINS, arrivals[-1]
-    for at in arrivals:
-        counts[min(BINS - 1, int(at / last * BINS))] += 1
-    most = max(counts)
-    return "".join(BARS[-(-count * (len(BARS) - 1) // most)] for count in counts)
+    counts = Counter(min(BINS - 1, int(at / arrivals[-1] * BINS)) for at in arrivals)
+    most = max(counts.values())
+    return "".join(BARS[-(-counts[place] * (len(BARS) - 1) // most)] for place in range(BINS))
 
 
 def _spread(values: list[Any]) -> str:

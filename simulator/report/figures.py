@@ -124,19 +124,14 @@ def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
     """Shade where T_draft <= Delta, mark gamma*, name the slope behind it."""
     end, star = crossing(points)
     left, right = axes.get_xlim()
-    slope = _slope(points)
-    behind = "" if slope is None else f"T_draft adds {slope:.3g} ms per draft token"
-    where, side, text = 0.015, "left", f"drafting is not hidden: {behind}" if behind else ""
+    where, side, text = 0.015, "left", say("zero_slope", star=star, end=end, slope=_slope(points))
     if star is not None:
         axes.axvspan(left, right if end is None else end, color=SHADE, lw=0, zorder=0)
-        text = "shaded: T_draft ≤ Δ, drafting is hidden at every window shown"
     if star is not None and end is not None:
         axes.axvline(end, color=GREY, lw=0.8)
         where = (end - left) / (right - left)
         side = "right" if where > 0.5 else "left"
         where += -0.012 if side == "right" else 0.012
-        text = f"γ* = {star}: up to here T_draft ≤ Δ is hidden"
-        text += f"\nbeyond, {behind}" if behind else ""
     axes.text(where, 0.04, text, ha=side, va="bottom", size=8, transform=axes.transAxes)
 
 

@@ -96,20 +96,15 @@ def conditions(result: RunResult) -> str:
 
 def gaps(result: RunResult) -> list[Gap]:
     """Return two gaps: from the law with marginal rates to the law with replayed means, and from there to the simulation."""
-    law, means, simulated = result.law, result.law_replayed, result.simulated
+    steady = result.simulated.step_s / result.simulated.tokens_per_step
+    facts = {"law": result.law, "means": result.law_replayed, "simulated": result.simulated, "steady": steady}
 
-    def change(new: float, old: float) -> float:
-        return (new / old - 1.0) * 100.0
+    def percent(change: str) -> float:
+        return float(say.value(change, change=lambda old, new: (new / old - 1.0) * 100.0, **facts))
 
-    steady = simulated.step_s / simulated.tokens_per_step
-    tokens, steps = change(law.tokens_per_step, means.tokens_per_step), change(means.step_s, law.step_s)
-    mean, ends = change(steady, means.tpot_s), change(simulated.tpot_s, steady)
-    first, second = change(means.tpot_s, law.tpot_s), change(simulated.tpot_s, means.tpot_s)
-    acceptance = (("tokens per step", tokens), ("mix of step kinds", steps))
-    process = (("mean step and tokens of a step", mean), ("admissions and end of output", ends))
     return [
-        Gap("Gap 1: law with marginal rates to law with replayed means", first, _why_first(result), acceptance),
-        Gap("Gap 2: law with replayed means to simulation", second, _why_second(result), process),
+        Gap(gap["title"], percent(gap["percent"]), why, tuple((name, percent(part)) for name, part in gap["parts"].items()))
+        for gap, why in zip(say.said["gaps"], (_why_first(result), _why_second(result)), strict=True)
     ]
 
 

@@ -54,16 +54,15 @@ def span_data(spans: Sequence[Span], window_s: tuple[float, float], limit: int =
         "lanes": lanes,
         "kinds": [{"lane": lane, "label": label, "fill": fill, "ink": ink_on(fill)} for (lane, label), fill in colours.items()],
         "spans": [
-            [
-                rows[span.lane],
-                kinds.index((family(span.lane), span.label)),
-                round(span.start_s * 1e6, 2),
-                round((span.end_s - span.start_s) * 1e6, 2),
-            ]
+            [rows[span.lane], kinds.index((family(span.lane), span.label)), *_us(span.start_s, span.end_s - span.start_s)]
             for span in shown
         ],
-        "view": [round(end * 1e6, 2) for end in window_s],
+        "view": _us(*window_s),
     }
+
+
+def _us(*times_s: float) -> list[float]:
+    return [round(time_s * 1e6, 2) for time_s in times_s]
 
 
 def ink_on(fill: str) -> str:
@@ -212,13 +211,10 @@ def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str
     chosen: dict[tuple[str, str], str] = {}
     for row, label in labels:
         lane, used = family(lanes[row]), {*chosen.values(), *(PARTS.values() if "stage 1" in lanes else ())}
-        if (lane, label) in chosen:
-            continue
         wanted = (*FAMILIES.get(lane, ()), *PALETTE["spans"])
-        if (lane, label) in PARTS:
-            chosen[lane, label] = PARTS[lane, label]
-            continue
-        chosen[lane, label] = next((colour for colour in wanted if colour not in used), wanted[len(chosen) % len(wanted)])
+        free = (colour for colour in wanted if colour not in used)
+        if (lane, label) not in chosen:
+            chosen[lane, label] = PARTS.get((lane, label)) or next(free, wanted[len(chosen) % len(wanted)])
     return chosen
 
 

@@ -6,9 +6,11 @@ the law is taken over the kinds of steps that the run met, at the least and at t
 step has to lie between the two.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import ulp
 from typing import Any, NamedTuple
 
@@ -123,10 +125,8 @@ def _size(gap: float) -> str:
 def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, float], context: int) -> float:
     """Return the seconds of a step by law at ``context`` tokens, mean over ``kinds`` by their counts or shares."""
     strategy, cost = scenario.schedule, scenario.cost
-    seconds = 0.0
-    for kind, count in kinds.items():
-        durations = strategy.durations(cost, strategy.step(kind, context))
-        seconds += count * float(strategy.step_seconds(durations, kind))
+    steps = {kind: strategy.durations(cost, strategy.step(kind, context)) for kind in kinds}
+    seconds = ordered_sum(count * float(strategy.step_seconds(steps[kind], kind)) for kind, count in kinds.items())
     return seconds / ordered_sum(kinds.values())
 
 
@@ -162,9 +162,8 @@ def explained_gap(scenario: Scenario, law: Law, law_replayed: Law, replay: Outco
     whole = simulated.tpot_s - law.tpot_s
     if abs(whole) <= TOLERANCE * simulated.tpot_s:
         return ()
-    reasons = dict(_reasons(scenario, law, law_replayed, replay, simulated))
     parts, before = [], law.tpot_s
-    for reason, tpot_s in reasons.items():
+    for reason, tpot_s in _reasons(scenario, law, law_replayed, replay, simulated):
         if abs(tpot_s - before) > TOLERANCE * before or reason == UNEXPLAINED:
             parts.append(GapPart(reason, tpot_s, (tpot_s - before) / whole))
         before = tpot_s
@@ -179,47 +178,35 @@ def _reasons(
     yield "acceptance as replayed instead of marginal rates", step_s / law_replayed.tokens_per_step
     yield "mix of step kinds as met", law_replayed.tpot_s
     if replay is not simulated:
-        replayed_s = request_step_s(scenario, replay) / law_replayed.tokens_per_step
+        replayed_s = request_step_s(replay) / law_replayed.tokens_per_step
         yield "context that grows from step to step, and prompts in the steps", replayed_s
     elif pure := {kind: count for kind, count in simulated.kinds.items() if not kind.prompts}:
         steps = [mean_step_s(scenario, pure, context) for context in _contexts_met(scenario)]
         growth = ordered_sum(steps) / len(steps) / mean_step_s(scenario, pure, scenario.mean_context)
         yield "contexts that the steps met, by law", law_replayed.tpot_s * growth
-    steady_s = request_step_s(scenario, simulated) / simulated.tokens_per_step
+    steady_s = request_step_s(simulated) / simulated.tokens_per_step
     claim = _claim_of_run(scenario, law)
     yield UNEXPLAINED if claim.exact else f"what the law leaves out ({claim})", steady_s
     delivered = simulated.tokens - simulated.serving.requests
-    yield "tokens past the end of an output", steady_s * _committed(scenario, simulated) / delivered
+    yield "tokens past the end of an output", steady_s * (simulated.tokens_per_step * _request_steps(simulated)) / delivered
     yield "admissions between the steps, and the mean taken over requests", simulated.tpot_s
 
 
 def _contexts_met(scenario: Scenario) -> list[int]:
     """Return ``CONTEXTS`` contexts, in tokens, that stand for equal shares of all output tokens."""
-    contexts: list[tuple[float, int]] = []
-    for prompt, output in scenario.requests.lengths(scenario.seed):
-        contexts += [(prompt + output / 4, output), (prompt + output * 3 / 4, output)]
-    contexts.sort()
-    whole = sum(weight for _, weight in contexts)
-    met: list[int] = []
-    passed = 0
-    for context, weight in contexts:
-        passed += weight
-        while len(met) < CONTEXTS and (len(met) + 0.5) / CONTEXTS * whole <= passed:
-            met.append(round(context))
-    return met
+    lengths = list(scenario.requests.lengths(scenario.seed))
+    contexts = sorted((prompt + output * part / 4, output) for prompt, output in lengths for part in (1, 3))
+    passed = list(accumulate(weight for _, weight in contexts))
+    places = (bisect_left(passed, (number + 0.5) / CONTEXTS * passed[-1]) for number in range(CONTEXTS))
+    return [round(contexts[place][0]) for place in places]
 
 
-def request_step_s(scenario: Scenario, outcome: Outcome) -> float:
+def request_step_s(outcome: Outcome) -> float:
     """Return the seconds of a step as a request meets it, mean over requests and steps: large batches count more."""
     seconds = ordered_sum(batch * seconds for batch, seconds in outcome.serving.batch_s.items())
-    return seconds / _request_steps(scenario, outcome)
+    return seconds / _request_steps(outcome)
 
 
-def _request_steps(scenario: Scenario, outcome: Outcome) -> float:
+def _request_steps(outcome: Outcome) -> float:
     """Return how many steps all requests together took part in."""
     return ordered_sum(kind.batch * count for kind, count in outcome.kinds.items())
-
-
-def _committed(scenario: Scenario, outcome: Outcome) -> float:
-    """Return the tokens that all steps committed, those past the end of an output included."""
-    return outcome.tokens_per_step * _request_steps(scenario, outcome)

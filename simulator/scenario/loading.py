@@ -191,11 +191,8 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
         loaded = Loaded(scenario, trace, document, base.verdicts)
     else:
         loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
-    if (
-        loaded.trace
-        and (target := loaded.scenario.target)
-        and (routed := routed_as_recorded(target, loaded.trace)) is not target
-    ):
+    target = loaded.scenario.target
+    if loaded.trace and target and (routed := routed_as_recorded(target, loaded.trace)) is not target:
         loaded = loaded.replace(target=routed)
     if loaded.trace is not None and isinstance(scenario.strategy, DraftsChain):
         loaded = loaded.replace(strategy=scenario.strategy.recorded_in(loaded.trace))

@@ -9,7 +9,6 @@ requests per second, as serving benchmarks count it at a given rate (``--goodput
 """
 
 import re
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from pydantic import field_validator
@@ -64,10 +63,6 @@ class Slo(Frozen):
     @property
     def limits(self) -> tuple[Limit, ...]:
         """Return all limits that are stated, by metric and percentile."""
-        return tuple(self._stated())
-
-    def _stated(self) -> Iterator[Limit]:
-        for metric in METRICS:
-            stated = getattr(self, f"{metric}_ms") or {}
-            for name in sorted(stated, key=lambda name: float(name[1:])):
-                yield Limit(metric, float(name[1:]) / 100, stated[name] / 1e3)
+        stated = ((metric, name, ms) for metric in METRICS for name, ms in (getattr(self, f"{metric}_ms") or {}).items())
+        ordered = sorted(stated, key=lambda one: (METRICS.index(one[0]), float(one[1][1:])))
+        return tuple(Limit(metric, float(name[1:]) / 100, ms / 1e3) for metric, name, ms in ordered)

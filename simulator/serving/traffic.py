@@ -7,19 +7,22 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from itertools import starmap
-from math import inf, isfinite
-from typing import Any, Literal, NamedTuple, Self
+from math import inf
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.files import reading
+from simulator.files.document import readable
 from simulator.files.logs import TRAFFIC, read_log
-from simulator.files.schema import BadInput, Fault, Frozen
+from simulator.files.schema import BadInput, Frozen
 
 Values = Mapping[str, Any]
+Time = TypeVar("Time", int, float)
 LATEST_S = 1e10
 """Three hundred years: the latest arrival on a clock that still tells microseconds apart."""
 MOST_BYTES = 10**11
@@ -85,14 +88,12 @@ class TrafficFile(Frozen):
 
     def lines(self) -> Iterator[Line]:
         """Return the requests of the slice in order of arrival, without those that are too long."""
-        most = inf if self.drop_above_tokens is None else self.drop_above_tokens
-        return (line for line in self._slice() if line.tokens <= most)
+        return (line for line in self._slice() if line.tokens <= (self.drop_above_tokens or inf))
 
     @property
     def dropped(self) -> int:
         """Return how many requests of the slice are too long."""
-        most = self.drop_above_tokens
-        return 0 if most is None else sum(line.tokens > most for line in self._slice())
+        return sum(line.tokens > self.drop_above_tokens for line in self._slice()) if self.drop_above_tokens else 0
 
     def _slice(self) -> Iterator[Line]:
         """Yield the requests between ``from_s`` and ``to_s``."""
@@ -111,7 +112,7 @@ class TrafficFile(Frozen):
 
     def fault(self, number: int, message: str, column: int = 1, field: str = "") -> BadInput:
         """Return an error about a line of the file."""
-        return BadInput([Fault((self.file, number, column), field, message)])
+        return BadInput.at((self.file, number, column), message, field)
 
     def _recorded(self) -> Iterator[Line]:
         """Yield all requests of the file, in its own time."""
@@ -121,7 +122,7 @@ class TrafficFile(Frozen):
         columns, first, number = TRAFFIC[self.format], None, 1
         read = _rows_of_table if columns["table"] else _lines_of_json
         try:
-            with reading.lines(self.file, MOST_BYTES) as lines:
+            with readable(self.file), reading.lines(self.file, MOST_BYTES) as lines:
                 for number, values in read(lines):
                     output = self._tokens(number, values, columns["output"], 0 if columns["failures"] else 1)
                     prompt = self._tokens(number, values, columns["prompt"], 1)
@@ -132,8 +133,6 @@ class TrafficFile(Frozen):
                         hashes = _hashes(values.get("hash_ids"))
                         at = arrival - first if columns["time"] == "date" else arrival
                         yield Line(number, at, prompt, output, task, hashes)
-        except (OSError, UnicodeDecodeError) as error:
-            raise self.fault(0, f"cannot be read: {reading.reason(error)}") from error
         except (csv.Error, json.JSONDecodeError) as error:
             raise self.fault(number + 1, f"cannot be read as {self.format}: {error}") from error
 
@@ -152,33 +151,25 @@ class TrafficFile(Frozen):
             yield from (line._replace(arrival_s=float(at[place] - at[0])) for place, line in enumerate(lines))
 
     def _tokens(self, number: int, values: Values, name: str, least: int) -> int:
-        value = self._given(number, values, name)
-        try:
-            tokens = int(value)
-        except (TypeError, ValueError, OverflowError):
-            tokens = -1
-        if not least <= tokens <= MOST_TOKENS or isinstance(value, bool | float):
-            message = f"expected a whole number of tokens from {least} to {MOST_TOKENS:,}, got {value!r}"
-            raise self.fault(number, message, _column(values, name), name)
-        return tokens
+        what = f"a whole number of tokens from {least} to {MOST_TOKENS:,}"
+        return self._number(number, values, name, what, int, lambda tokens: least <= tokens <= MOST_TOKENS)
 
     def _seconds(self, number: int, values: Values, columns: Mapping[str, Any]) -> float:
-        value = self._given(number, values, columns["arrival"])
-        try:
-            seconds = inf if isinstance(value, bool) else CLOCKS[columns["time"]](value)
-        except (TypeError, ValueError, OverflowError):
-            seconds = inf
-        if not isfinite(seconds) or seconds < 0.0:
-            at = _column(values, columns["arrival"])
-            raise self.fault(number, f"expected a time of 0 or later, got {value!r}", at, columns["arrival"])
-        return seconds
+        clock, name = CLOCKS[columns["time"]], columns["arrival"]
+        return self._number(number, values, name, "a time of 0 or later", clock, lambda seconds: 0.0 <= seconds < inf)
 
-    def _given(self, number: int, values: Values, name: str) -> Any:
+    def _number(
+        self, number: int, values: Values, name: str, what: str, read: Callable[[Any], Time], fits: Callable[[Time], bool]
+    ) -> Time:
+        """Return what a cell holds, if that is ``what`` is expected and ``fits``; no bool does, and no float as tokens."""
         value = values.get(name)
         if value is None:
             present = ", ".join(str(key) for key in values if key)
             raise self.fault(number, f"is missing; the line has {present or 'nothing'}", 1, name)
-        return value
+        with suppress(TypeError, ValueError, OverflowError):
+            if not isinstance(value, bool | float if read is int else bool) and fits(found := read(value)):
+                return found
+        raise self.fault(number, f"expected {what}, got {value!r}", _column(values, name), name)
 
 
 def _rows_of_table(lines: Iterator[str]) -> Iterator[tuple[int, Values]]:

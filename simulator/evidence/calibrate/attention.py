@@ -7,7 +7,7 @@ import numpy as np
 from simulator.cost.device import Device
 from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
 from simulator.cost.roofline import AttentionParts, AttentionRoofline, Roofline
-from simulator.evidence.calibrate.fit import BOUNDS, least, measured, roofline, sample, seconds
+from simulator.evidence.calibrate.fit import BOUNDS, measured, nearest, roofline, sample
 from simulator.evidence.calibrate.measurements import Table
 
 START = (10.0, 0.8, 0.5, 5.0)
@@ -32,17 +32,10 @@ def one_roofline(device: Device, rows: Table, like: Roofline) -> Roofline:
     Where keys and values never took a share of the time worth fitting to (:func:`bound_by_memory`), the memory side and
     the knee stay those of ``like``.
     """
-    bound = bound_by_memory(device, rows)
-    rows = evenly(rows) if bound else sample(rows)
-    truth = measured(rows)
-    if bound:
-        return roofline(least(lambda x: np.log(seconds(device, roofline(x), rows) / truth), START, BOUNDS))
-    memory, p = like.memory_efficiency.value, like.p_norm.value
-    bounds = ((0.0, 0.02), (60.0, 1.0))
-    fixed, compute = least(
-        lambda x: np.log(seconds(device, roofline((x[0], memory, x[1], p)), rows) / truth), (6.0, 0.5), bounds
-    )
-    return roofline((fixed, memory, compute, p))
+    if bound_by_memory(device, rows):
+        return nearest(roofline, device, evenly(rows), START, BOUNDS)
+    memory, p, bounds = like.memory_efficiency.value, like.p_norm.value, ((0.0, 0.02), (60.0, 1.0))
+    return nearest(lambda x: roofline((x[0], memory, x[1], p)), device, sample(rows), (6.0, 0.5), bounds)
 
 
 def bound_by_memory(device: Device, rows: Table) -> bool:
@@ -106,10 +99,10 @@ def _fitted(device: Device, rows: Table, like: AttentionRoofline, limits: Mappin
     unseen = {"reduction_us": like.splits == "none", "cached_ratio": device.cache_mb is None}
     unseen["regroup_us"] = bool((rows.kv_heads <= 1.0).all())
     free = {name: limit for name, limit in limits.items() if not unseen.get(name)}
-    kept, truth = like.model_dump(include={"compute_efficiency", "splits", "packs", "tile_rows"}), measured(rows)
+    kept = like.model_dump(include={"compute_efficiency", "splits", "packs", "tile_rows"})
 
     def made(x: Sequence[float]) -> AttentionRoofline:
         return AttentionRoofline.model_validate(kept | dict(zip(free, x, strict=True)))
 
     start, low, high = zip(*free.values(), strict=True)
-    return made(least(lambda x: np.log(seconds(device, made(x), rows) / truth), start, (low, high)))
+    return nearest(made, device, rows, start, (low, high))

@@ -1,6 +1,6 @@
 """The experts of a layer: how many a measured call read, which files do not hold, and the roofline with the least error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from simulator.cost.device import Device
 from simulator.cost.roofline import ExpertRoofline
-from simulator.evidence.calibrate.fit import PRODUCTS_BESIDE_LAYERS, Form, Seconds, least, measured, roofline, seconds
+from simulator.evidence.calibrate.fit import PRODUCTS_BESIDE_LAYERS, Form, nearest, roofline
 from simulator.evidence.calibrate.measurements import Table
 
 EXPERT_TILE = 16
@@ -52,13 +52,12 @@ def _loads(random: np.random.Generator, tokens: int, routed: int, per_token: int
 
 def fitted(device: Device, rows: Table) -> ExpertRoofline:
     """Return the roofline of experts; rows of more tokens than ``DECODES`` weigh as little as products beside layers."""
-    truth, weight = measured(rows), np.where(rows.tokens > DECODES, PRODUCTS_BESIDE_LAYERS, 1.0)
+    weight = np.where(rows.tokens > DECODES, PRODUCTS_BESIDE_LAYERS, 1.0)
 
     def made(x: Sequence[float]) -> ExpertRoofline:
         named = dict(zip(("expert_us", "width_us", "pair_traffic_ratio"), x[4:], strict=True))
         plain = roofline(x[:4], Form((EXPERT_TILE,))).model_dump() | {"least_tile_tokens": None}
         return ExpertRoofline.model_validate(plain | named)
 
-    error: Callable[[Sequence[float]], Seconds] = lambda x: weight * np.log(seconds(device, made(x), rows) / truth)  # noqa: E731
     bounds = ((0.0, 0.1, 0.02, 1.0, 0.0, 0.0, 0.0), (300.0, 1.0, 1.0, 50.0, 5.0, 20.0, 30.0))
-    return made(least(error, (15.0, 0.8, 0.5, 2.0, 0.1, 1.5, 3.0), bounds))
+    return nearest(made, device, rows, (15.0, 0.8, 0.5, 2.0, 0.1, 1.5, 3.0), bounds, weight)

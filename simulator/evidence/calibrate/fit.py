@@ -8,7 +8,7 @@ a robust (soft L1) loss of log(predicted / measured); numbers are rounded to thr
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from simulator.evidence.calibrate.measurements import LM_HEAD, Table, unfit
 
 Seconds: TypeAlias = NDArray[np.float64]
 Bounds: TypeAlias = tuple[Sequence[float], Sequence[float]]
+Formula = TypeVar("Formula", bound=Roofline)
+Collective = TypeVar("Collective", RingAllReduce, TreeAllReduce, Exchange)
 DIGITS, NOTHING = 3, 9
 """Digits of a fitted number, and decimals behind which it is zero."""
 LEAST_TILE = 8
@@ -105,11 +107,8 @@ def _peaks(device: Device, rows: Table) -> Seconds | float:
     """Return the peak of each row's arithmetic, in 1e12 flops a second; attention computes in 16 bits."""
     if rows.operation.iloc[0] not in ("matmul", "experts"):
         return device.peak_tflops.value
-    peaks = {
-        name: device.peaks_tflops.get(device.number_format(name).arithmetic, device.peak_tflops).value
-        for name in rows.format.unique()
-    }
-    return np.asarray(rows.format.map(peaks), dtype=float)
+    computed = rows.format.map(lambda name: device.number_format(name).arithmetic)
+    return np.asarray(computed.map(lambda name: device.peaks_tflops.get(name, device.peak_tflops).value), dtype=float)
 
 
 def weight_bytes(rows: Table) -> Seconds:
@@ -137,9 +136,8 @@ def cache_bandwidth(device: Device, operation: Roofline, rows: Table) -> float |
 
     def off(numbers: Sequence[float]) -> Seconds:
         speed = device.memory_bandwidth_gb_s.model_copy(update={"value": numbers[0]})
-        return np.asarray(
-            np.log(seconds(device.model_copy(update={"cache_bandwidth_gb_s": speed}), operation, held_back) / truth)
-        )
+        faster = device.model_copy(update={"cache_bandwidth_gb_s": speed})
+        return np.asarray(np.log(seconds(faster, operation, held_back) / truth))
 
     (speed,) = least(off, (2.0 * bandwidth,), ((bandwidth,), (20.0 * bandwidth,)))
     return speed if speed > bandwidth else None
@@ -157,10 +155,9 @@ def sample(rows: Table, at: Sequence[int] = ()) -> Table:
     return rows[rows.tokens.isin(near)]
 
 
-def by_layer(rows: Table, times: Seconds) -> Table:
-    """Sum the times of products into layers, the LM head left out; column ``seconds``."""
-    body = (rows.part != LM_HEAD).to_numpy()
-    layers: Table = rows[body].assign(seconds=times[body]).groupby(LAYER, as_index=False).seconds.sum()
+def by_layer(rows: Table, **times: Seconds) -> Table:
+    """Sum times of products into layers, the LM head left out, in a column of each name."""
+    layers: Table = rows.assign(**times)[rows.part != LM_HEAD].groupby(LAYER, as_index=False)[list(times)].sum()
     return layers
 
 
@@ -227,51 +224,33 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
 
 def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
     """Return the layer error in per cent, up to 512 tokens, of each candidate form at its own best numbers."""
-    few = rows[rows.tokens <= 512]
-    truth = by_layer(few, measured(few)).seconds
-    errors = {}
+    few, errors = rows[rows.tokens <= 512], {}
     for form in TILES:
-        times = seconds(device, products(device, rows, form), few)
-        errors[form] = float(100.0 * (by_layer(few, times).seconds / truth - 1.0).abs().mean())
+        layers = by_layer(few, truth=measured(few), predicted=seconds(device, products(device, rows, form), few))
+        errors[form] = float(100.0 * (layers.predicted / layers.truth - 1.0).abs().mean())
     return errors
 
 
 def small_operations(device: Device, rows: Table) -> Roofline:
     """Return the roofline of small operations: constant and memory efficiency, on up to 512 tokens; they count no flops."""
-    rows = sample(rows[rows.tokens <= 512])
+    rows, bounds = sample(rows[rows.tokens <= 512]), ((0.0, 0.02), (300.0, 1.0))
+    return nearest(lambda x: roofline((*x, 1.0, 1.0)), device, rows, (20.0, 0.5), bounds)
+
+
+def collective(kind: type[Collective], rows: Table) -> Collective:
+    """Return a form of all-reduce, or a direction of an all-to-all, its constant in microseconds and its bandwidth fitted."""
+    constant, start = "alpha_us" if kind is TreeAllReduce else "fixed_us", 10.0 if kind is Exchange else 30.0
     truth = measured(rows)
-    bounds = ((0.0, 0.02), (300.0, 1.0))
-    numbers = least(lambda x: np.log(seconds(device, roofline((*x, 1.0, 1.0)), rows) / truth), (20.0, 0.5), bounds)
-    return roofline((*numbers, 1.0, 1.0))
 
-
-Reduce: TypeAlias = RingAllReduce | TreeAllReduce
-
-
-def all_reduce(kind: type[Reduce], rows: Table) -> Reduce:
-    """Return an all-reduce of this ``kind``, its constant in microseconds and its bandwidth fitted."""
-    fitted: Reduce = _collective(kind, spread(rows), 30.0)
-    return fitted
-
-
-def _collective(kind: type[Reduce | Exchange], rows: Table, start_us: float) -> Any:
-    constant, truth = "alpha_us" if kind is TreeAllReduce else "fixed_us", measured(rows)
-
-    def made(x: Sequence[float]) -> Reduce | Exchange:
+    def made(x: Sequence[float]) -> Collective:
         return kind.model_validate({constant: x[0], "bandwidth_gb_s": x[1]})
 
-    return made(least(lambda x: np.log(reduced(made(x), rows) / truth), (start_us, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
+    return made(least(lambda x: np.log(reduced(made(x), rows) / truth), (start, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
 
 
-def reduced(form: Reduce | Exchange, rows: Table) -> Seconds:
+def reduced(form: RingAllReduce | TreeAllReduce | Exchange, rows: Table) -> Seconds:
     """Return the seconds that ``form`` gives every row, shape (rows,)."""
     return np.array([form.seconds(size, int(ranks)) for size, ranks in zip(rows.size_bytes, rows.ranks, strict=True)])
-
-
-def exchange(rows: Table) -> Exchange:
-    """Return one direction of an all-to-all: constant and bandwidth, the shares of a rank's own rows left out."""
-    fitted: Exchange = _collective(Exchange, rows, 10.0)
-    return fitted
 
 
 def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:
@@ -294,6 +273,14 @@ def _numbers(operation: Roofline) -> list[float]:
     constants = dict(zip(plateaus, (point.fixed_ratio for point in operation.width), strict=True))
     ratios = [point.ratio for point in operation.width[1:]] + [ratio for plateau, ratio in constants.items() if plateau]
     return [number.value for number in four] + ratios
+
+
+def nearest(
+    made: Callable[[Any], Formula], device: Device, rows: Table, start: Sequence[float], bounds: Bounds, weight: Any = 1.0
+) -> Formula:
+    """Return what is ``made`` of those numbers with which it comes nearest to the times of rows, of any ``weight`` each."""
+    truth = measured(rows)
+    return made(least(lambda x: weight * np.log(seconds(device, made(x), rows) / truth), start, bounds))
 
 
 def least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:

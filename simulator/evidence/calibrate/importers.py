@@ -43,13 +43,8 @@ MOST_NAMED = 3
 def product(part: str, tokens: float, inputs: float, outputs: float, time_us: float, weights: str = "fp16") -> Row:
     """Return the row of a product with ``inputs`` x ``outputs`` weights of a format on one device."""
     size = FORMATS[weights].product_bytes(inputs, outputs, tokens, inputs * outputs)
-    work = {
-        "shape": f"{inputs:.0f}x{outputs:.0f}",
-        "tokens": tokens,
-        "size_bytes": size,
-        "flops": 2.0 * tokens * inputs * outputs,
-    }
-    return {"operation": "matmul", "part": part, "format": weights, **work, "time_us": time_us}
+    what = {"operation": "matmul", "part": part, "format": weights, "shape": f"{inputs:.0f}x{outputs:.0f}", "tokens": tokens}
+    return {**what, "size_bytes": size, "flops": 2.0 * tokens * inputs * outputs, "time_us": time_us}
 
 
 def small(tokens: float, hidden: float, inner: float, qkv: float, time_us: float) -> Row:
@@ -168,7 +163,7 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
         frame = _frame(path)
         kind = _kind(form, frame)
         if kind.get("model") and model is None:
-            raise BadInput([Fault(("", 0, 0), "", "holds no shapes; name the model with --model")])
+            raise BadInput.at("", "holds no shapes; name the model with --model")
         frame = _placed(_translated(frame, kind, skipped), kind, path, model)
         times = set(kind["times"])
         rows = ({key: cell for key, cell in row.items() if key not in times or cell > 0.0} for row in frame.to_dict("records"))
@@ -176,9 +171,9 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
     except BadInput as error:
         raise BadInput([Fault((name, *fault.place[1:]), fault.field, fault.message) for fault in error.faults]) from error
     except KeyError as error:
-        raise BadInput([Fault((name, 1, 1), str(error.args[0]), f"is required in a file of {form} and missing")]) from error
+        raise BadInput.at((name, 1, 1), f"is required in a file of {form} and missing", str(error.args[0])) from error
     except (OSError, ImportError, ValueError, AttributeError, EOFError, zlib.error) as error:
-        raise BadInput([Fault((name, 0, 0), "", f"is no file of {form}: {error}")]) from error
+        raise BadInput.at(name, f"is no file of {form}: {error}") from error
 
 
 def _frame(path: Path) -> Table:
@@ -191,7 +186,7 @@ def _frame(path: Path) -> Table:
     with reading.opened(path, reading.MOST_TABLE_BYTES) as file:
         facts = parquet.read_metadata(file)
         if facts.num_rows * facts.num_columns > MOST_CELLS:
-            raise BadInput([Fault(("", 0, 0), "", f"holds {facts.num_rows:,} rows; expected at most {MOST_CELLS:,} cells")])
+            raise BadInput.at("", f"holds {facts.num_rows:,} rows; expected at most {MOST_CELLS:,} cells")
         file.seek(0)
         return pd.read_parquet(file)
 
@@ -199,10 +194,10 @@ def _frame(path: Path) -> Table:
 def _kind(form: str, frame: Table) -> Mapping[str, Any]:
     refused, kinds = IMPORTERS[form]["refused"], {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]}
     for column in (column for column in refused if column in frame):
-        raise BadInput([Fault(("", 1, 1), column, refused[column])])
+        raise BadInput.at(("", 1, 1), refused[column], column)
     for column in (column for column in kinds if column in frame):
         return dict(kinds[column])
-    raise BadInput([Fault(("", 1, 1), "", f"is no file of {form}; expected one of the columns {', '.join(kinds)}")])
+    raise BadInput.at(("", 1, 1), f"is no file of {form}; expected one of the columns {', '.join(kinds)}")
 
 
 def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Table:
@@ -250,7 +245,7 @@ def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec 
         degree = re.fullmatch(r"tp(\d+)", path.absolute().parent.name)
         weights, _, cache = path.absolute().parent.parent.name.partition("-kv")
         if not degree or {weights, cache or "fp8"} - {"bf16", "fp16", "fp8"}:
-            raise BadInput([Fault(("", 0, 0), "", "expected folders like bf16/tp2 above it, which say its format and degree")])
+            raise BadInput.at("", "expected folders like bf16/tp2 above it, which say its format and degree")
         where |= {"tensor_parallel": float(degree[1]), "format": weights.replace("bf16", "fp16"), "cache": cache or "fp16"}
     if kind.get("model") and model is not None:
         where |= {"model": model.name, "hidden": model.hidden_size, "inner": model.intermediate_size}

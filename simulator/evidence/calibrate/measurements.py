@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 
 from simulator.files import reading
+from simulator.files.document import readable
 from simulator.files.schema import BadInput, Fault, did_you_mean
 from simulator.files.writing import plain_frame, replacing
 from simulator.names import shown
@@ -42,7 +43,7 @@ def table(rows: Iterable[dict[str, object]] | Table) -> Table:
 
 def unfit(message: str, column: str = "") -> BadInput:
     """Return a fault of all measurements together, or of one column of them."""
-    return BadInput([Fault(("measurements", 0, 0), column, message)])
+    return BadInput.at("measurements", message, column)
 
 
 def read(paths: Sequence[Path]) -> Table:
@@ -59,13 +60,12 @@ def write(rows: Table, path: Path) -> None:
 def _read(path: Path) -> Table:
     name = shown(path)
     try:
-        frame = pd.read_csv(StringIO(_text(path)), dtype=str, keep_default_na=False).fillna("")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
+        with readable(name), reading.lines(path) as lines:
+            frame = pd.read_csv(StringIO("".join(lines)), dtype=str, keep_default_na=False).fillna("")
     except (EOFError, zlib.error, ValueError) as error:  # pandas' own errors are ValueErrors
-        raise BadInput([Fault((name, 0, 0), "", f"cannot be read: {' '.join(str(error).split())}")]) from error
+        raise BadInput.at(name, f"cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(frame.index, pd.RangeIndex):
-        raise BadInput([Fault((name, 2, 1), "", "holds more cells in a row than the header names")])
+        raise BadInput.at((name, 2, 1), "holds more cells in a row than the header names")
     faults = list(_columns(name, frame)) or list(_values(name, frame))
     if faults:
         raise BadInput(faults[:MOST_FAULTS])
@@ -73,11 +73,6 @@ def _read(path: Path) -> Table:
         if column in frame:
             frame[column] = pd.to_numeric(frame[column].replace("", str(default)))
     return table(frame)
-
-
-def _text(path: Path) -> str:
-    with reading.lines(path) as lines:
-        return "".join(lines)
 
 
 def _columns(name: str, frame: Table) -> Iterator[Fault]:

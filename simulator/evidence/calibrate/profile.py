@@ -1,13 +1,13 @@
 """A fitted device or link: its numbers, its errors, and the YAML file that holds them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
 from simulator.cost.borrowing import IN_PARTS, borrow
-from simulator.cost.collectives import RingAllReduce, TreeAllReduce
+from simulator.cost.collectives import Exchange, RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device, Link
 from simulator.cost.roofline import TILE_ROWS, Attention, AttentionParts, AttentionRoofline, ExpertRoofline, Roofline
 from simulator.evidence.calibrate import attention, experts, fit, quality
@@ -64,46 +64,35 @@ def device(
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
     data, before, fits = deepcopy(like.data), dict[str, Operation](), dict[str, Operation]()
     errors, errors_before = dict[str, list[FitError]](), dict[str, list[FitError]]()
-    ordered = sorted(groups.items(), key=lambda entry: (entry[0] != PRODUCTS, entry[0][1] != "fp16"))
-    for group, all_rows in counted(ordered, "operations"):
+    for group in counted(sorted(groups, key=lambda group: (group != PRODUCTS, group[1] != "fp16")), "operations"):
         name = ", ".join(word for word in group if word != "fp16")
         say(f"fitting {name}")
-        measured = _uncached(profile, all_rows)
+        measured = _uncached(profile, groups[group])
         before[name] = _of(profile, *group, measured)
         fitted = fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
         if group == PRODUCTS:
-            data, profile = _with_cache(data, profile, fitted, all_rows)
+            data, profile = _with_cache(data, profile, fitted, groups[group])
         _write(data, group, profile, fitted, measured, like)
         if ratios:
-            old, section = like.data["matmul"]["default"], data["matmul"]["default"]
-            data["matmul"] |= {"default": old | {key: section[key] for key in ("width", "width_source")}}
+            fitted_ratios = {key: data["matmul"]["default"][key] for key in ("width", "width_source")}
+            data["matmul"] |= {"default": like.data["matmul"]["default"] | fitted_ratios}
         errors[name], errors_before[name] = (_errors(profile, of[name], measured) for of in (fits, before))
         errors[name] += quality.heads_left_out(profile, measured, fitted) if left_out and "attention" in name else []
-    outside: list[HeldOutErrors] = []
-    steps, layers = _steps(profile, products, fits.get("matmul"), before.get("matmul"))
+    outside, steps = list[HeldOutErrors](), [list[TileStep](), list[TileStep]()]
+    layers, now, old = None, fits.get("matmul"), before.get("matmul")
+    if products is not None and isinstance(now, Roofline) and isinstance(old, Roofline):
+        steps = [quality.steps(profile, operation, products) for operation in (now, old)]
+        operations = {"predicted": now, "like": old, "sheet": fit.DATASHEET}
+        times = {name: fit.seconds(profile, operation, products) for name, operation in operations.items()}
+        layers = fit.by_layer(products, seconds=fit.measured(products), **times)
     for (name, kind), measured in groups.items():
         fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
         if left_out and name in SHAPED and isinstance(fitted, Roofline):
             say(f"predicting {SHAPED[name]} in {kind} that a fit leaves out")
-            outside += _left_out(profile, measured, form, fitted, kind)
+            aside = quality.ways_left_out(profile, _uncached(profile, measured), form, fitted)
+            outside += [error if kind == "fp16" else error._replace(by=f"{kind}, {error.by}") for error in aside]
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
-
-
-def _steps(
-    profile: Device, products: Table | None, now: Operation | None, old: Operation | None
-) -> tuple[list[list[TileStep]], Table | None]:
-    """Return the steps of layers behind a tile, now and as they were, and the layers' times; nothing without products."""
-    if products is None or not isinstance(now, Roofline) or not isinstance(old, Roofline):
-        return [[], []], None
-    steps = [quality.steps(profile, operation, products) for operation in (now, old)]
-    return steps, _layers(profile, products, now, old)
-
-
-def _left_out(profile: Device, rows: Table, form: Form, fitted: Roofline, kind: str) -> Iterator[HeldOutErrors]:
-    """Yield the errors of products of one format that took no part in a fit to the others."""
-    for error in quality.ways_left_out(profile, _uncached(profile, rows), form, fitted):
-        yield error if kind == "fp16" else error._replace(by=f"{kind}, {error.by}")
 
 
 def _with_cache(data: dict[str, Any], profile: Device, fitted: Operation, rows: Table) -> tuple[dict[str, Any], Device]:
@@ -143,12 +132,6 @@ def _errors(profile: Device, operation: Operation, rows: Table) -> list[FitError
     rows = attention.with_queries(attention.uncached(profile, rows))
     parts = [(operation.decode, rows[rows.part == "decode"]), (operation.prefill, rows[rows.part == "prefill"])]
     return [error for part, measured in parts if len(measured) for error in quality.errors(profile, part, measured)]
-
-
-def _layers(profile: Device, rows: Table, fitted: Roofline, before: Roofline) -> Table:
-    operations = {"predicted": fitted, "like": before, "sheet": fit.DATASHEET}
-    times = {name: fit.by_layer(rows, fit.seconds(profile, roofline, rows)).seconds for name, roofline in operations.items()}
-    return fit.by_layer(rows, fit.measured(rows)).assign(**times)
 
 
 def _fitted(
@@ -219,16 +202,17 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
         raise unfit("hold no all_reduce, transfer, dispatch or combine; nothing to fit a link to")
     if len(names := sorted(reduces.implementation.unique())) > 1:
         raise unfit(f"expected all-reduces of one, got {', '.join(names)}", "implementation")
-    data, errors = deepcopy(like.data), {}
+    data, errors = deepcopy(like.data), dict[str, list[FitError]]()
+
+    def collective(kind: Any, rows: Table, name: str, title: str) -> dict[str, Any]:
+        form = fit.collective(kind, rows)
+        errors[name] = quality.link_errors(title, rows, fit.reduced(form, rows))
+        numbers = {key: value["value"] for key, value in form.model_dump().items() if isinstance(value, dict)}
+        return _numbers(numbers, _source(rows, _first(errors[name])))
+
     if len(reduces):
-        sample = fit.spread(reduces)
-        forms: Mapping[str, type[fit.Reduce]] = {"ring": RingAllReduce, "tree": TreeAllReduce}
-        data["all_reduce"] = {}
-        for name, kind in forms.items():
-            form = fit.all_reduce(kind, reduces)
-            errors[name] = quality.link_errors(f"all_reduce, {name}", sample, fit.reduced(form, sample))
-            numbers = {key: value["value"] for key, value in form.model_dump().items() if isinstance(value, dict)}
-            data["all_reduce"][name] = _numbers(numbers, _source(sample, _first(errors[name])))
+        sample, forms = fit.spread(reduces), {"ring": RingAllReduce, "tree": TreeAllReduce}
+        data["all_reduce"] = {name: collective(kind, sample, name, f"all_reduce, {name}") for name, kind in forms.items()}
     if len(transfers):
         sample = fit.spread(transfers)
         latency = fit.transfer_latency_us(transfers, profile.bandwidth_gb_s.value)
@@ -236,10 +220,7 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
         errors["transfer"] = quality.link_errors("transfer", sample, latency * 1e-6 + carried)
         data |= _numbers({"latency_us": latency}, _source(sample, _first(errors["transfer"])))
     for direction, sample in exchanges.groupby("operation"):
-        one_way = fit.exchange(sample)
-        errors[direction] = quality.link_errors(direction, sample, fit.reduced(one_way, sample))
-        numbers = {key: value["value"] for key, value in one_way.model_dump().items()}
-        data.setdefault("all_to_all", {})[direction] = _numbers(numbers, _source(sample, _first(errors[direction])))
+        data.setdefault("all_to_all", {})[direction] = collective(Exchange, sample, direction, direction)
     return FittedProfile(data, errors, {}, [], [], [], {}, None)
 
 

@@ -99,10 +99,7 @@ def growth_bias(device: Device, operation: Roofline, rows: Table) -> float | Non
 
 def layers(timed: Table) -> Table:
     """Sum the columns ``predicted``, ``sheet`` and ``seconds`` over the products of each layer."""
-    summed = by_layer(timed, timed.seconds.to_numpy())
-    for column in ("predicted", "sheet"):
-        summed = summed.merge(by_layer(timed, timed[column].to_numpy()).rename(columns={"seconds": column}), on=LAYER)
-    return summed
+    return by_layer(timed, **{name: timed[name].to_numpy() for name in ("seconds", "predicted", "sheet")})
 
 
 def scores(device: Device, rows: Table) -> Iterator[FitError]:
@@ -190,11 +187,8 @@ def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str)
         start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
         of_experts = isinstance(fitted, ExpertRoofline)
         refit = experts.fitted(device, rows[others]) if of_experts else fit.products(device, rows[others], form, start)
-        times, truth = seconds(device, refit, excluded), measured(excluded)
-        if by in ("shape", *SINGLE_PRODUCTS):
-            timed = excluded.assign(seconds=truth, predicted=times)
-        else:
-            timed = by_layer(excluded, truth).assign(predicted=by_layer(excluded, times).seconds)
+        times = {"seconds": measured(excluded), "predicted": seconds(device, refit, excluded)}
+        timed = excluded.assign(**times) if by in ("shape", *SINGLE_PRODUCTS) else by_layer(excluded, **times)
         parts = [timed[timed.tokens.between(*limits)] for limits in LEFT_OUT_RANGES]
         mapes = [percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0] if len(part) else np.nan for part in parts]
         name = f"{value:g}" if isinstance(value, float) else str(value)
@@ -218,16 +212,10 @@ def heads_left_out(device: Device, rows: Table, like: Roofline | AttentionParts)
 
 def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
     """Return the measured and the predicted growth of a layer from each of ``STEPS`` to the next measured token count."""
-    truth, predicted = by_layer(rows, measured(rows)), by_layer(rows, seconds(device, operation, rows))
-    counts, tables = np.unique(truth.tokens), (truth, predicted)
-    pairs = ((after, counts[counts > after][0]) for after in STEPS if after in counts and after < counts[-1])
-    return [TileStep(after, int(then), *(_growth(table, after, then) for table in tables)) for after, then in pairs]
-
-
-def _growth(layer: Table, after: int, following: float) -> float:
-    keys = LAYER[:2]
-    before, behind = (layer[layer.tokens == tokens].set_index(keys).seconds for tokens in (after, following))
-    return float(100.0 * (behind / before - 1.0).median())
+    layers = by_layer(rows, measured=measured(rows), predicted=seconds(device, operation, rows))
+    at = {tokens: some.set_index(LAYER[:2])[["measured", "predicted"]] for tokens, some in layers.groupby("tokens")}
+    pairs = ((after, min(then for then in at if then > after)) for after in STEPS if after in at and after < max(at))
+    return [TileStep(after, int(then), *(100.0 * (at[then] / at[after] - 1.0).median()).tolist()) for after, then in pairs]
 
 
 def link_scores(link: Link, rows: Table) -> Iterator[FitError]:

@@ -17,7 +17,9 @@ profile; it belongs to that machine and is not written.
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import inf, log
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from scipy.optimize import brentq, least_squares
 from simulator.acceptance.sources import Acceptance, Rates
 from simulator.cost.engine import Engine
 from simulator.files import reading
+from simulator.files.document import readable
 from simulator.files.schema import BadInput, Fault, Ranged, replace_nested
 from simulator.names import Catalogue, shown
 from simulator.numeric import ordered_sum
@@ -104,13 +107,12 @@ class EngineFit(NamedTuple):
 def read_runs(path: Path, base: str, catalogue: Catalogue, overrides: Sequence[str] = ()) -> list[MeasuredRun]:
     """Read a table of runs over the scenario ``base``; raise :class:`BadInput` with the line of a fault."""
     try:
-        with reading.lines(path) as lines:
+        with readable(shown(path)), reading.lines(path) as lines:
             rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = str(error) if isinstance(error, csv.Error) else reading.reason(error)
-        raise BadInput([Fault((shown(path), 0, 0), "", f"cannot be read: {reason}")]) from error
+    except csv.Error as error:
+        raise BadInput.at(shown(path), f"cannot be read: {error}") from error
     if not rows:
-        raise BadInput([Fault((shown(path), 1, 1), "", "holds no rows")])
+        raise BadInput.at((shown(path), 1, 1), "holds no rows")
     return [_run((shown(path), line, 1), row, base, overrides, catalogue) for line, row in enumerate(rows, 2)]
 
 
@@ -120,7 +122,7 @@ def _run(
     cells = {key: (cell or "").strip() for key, cell in row.items() if key is not None}
     stated = [key for key in MEASURED if cells.get(key)]
     if None in row or len(stated) != 1:
-        raise BadInput([Fault(place, "", f"expected one of {', '.join(MEASURED)}, got {', '.join(stated) or 'none'}")])
+        raise BadInput.at(place, f"expected one of {', '.join(MEASURED)}, got {', '.join(stated) or 'none'}")
     value, tokens = _number(place, stated[0], cells), _number(place, "tokens_per_step", {"tokens_per_step": "1"} | cells)
     settings = [f"{key}={cell}" for key, cell in cells.items() if cell and key not in OWN and not key.startswith("#")]
     try:
@@ -136,7 +138,7 @@ def _number(place: tuple[str, int, int], column: str, cells: Mapping[str, str]) 
     except ValueError:
         value = 0.0
     if not 0.0 < value < inf:
-        raise BadInput([Fault(place, column, f"expected a number above 0, got '{cells[column]}'")])
+        raise BadInput.at(place, f"expected a number above 0, got '{cells[column]}'", column)
     return value
 
 
@@ -164,11 +166,8 @@ def fit(runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str], groups
     values = {name: number.value for name, number in numbers.items()}
     predictions = _predictions(runs, engine, values)
     outside = [pair for pair in predictions if pair[0] not in used]
-    errors = {
-        "before": _mape(_predictions(used, engine, {})),
-        "fitted": _mape([pair for pair in predictions if pair not in outside]),
-    }
-    errors["one constant"] = _one_constant(used)
+    fitted = [pair for pair in predictions if pair not in outside]
+    errors = {"before": _mape(_predictions(used, engine, {})), "fitted": _mape(fitted), "one constant": _one_constant(used)}
     for column in groups:
         missed = []
         for group in _groups(used, column):
@@ -233,7 +232,7 @@ def _at(engine: Engine, name: str) -> Ranged:
     for key in name.split("."):
         part = part.get(key) if isinstance(part, dict) else getattr(part, key, None)
     if not isinstance(part, Ranged):
-        raise BadInput([Fault((engine.name, 0, 0), name, "expected a number of the engine, as speculation.tree.fixed_us")])
+        raise BadInput.at(engine.name, "expected a number of the engine, as speculation.tree.fixed_us", name)
     return part
 
 
@@ -243,8 +242,7 @@ def _with(engine: Engine, values: Values) -> Engine:
     for name, value in values.items():
         if name != DEVICE:
             *inner, last = name.split(".")
-            number = _inner(data, inner)
-            number[last] = {"value": max(0.0, float(value))}
+            _inner(data, inner)[last] = {"value": max(0.0, float(value))}
     return Engine.model_validate(data)
 
 
@@ -255,10 +253,9 @@ def written(fitted: EngineFit, data: dict[str, Any], source: str) -> dict[str, A
             continue
         *inner, last = name.split(".")
         reach = SHARE_DEVIATIONS * number.deviation
-        known = number.left < IDENTIFIED
         ends = {"value": number.value, "low": max(0.0, number.value - reach), "high": number.value + reach}
         words = {"source": f"calibrated-on: {source}", "confidence": "calibrated"}
-        if not known:
+        if number.left >= IDENTIFIED:
             words = {"source": f"assumed: not told apart by {source}", "confidence": "assumed"}
         _inner(data, inner)[last] = {key: float(f"{end:.3g}") for key, end in ends.items()} | words
     rounded = {name: round(error, 4) for name, error in fitted.errors.items()}
@@ -266,6 +263,4 @@ def written(fitted: EngineFit, data: dict[str, Any], source: str) -> dict[str, A
 
 
 def _inner(data: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        data = data[key]
-    return data
+    return reduce(getitem, path, data)

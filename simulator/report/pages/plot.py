@@ -181,12 +181,12 @@ def _grid(part: Frame, plot: Plot, xs: Sequence[Any], ys: Sequence[Any]) -> Any:
 
 def _border(axes: Any, grid: Any, level: float) -> None:
     """Draw the edges between cells on both sides of ``level``."""
-    above = grid >= level
-    filled = ~np.isnan(grid)
+    above, filled = grid >= level, ~np.isnan(grid)
+    look: dict[str, Any] = {"color": VERMILLION, "lw": 2.2, "solid_capstyle": "round"}
     for row, column in np.argwhere((above[:, 1:] != above[:, :-1]) & filled[:, 1:] & filled[:, :-1]):
-        axes.plot([column + 1, column + 1], [row, row + 1], color=VERMILLION, lw=2.2, solid_capstyle="round")
+        axes.plot([column + 1, column + 1], [row, row + 1], **look)
     for row, column in np.argwhere((above[1:] != above[:-1]) & filled[1:] & filled[:-1]):
-        axes.plot([column, column + 1], [row + 1, row + 1], color=VERMILLION, lw=2.2, solid_capstyle="round")
+        axes.plot([column, column + 1], [row + 1, row + 1], **look)
 
 
 def _contour(panel: _Panel) -> Any:
@@ -253,13 +253,8 @@ def _pareto(panel: _Panel) -> None:
 def _front(part: Frame, x: str, y: str) -> Frame:
     """Return the points that none is at least as good as in both metrics and better in one, by ``x``."""
     senses = [1.0 if METRICS[name.partition("_")[2]].less_is_better else -1.0 for name in (x, y)]
-    ranked = sorted(zip(senses[0] * part[x], senses[1] * part[y], part.index, strict=True))
-    chosen, least = [], float("inf")
-    for _, height, index in ranked:
-        if height < least:
-            chosen.append(index)
-            least = height
-    return part.loc[chosen].sort_values(x)
+    ranked = pd.DataFrame({"x": senses[0] * part[x], "y": senses[1] * part[y]}).sort_values(["x", "y"])
+    return part.loc[ranked.index[ranked.y < ranked.y.cummin().shift(fill_value=np.inf)]].sort_values(x)
 
 
 # ---- what panels have in common
