@@ -20,30 +20,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BadInput",
-    "Infeasible",
-    "Loaded",
-    "Result",
-    "Scenario",
-    "catalogue",
-    "compare",
-    "iid",
-    "law",
-    "load",
-    "plan",
-    "run",
-    "study",
-    "sweep",
-    "trace",
-]
+__all__ = ["BadInput", "Infeasible", "Loaded", "Result", "Scenario"]
+__all__ += ["catalogue", "compare", "iid", "law", "load", "plan", "run", "study", "sweep", "trace"]
 
 _HOMES = {
     "api.calls": "load run law sweep plan study compare trace iid catalogue",
     "api.result": "Result",
     "scenario": "Loaded Scenario",
     "files.schema": "BadInput Infeasible",
-    "acceptance.sources": "Chain",
+    "acceptance.cursors": "Chain",
     "cost.protocol": "Cost",
     "cost.rows": "NO_ROWS Phase Rows together",
     "cost.stated": "StatedDurations",
@@ -53,6 +38,7 @@ _HOMES = {
     "strategies.common.chain": "ChainStrategy",
     "strategies.common.claim": "EXACT Claim Example",
     "strategies.common.pipeline_laws": "break_even unequal_stages",
+    "strategies.common.runs": "Foreseen TakesRuns",
     "strategies.common.step": "Kind Lanes Progress State Step",
     "strategies.common.traits": "Needs Traits",
 }

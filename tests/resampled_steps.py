@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.acceptance.sources import Chain
+from simulator.acceptance.cursors import Chain
 from simulator.acceptance.tree_replay import ResampledReplay
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from test_tree_replay import trace_of
 
 from benchmarks.verification import accepted_prefix
-from simulator.acceptance.sources import Chain, Cycle, Exit, Rates, Replay, Verdict
+from simulator.acceptance.cursors import Chain, Verdict
+from simulator.acceptance.sources import Cycle, Exit, Rates, Replay
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.tree_replay import tokens_per_pass
 from simulator.cost.rows import Rows

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.acceptance.by_context import ByContext, Falling
-from simulator.acceptance.sources import Chain, Cycle, Rates
+from simulator.acceptance.cursors import Chain
+from simulator.acceptance.sources import Cycle, Rates
 from simulator.files.schema import BadInput
 from simulator.scenario import Loaded, load
 from simulator.scenario.loading import falling

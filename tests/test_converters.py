@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.acceptance import converters, rescale, summaries
-from simulator.acceptance.best_of import best_of
-from simulator.acceptance.sources import Chain, Rates, Replay
+from simulator.acceptance.cursors import Chain
+from simulator.acceptance.sources import Rates, Replay, best_of
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.files.schema import BadInput

@@ -31,6 +31,8 @@ from simulator.strategies.common.claim import Example
 from simulator.strategies.vanilla_sd import VanillaSD
 
 METHODS = "methods_vicuna_7b_a100"
+BYTES_ALONE = "target.device=a100_80g_sxm_vidur"
+"""A card whose attention knows no query rows."""
 ON_HF = ["target.engine=hf_eager", "draft.engine=hf_eager"]
 
 
@@ -83,7 +85,7 @@ def test_prompts_in_a_step_verify_nothing() -> None:
 
 def test_a_captured_graph_pads_a_pass_and_more_rows_run_eagerly() -> None:
     own = engine(graph_rows=(1, 8, 96), eager_host_us_per_layer=1e6)
-    place = load(METHODS).scenario.target
+    place = load(METHODS, [BYTES_ALONE]).scenario.target
     assert place is not None
     assert [own.captured(rows) for rows in (1, 2, 8, 65, 97)] == [1, 8, 8, 96, 97]
     padded = HardwareCost(place.model_copy(update={"engine": own}))
@@ -376,7 +378,7 @@ def test_the_best_length_of_a_head_in_four_bits_is_that_of_its_measurer() -> Non
 
 
 def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval() -> None:
-    settings = ["strategy=eagle_2", "acceptance={rate: 0.7}"]
+    settings = ["strategy=eagle_2", "acceptance={rate: 0.7}", BYTES_ALONE, BYTES_ALONE.replace("target", "draft")]
     sure = load(METHODS, [*settings, "target.engine=ideal", "draft.engine=ideal"])
     unsure = load(METHODS, [*settings, "target.engine=tensorrt_llm", "draft.engine=tensorrt_llm"])
     assert "target.engine.speculation.tree.fixed_us (assumed, -" in rests_on(unsure)

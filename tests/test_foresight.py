@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.acceptance.best_of import best_of
-from simulator.acceptance.sources import Replay
+from simulator.acceptance.sources import Replay, best_of
 from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import read_once
 from simulator.files.schema import BadInput

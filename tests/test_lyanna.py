@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from simulator.acceptance.sources import Chain, Cursor, Cycle, Rates, Replay
+from simulator.acceptance.cursors import Chain, Cursor
+from simulator.acceptance.sources import Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
 from simulator.cost.device import Device

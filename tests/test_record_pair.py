@@ -27,7 +27,8 @@ from tiny_pair import (
 )
 
 from benchmarks.verification import accepted_prefix
-from simulator.acceptance.sources import Chain, Replay
+from simulator.acceptance.cursors import Chain
+from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.acceptance.sources import Chain, Replay
+from simulator.acceptance.cursors import Chain
+from simulator.acceptance.sources import Replay
 from simulator.acceptance.statistics import (
     FlavourNumbers,
     Hits,

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simulator.acceptance.sources import Acceptance, Chain, Cursor, Exit, Odds, Verdict, verdict
+from simulator.acceptance.cursors import Chain, Cursor, Verdict, verdict
+from simulator.acceptance.sources import Acceptance, Exit, Odds
 from simulator.files.schema import Confidence, Frozen
 
 POWERS = 2.0, 0.5, 2.5

@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from simulator.acceptance.cursors import Chain, Cursor, Verdict
 from simulator.acceptance.sequence_chances import Drafts
-from simulator.acceptance.sources import Acceptance, Chain, Cursor, Exit, Odds, Rates, Replay, Verdict
+from simulator.acceptance.sources import Acceptance, Exit, Odds, Rates, Replay
 from simulator.acceptance.trace import Trace
 
 

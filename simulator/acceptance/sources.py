@@ -14,16 +14,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from itertools import accumulate
 from operator import mul
 from random import Random
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.trace import Bools, Trace
+from simulator.acceptance.cursors import Chain, Cursor, RecordedCursor, RecordedVerdicts, Retraceable, Verdict, verdict
+from simulator.acceptance.trace import CONVERTED, Bools, Trace
 from simulator.numeric import ordered_sum
 
 
@@ -35,39 +36,6 @@ class Exit:
     """Depth of the exit, as a share of the target's layers."""
     kappa: int
     """Number of tokens that it sends."""
-
-
-class Chain(NamedTuple):
-    """A chain proposes draft tokens in a row."""
-
-    tokens: int
-    """Number of draft tokens."""
-    bonus: bool = True
-    """Whether a window that is kept in full earns one more token."""
-
-
-class Verdict(NamedTuple):
-    """A verdict says what verification made of a proposal."""
-
-    accepted: int
-    """Draft tokens that are kept."""
-    committed: int
-    """Tokens that are final now, correction or bonus included."""
-    off_exit: bool
-    """Whether the token after the accepted ones is outside the exit's top kappa."""
-    off_path: bool
-    """Whether the first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
-
-
-verdict = lru_cache(4_096)(Verdict)
-"""Return a ``Verdict`` as the class does, from a cache: few different ones exist, and a look-up is quicker than a new one."""
-
-
-class Cursor(Protocol):
-    """A cursor follows one request through its output."""
-
-    def judge(self, proposal: Chain) -> Verdict:
-        """Verify a proposal, move behind the committed tokens, and return the verdict."""
 
 
 @dataclass(frozen=True)
@@ -162,19 +130,24 @@ class Rates:
         return chain_odds(rates, [off * (rate < 1.0) for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
 
 
-class _RateCursor:
+class _RateCursor(Retraceable):
     """Takes the same number of draws for every window, so that runs whose rates are close meet the same luck."""
 
     def __init__(self, source: Rates, random: Random) -> None:
         self.source, self.random, self.off = source, random.random, 1.0 - source.overlap
+        self.drawn: list[tuple[float, float, float]] = []
+        """The draws of every window so far."""
         self.rates = [source.rate(0)]
         """Chance to be kept, by place in a window."""
         self.reach = [source.rate(0)]
         """Chance that all tokens up to a place are kept, by place in a window."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        random, rates, reach = self.random, self.rates, self.reach
-        luck, exit_luck, path_luck = random(), random(), random()
+        random, rates, reach, drawn = self.random, self.rates, self.reach, self.drawn
+        if self.position == len(drawn):
+            drawn.append((random(), random(), random()))
+        luck, exit_luck, path_luck = drawn[self.position]
+        self.position += 1
         tokens, bonus = proposal
         while len(rates) <= tokens:
             rates.append(self.source.rate(len(rates)))
@@ -207,16 +180,16 @@ class Cycle:
         return Odds(accepted, off_exit, float(np.mean(off & (kept == gamma))), "stated cycle")
 
 
-class _CycleCursor:
+class _CycleCursor(Retraceable):
     """Follows one request through the cycle."""
 
     def __init__(self, source: Cycle) -> None:
-        self.source, self.turn = source, 0
+        self.source = source
 
     def judge(self, proposal: Chain) -> Verdict:
-        kept = self.source.accepted[self.turn % len(self.source.accepted)]
-        off = self.source.off_exit[self.turn % len(self.source.off_exit)]
-        self.turn += 1
+        kept = self.source.accepted[self.position % len(self.source.accepted)]
+        off = self.source.off_exit[self.position % len(self.source.off_exit)]
+        self.position += 1
         accepted = min(kept, proposal.tokens)
         return verdict(accepted, accepted + (accepted < proposal.tokens or proposal.bonus), off, off)
 
@@ -238,7 +211,7 @@ class Replay:
         self.accepted = trace.accepted(seed)
         pool = [request for name in flavours or trace.flavours for request in trace.named(name)]
         self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
-        self._verdicts: dict[tuple[int, Exit | None], _RecordedVerdicts] = {}
+        self._verdicts: dict[tuple[int, Exit | None], RecordedVerdicts] = {}
 
     def over(self, trace: Trace, seed: int = 0) -> Replay:
         """Return a replay of the same requests in the same order, from another trace of the same text."""
@@ -265,8 +238,8 @@ class Replay:
         if key not in self._verdicts:
             start, end = self._span(recording)
             run, off_exit = self.runs(recording).tolist(), self._off(exit)[start:end].tolist()
-            self._verdicts[key] = _RecordedVerdicts(run, off_exit, self._sure(recording))
-        return _ReplayCursor(self._verdicts[key])
+            self._verdicts[key] = RecordedVerdicts(run, off_exit, self._sure(recording))
+        return RecordedCursor(self._verdicts[key])
 
     def runs(self, recording: int) -> NDArray[np.int64]:
         """Return (positions,) the draft tokens that an endless window keeps from each position of a recording, from 1 on.
@@ -366,34 +339,21 @@ class Replay:
         return np.zeros(len(self.accepted), dtype=bool) if exit is None else ~self.trace.on_exit(exit.fraction, exit.kappa)
 
 
-class _RecordedVerdicts(NamedTuple):
-    """One recording, prepared so that judging a window takes one look-up."""
-
-    run: list[int]
-    """Draft tokens that an endless window keeps, by position."""
-    off_exit: list[bool]
-    """Whether the emitted token is off the exit, by position."""
-    sure: list[int]
-    """Tokens in a row of which the draft is sure, by position; empty if nobody asks."""
+BEST_OF = "best_of"
+"""Name of the drafter that is the best of several at every position."""
 
 
-class _ReplayCursor:
-    """Follows one recording from position 1 on, and starts over at its end."""
+def best_of(trace: Trace, names: Sequence[str], seed: int = 0) -> Trace:
+    """Return the same text as the best of some drafters proposes it, as an oracle among them could.
 
-    def __init__(self, recorded: _RecordedVerdicts) -> None:
-        self.recorded, self.position = recorded, 0
-
-    @property
-    def sure(self) -> int:
-        """Return the tokens in a row of which the draft is sure enough here."""
-        return self.recorded.sure[self.position]
-
-    def judge(self, proposal: Chain) -> Verdict:
-        (runs, off_exit, _), first = self.recorded, self.position
-        length, run, (tokens, bonus) = len(runs), runs[first], proposal
-        if run < tokens:
-            accepted, committed, off_path = run, run + 1, False
-        else:
-            accepted, committed, off_path = tokens, tokens + bonus, off_exit[first] or run == tokens
-        self.position = (first + committed) % length
-        return verdict(accepted, committed, off_exit[(first + accepted) % length], off_path)
+    From every start it keeps the longest run that one of them keeps. It answers for windows up to the shortest to which one of
+    them was recorded.
+    """
+    replays = [Replay(trace.drafted_by(name, seed), seed=seed) for name in names]
+    most = min((replay.trace.window for replay in replays if replay.trace.window), default=None)
+    runs = [np.max([replay.runs(request) for replay in replays], axis=0) for request in range(len(trace.flavour))]
+    run = np.minimum(np.concatenate([[0, *request] for request in runs]), most or np.iinfo(np.uint16).max)
+    models = {**trace.header["models"], "draft": {"name": f"the best of {', '.join(names)}"}}
+    header = {**trace.header, "format": CONVERTED, "window": most, "models": models}
+    none = trace.draft_rank[:0]
+    return replace(trace, header=header, run=run.astype(np.uint16), draft_rank=none, q=trace.q[:0], extra={})

@@ -5,10 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from simulator.acceptance.best_of import BEST_OF
 from simulator.acceptance.by_context import ByContext
 from simulator.acceptance.continuation import LONGEST, continued_rates, even
-from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
+from simulator.acceptance.sources import BEST_OF, Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.files.schema import Confidence, Frozen
 

@@ -14,8 +14,9 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.acceptance.cursors import Chain, Cursor, Verdict
 from simulator.acceptance.draft_tree import Beam, Passage, PrunedTree
-from simulator.acceptance.sources import Acceptance, Chain, Cursor, Exit, Odds, Replay, Verdict, chain_odds
+from simulator.acceptance.sources import Acceptance, Exit, Odds, Replay, chain_odds
 from simulator.acceptance.trace import UNKNOWN, Trace
 
 Ints = NDArray[np.int64]

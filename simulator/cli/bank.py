@@ -1,7 +1,5 @@
 """The commands ``specsim trace list`` and ``advise``: what acceptance can be borrowed, and what is nearest."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,6 @@ import yaml
 
 from simulator.cli.options import Paths, answer, faults_as_lines, stated
 from simulator.names import Catalogue
-from simulator.report.bank import advice_page, list_page
-from simulator.scenario.bank import lender, nearest, published, recordings
 
 OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml").read_text("utf-8"))
 """How to measure one's own, by engine."""
@@ -21,6 +17,9 @@ OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml"
 @click.command("list", **stated("trace list"))
 def list_(as_json: bool, own: Paths) -> None:
     """List what is recorded, for which text and models, and how many scenarios replay it."""
+    from simulator.report.bank import list_page
+    from simulator.scenario.bank import published, recordings
+
     with faults_as_lines():
         recorded, means = list(recordings(Catalogue(own))), list(published(Catalogue(own)))
     targets = len({target for target, _ in means})
@@ -31,6 +30,9 @@ def list_(as_json: bool, own: Paths) -> None:
 @click.command("advise", **stated("trace advise"))
 def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -> None:
     """Name the published mean and the recording nearest to a pair, how far they are, and how to measure your own."""
+    from simulator.report.bank import advice_page
+    from simulator.scenario.bank import lender, nearest
+
     with faults_as_lines():
         loans = nearest(Catalogue(own), target, wanted)
         recorded = lender(Catalogue(own), wanted["method"] or loans[0].mean.method, wanted["temperature"] or 0.0)

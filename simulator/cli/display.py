@@ -1,7 +1,5 @@
 """What a command shows on a terminal while it works: what it is at, and a bar with count and time left for what is counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic

@@ -3,16 +3,8 @@
 import click
 
 from simulator import __version__
-from simulator.cli.calibrate import calibrate
-from simulator.cli.catalogue import list_, schema, show
-from simulator.cli.claims import figure
-from simulator.cli.options import COMMANDS, SectionedGroup, beside_the_package
-from simulator.cli.plan import plan
-from simulator.cli.scenario import explain, law, new, run
+from simulator.cli.options import COMMANDS, SectionedGroup, beside_the_package, command_at
 from simulator.cli.studies import commands as study_commands
-from simulator.cli.sweep import plot, sweep
-from simulator.cli.trace import trace
-from simulator.cli.validate import validate
 
 SECTIONS = COMMANDS["sections"]
 
@@ -28,23 +20,7 @@ def main() -> None:
     """
 
 
-for command in (
-    list_,
-    show,
-    schema,
-    new,
-    explain,
-    law,
-    run,
-    plan,
-    sweep,
-    plot,
-    trace,
-    calibrate,
-    validate,
-    figure,
-    *study_commands(),
-):
+for command in (*map(command_at, COMMANDS["homes"].values()), *study_commands()):
     main.add_command(command)
 
 

@@ -112,24 +112,11 @@ def typed(
     return shlex.join([*words, *repeated("--seed", [] if seed is None else [seed]), *options])
 
 
-class LazyGroup(click.Group):
-    """A group of commands in separate modules, each imported when it is asked for."""
-
-    def __init__(self, *args: Any, lazy: dict[str, str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.lazy = lazy
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, imported or not."""
-        return sorted({*super().list_commands(ctx), *self.lazy})
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return the command of this name, imported if it is not yet."""
-        if name not in self.lazy:
-            return super().get_command(ctx, name)
-        module, _, attribute = self.lazy[name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+def command_at(home: str) -> click.Command:
+    """Return the command that stands at ``module:function``, the module below ``simulator.cli``."""
+    module, _, function = home.partition(":")
+    command: click.Command = getattr(importlib.import_module(f"simulator.cli.{module}"), function)
+    return command
 
 
 class SectionedGroup(click.Group):

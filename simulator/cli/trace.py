@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import LazyGroup, Names, Paths, answer, faults_as_lines, repeated, stated, typed
+from simulator.cli.options import Names, Paths, answer, command_at, faults_as_lines, repeated, stated, typed
 from simulator.files import reading, writing
 from simulator.files.document import BadInput, Fault, did_you_mean, readable
 from simulator.names import Catalogue
@@ -17,10 +17,8 @@ from simulator.names import Catalogue
 if TYPE_CHECKING:
     from simulator.acceptance.trace import Trace
 
-BANK = {"list": "simulator.cli.bank:list_", "advise": "simulator.cli.bank:advise"}
 
-
-@click.group(cls=LazyGroup, lazy={"record": "simulator.cli.record:record", **BANK})
+@click.group()
 def trace() -> None:
     """Inspect, convert, re-scale, record and borrow traces of acceptance."""
 
@@ -178,3 +176,7 @@ def _write(path: Path, content: Trace | str | bytes) -> str:
     else:
         content.write(path)
     return str(path)
+
+
+for command in map(command_at, ("record:record", "bank:list_", "bank:advise")):
+    trace.add_command(command)

@@ -30,9 +30,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from simulator.acceptance.cursors import Cursor
 from simulator.acceptance.sequence_chances import Written, budget, cost_coefficient, tail_shares, until_shown
 from simulator.acceptance.sequences import Automaton, DrawnSequences, RecordedSequences, SequenceOdds, Split, unrecorded
-from simulator.acceptance.sources import Acceptance, Cursor, Replay
+from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together

@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from simulator.acceptance.cursors import Cursor
 from simulator.acceptance.draft_tree import Passage
-from simulator.acceptance.sources import Cursor
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.numeric import ordered_sum

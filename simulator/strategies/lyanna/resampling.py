@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.sources import Chain, Cursor, Exit, Odds, Rates, Replay, Verdict
+from simulator.acceptance.cursors import Chain, Cursor, Verdict
+from simulator.acceptance.sources import Exit, Odds, Rates, Replay
 from simulator.acceptance.tree_replay import Recording, ResampledReplay
 from simulator.numeric import stationary
 

@@ -32,7 +32,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from simulator.acceptance.sources import Acceptance, Chain, Cursor, Rates, Replay
+from simulator.acceptance.cursors import Chain, Cursor
+from simulator.acceptance.sources import Acceptance, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.protocol import Cost

@@ -36,8 +36,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field
 
+from simulator.acceptance.cursors import Cursor
 from simulator.acceptance.draft_tree import Beam, Passage
-from simulator.acceptance.sources import Acceptance, Cursor, Replay
+from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
 from simulator.cost.protocol import Cost

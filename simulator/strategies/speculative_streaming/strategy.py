@@ -29,8 +29,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from simulator.acceptance.cursors import Chain
 from simulator.acceptance.draft_tree import PrunedTree
-from simulator.acceptance.sources import Acceptance, Chain, Replay
+from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
 from simulator.cost.engine import Drafting

@@ -1,0 +1,123 @@
+"""Cursors follow one request through its output and judge its windows one by one.
+
+A window of ``gamma`` tokens keeps its first ``A``; the token after them, correction or bonus, is the target's own. Some cursors
+tell ahead what they will say, so that a run of steps is known before it is taken.
+"""
+
+from abc import ABC
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+
+class Chain(NamedTuple):
+    """A chain proposes draft tokens in a row."""
+
+    tokens: int
+    """Number of draft tokens."""
+    bonus: bool = True
+    """Whether a window that is kept in full earns one more token."""
+
+
+BARE = Chain(0)
+"""A proposal of nothing: the target adds one token."""
+
+
+class Verdict(NamedTuple):
+    """A verdict says what verification made of a proposal."""
+
+    accepted: int
+    """Draft tokens that are kept."""
+    committed: int
+    """Tokens that are final now, correction or bonus included."""
+    off_exit: bool
+    """Whether the token after the accepted ones is outside the exit's top kappa."""
+    off_path: bool
+    """Whether the first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
+
+
+verdict = lru_cache(4_096)(Verdict)
+"""Return a ``Verdict`` as the class does, from a cache: few different ones exist, and a look-up is quicker than a new one."""
+
+
+class Cursor(Protocol):
+    """A cursor follows one request through its output."""
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify a proposal, move behind the committed tokens, and return the verdict."""
+
+
+class Retraceable(Cursor, ABC):
+    """A cursor that judges the same again where its position is set back."""
+
+    position = 0
+
+
+@dataclass(frozen=True)
+class RecordedVerdicts:
+    """One recording, prepared so that judging a window takes one look-up."""
+
+    run: list[int]
+    """Draft tokens that an endless window keeps, by position."""
+    off_exit: list[bool]
+    """Whether the emitted token is off the exit, by position."""
+    sure: list[int]
+    """Tokens in a row of which the draft is sure, by position; empty if nobody asks."""
+    judged: dict[Chain, list[Verdict | None]] = field(default_factory=dict)
+    """By proposal, the verdicts that were asked for so far, by position."""
+
+    def of(self, proposal: Chain) -> list[Verdict | None]:
+        """Return the verdicts on a proposal by position, None where :meth:`at` was not asked."""
+        if proposal not in self.judged:
+            self.judged[proposal] = [None] * len(self.run)
+        return self.judged[proposal]
+
+    def at(self, position: int, proposal: Chain) -> Verdict:
+        """Return the verdict on a proposal that begins at a position, and remember it."""
+        run, (tokens, bonus), off_exit = self.run[position], proposal, self.off_exit
+        if run < tokens:
+            accepted, committed, off_path = run, run + 1, False
+        else:
+            accepted, committed, off_path = tokens, tokens + bonus, off_exit[position] or run == tokens
+        judged = verdict(accepted, committed, off_exit[(position + accepted) % len(off_exit)], off_path)
+        self.judged[proposal][position] = judged
+        return judged
+
+
+class RecordedCursor(Retraceable):
+    """Follows one recording from position 1 on, and starts over at its end."""
+
+    def __init__(self, recorded: RecordedVerdicts) -> None:
+        self.recorded, self.position, self.length = recorded, 0, len(recorded.run)
+        self.proposal, self.judged = BARE, recorded.of(BARE)
+
+    @property
+    def sure(self) -> int:
+        """Return the tokens in a row of which the draft is sure enough here."""
+        return self.recorded.sure[self.position]
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify a proposal as :class:`Cursor` does, by one look-up."""
+        if proposal is not self.proposal:
+            self.proposal, self.judged = proposal, self.recorded.of(proposal)
+        position = self.position
+        judged = self.judged[position] or self.recorded.at(position, proposal)
+        self.position = (position + judged.committed) % self.length
+        return judged
+
+
+def foreseen(cursor: Retraceable, proposal: Chain, tokens: int, most: int) -> tuple[list[Verdict], list[int]]:
+    """Return the verdicts of the next windows if all propose the same, and where the cursor will stand behind each.
+
+    There are ``most`` at most, and together they commit fewer than ``tokens``. The cursor stays where it is.
+    """
+    stands, judge, verdicts, positions = cursor.position, cursor.judge, list[Verdict](), list[int]()
+    while len(verdicts) < most:
+        judged = judge(proposal)
+        tokens -= judged.committed
+        if tokens <= 0:
+            break
+        verdicts.append(judged)
+        positions.append(cursor.position)
+    cursor.position = stands
+    return verdicts, positions
