@@ -42,7 +42,7 @@ EXITS = """\
 | 0 | done |
 | 2 | the input cannot be understood: one line per fault, with file, line, column, field and what was expected |
 | 3 | it is understood but impossible: a model does not fit, no fleet meets the SLO, a bound is missed |
-| 130, 143 | ended by Ctrl-C, by SIGTERM; no file is left half-written |"""
+| 130, 143 | ended by Ctrl-C, by SIGTERM; no file is left half-written (a long `run` leaves a report of what was done) |"""
 UNITS = {
     "_us_per_layer": "µs", "_us_per_pass": "µs", "_usd_per_hour": "USD/h", "_gb_s": "GB/s", "_tflops": "TFLOP/s",
     "_per_s": "1/s", "_gb": "GB", "_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_tokens": "tokens", "_w": "W",

@@ -6,7 +6,7 @@ The results do not depend on how many processes there are, and none of them outl
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -20,6 +20,8 @@ Advance = Callable[..., object]
 """A function that hears how many more parts of some work are done, 1 unless it is said, and how many of them in vain."""
 WATCHER: ContextVar[Any] = ContextVar("watcher", default=None)
 """Who hears what this process is at, as :class:`simulator.cli.display.Display` does; None: nobody."""
+STOP: ContextVar[Sequence[bool]] = ContextVar("stop", default=())
+"""Holds something once somebody has asked for an early end; set to nothing, what follows goes on to its own."""
 
 
 def unheard(parts: int = 1, faults: int = 0) -> None:
@@ -59,6 +61,30 @@ class Spread(Protocol):
 def in_turn(work: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
     """Apply a function in this process, to one input after the other; return the results in their order."""
     return [work(one) for one in counted(inputs)]
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let the first Ctrl-C ask what the block does to come to its end, as :func:`stopping` tells; a second ends it at once."""
+    asked: list[bool] = []
+
+    def ask(*_: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(True)
+        say("stopping: no more requests come; Ctrl-C again ends at once")
+
+    token, before = STOP.set(asked), signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        STOP.reset(token)
+
+
+def stopping() -> bool:
+    """Return whether somebody has asked for an early end."""
+    return bool(STOP.get())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ from click.testing import CliRunner
 
 from simulator.acceptance.trace import read as read_trace
 from simulator.cli.main import main
+from simulator.cli.scenario import LONG_RUN
 from simulator.files.schema import BadInput
+from simulator.parallel import STOP
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
+from simulator.serving.collector import MetricsCollector
+from simulator.serving.requests import Request
 from simulator.studies.sweep.axes import assigned as axis_from
 
 ARRIVALS = "requests={{arrivals: {{name: poisson, rate_per_s: {rate}}}, count: {count}}}"
@@ -68,6 +73,66 @@ def test_a_claim_is_held_to_what_the_clock_tells_apart() -> None:
     assert result.simulated.end_s > 1e6
     assert abs(result.replay.step_s / result.simulated.step_s - 1.0) < 1e-6
     assert not result.agreement.disagreement
+
+
+def test_a_mean_length_says_nothing_of_a_strategy_without_drafts() -> None:
+    code, out, _ = typed("law", "durations_only", strategy="strategy=autoregressive", mean="acceptance={tokens_per_step: 2.4}")
+    assert code == 0
+    assert "36.00" in out
+
+
+# ---- a run that is stopped
+
+
+class Patience(tuple[bool, ...]):
+    """Something that is there from the 31st question on."""
+
+    asked = 0
+
+    def __bool__(self) -> bool:
+        self.asked += 1
+        return self.asked > 30
+
+
+def test_a_run_that_is_stopped_tells_of_the_requests_that_came() -> None:
+    """After 30 questions whether to stop: nobody comes any more, and what came is what a run of so many would be."""
+    changes = ["strategy=autoregressive", ARRIVALS.format(rate=5, count=900), "requests.cool_down=3", SERVED]
+    STOP.set(Patience())
+    stopped = run(load("durations_only", changes))
+    came = stopped.scenario.requests.count
+    assert 5 < came < 60
+    assert stopped.cautions[0] == f"stopped early: the first {came} of 900 requests"
+    assert stopped.simulated.serving.requests == stopped.replay.serving.requests == stopped.baseline.serving.requests == came
+    assert stopped.simulated.serving.counted.rule.startswith((f"all {came}", f"requests 1 to {came} of {came}"))
+    assert stopped.simulated.step_s == pytest.approx(stopped.replay.step_s, rel=1e-9)
+    STOP.set([True])
+    with pytest.raises(KeyboardInterrupt):
+        run(load("durations_only", [*changes, "requests.warm_up=100"]))
+    STOP.set(())
+
+
+@pytest.mark.parametrize(("count", "came"), [(LONG_RUN, True), (LONG_RUN - 1, False)])
+def test_ctrl_c_in_a_long_run_leaves_a_report(count: int, came: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is pressed as request 40 ends; a shorter run ends at once and leaves nothing."""
+    note = MetricsCollector.note
+
+    def pressing(self: MetricsCollector, request: Request) -> None:
+        note(self, request)
+        if request.index == 40:
+            monkeypatch.setattr(MetricsCollector, "note", note)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(MetricsCollector, "note", pressing)
+    folder = tmp_path / "report"
+    code, out, _ = typed(
+        *("run", "durations_only", "--out", str(folder)),
+        strategy="strategy=autoregressive",
+        requests=ARRIVALS.format(rate=5, count=count),
+        served=SERVED,
+    )
+    assert (code, folder.exists(), "Stopped early: the first " in out) == (130, came, came)
+    if came:
+        assert f"of {count:,} requests" in (folder / "report.md").read_text()
 
 
 # ---- a claim without a replay

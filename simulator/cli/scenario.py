@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import Names, Paths, answer, faults_as_lines, stated, typed, working
+from simulator.cli.options import INTERRUPTED, Names, Paths, answer, faults_as_lines, stated, typed, working
 from simulator.files.document import BadInput
 from simulator.names import Catalogue
+from simulator.parallel import stoppable
 
 if TYPE_CHECKING:
     from simulator.cli.display import Display
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from simulator.scenario import Loaded
     from simulator.scenario.run import RunResult
     from simulator.scenario.uncertainty import Interval
+
+
+LONG_RUN = 10_000
+"""Requests of a run that Ctrl-C brings to its end, with a report of those that came; shorter ones it ends at once."""
 
 
 @click.command("new", **stated("new"))
@@ -102,26 +110,33 @@ def run(
 
             free(folder)
         status.update("simulating")
-        words = ["--replications", str(replications)] if replications else []
-        command = typed("run", [scenario], overrides, seed, [*words, *["--explain-gap"] * explain_gap])
-        with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished:
+        words = [*(["--replications", str(replications)] * bool(replications)), *["--explain-gap"] * explain_gap]
+        command = typed("run", [scenario], overrides, seed, words)
+        until = stoppable() if folder and loaded.scenario.requests.count >= LONG_RUN else nullcontext()
+        with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished, until:
             result, span = run_with_interval(loaded, command, log, finished)
+        stopped = result.scenario.requests.count < loaded.scenario.requests.count
         result = replace(result, explain_gap=explain_gap)
-        if replications:
+        if replications and not stopped:
             from simulator.scenario.replications import replicate
 
             status.update("replicating")
-            load_seed = lambda other_seed: load(scenario, overrides, catalogue, other_seed)  # noqa: E731
-            means = replicate(load_seed, replications, result.scenario.seed)
+            means = replicate(partial(load, scenario, overrides, catalogue), replications, result.scenario.seed)
             result = replace(result, replications=means, seeds=replications)
         if folder:
             page = _reported(loaded, result, span, folder, status)
-            if not long:
-                from simulator.report.run_page import ANSWERS, SERVING, brief
-
-                page = brief(page, [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked])
+            page = page if long else _brief(page, explain_gap, bool(replications))
     files = f"report: {folder}/report.html   {folder}/report.md   (all tables: --long)"
     answer(as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files)
+    if stopped:
+        sys.exit(INTERRUPTED)
+
+
+def _brief(page: Page, explain_gap: bool, replications: bool) -> Page:
+    """Return what is printed of a page: its answer, and what was asked for beside it."""
+    from simulator.report.run_page import ANSWERS, SERVING, brief
+
+    return brief(page, [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked])
 
 
 def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Display) -> Page:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from simulator.acceptance.best_of import best_of
 from simulator.acceptance.sequences import RecordedSequences
-from simulator.acceptance.sources import Replay
+from simulator.acceptance.sources import Replay, best_of
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.acceptance.trace import Trace, read_once
 from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean, read
@@ -30,6 +29,8 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
     mean = spec.mean_at(window)
     if mean is None or spec.trace:
         return scenario, document
+    if not window:  # nothing is drafted, so nothing is kept
+        return scenario.replace(acceptance=AcceptanceSpec(always=0)), document
     path = ("acceptance", "window")
     document = document.branched([path])
     document.put(path, window, document.place(path[:-1]))

@@ -16,7 +16,7 @@ from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.partition import message_bytes
 from simulator.cost.rows import Phase
 from simulator.files.schema import Fault, Infeasible, provenance
-from simulator.parallel import counting, unheard
+from simulator.parallel import STOP, counting, stopping, unheard
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import cautions, caveats
@@ -117,12 +117,18 @@ class RunResult:
 def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finished: OnFinished | None = None) -> RunResult:
     """Return law, replay and simulation of a scenario.
 
-    In the simulation ``log`` is called with every iteration, ``finished`` with every request that has ended.
+    In the simulation ``log`` is called with every iteration, ``finished`` with every request that has ended. Once it is
+    asked to stop (:func:`simulator.parallel.stoppable`), no more requests come, and the result is that of those that came;
+    raises :class:`KeyboardInterrupt` where none count.
     """
     loaded = tuned(loaded)
-    scenario = loaded.scenario
     acceptance = loaded.acceptance()
-    simulated, replayed, spans = simulated_and_replayed(scenario, acceptance, SPANS, log, finished)
+    times = StepTimes(loaded.scenario.schedule, loaded.scenario.cost)
+    simulated, spans = simulate(loaded.scenario, acceptance, SPANS, log, finished, times)
+    STOP.set(())
+    asked, scenario = loaded.scenario.requests.count, _of_those_that_came(loaded.scenario, simulated)
+    early = [f"stopped early: the first {scenario.requests.count:,} of {asked:,} requests"] * (scenario is not loaded.scenario)
+    replayed = replayed_beside(scenario, acceptance, simulated, times)
     batch = observed_batch(scenario, simulated)
     return RunResult(
         scenario=scenario,
@@ -137,8 +143,18 @@ def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finis
         spans=spans,
         fallback=_fallback(scenario, acceptance),
         caveats=tuple(caveats(loaded, acceptance)),
-        cautions=tuple(cautions(scenario)),
+        cautions=(*early, *cautions(scenario)),
     )
+
+
+def _of_those_that_came(scenario: Scenario, simulated: Outcome) -> Scenario:
+    """Return the scenario with the requests that came: all, unless the simulation was stopped."""
+    requests, came = scenario.requests, simulated.serving.requests
+    if came == requests.count:
+        return scenario
+    if came <= requests.warm_up:
+        raise KeyboardInterrupt
+    return scenario.replace(requests=requests.model_copy(update={"count": came, "cool_down": 0}))
 
 
 def tuned(loaded: Loaded) -> Loaded:
@@ -167,6 +183,8 @@ def simulate(
         note = finished if advance is unheard else lambda request: (advance(), finished and finished(request))
         done = scenario.service(acceptance, times).run(spans, log, note)
     if not done.tally.steps:
+        if stopping():
+            raise KeyboardInterrupt
         message = "all outputs end with the pass that reads the prompt, so there is no step to time; ask for longer ones"
         raise Infeasible([Fault((scenario.name, 0, 0), "requests.output_tokens", message)])
     return outcome_of(done), done.spans
@@ -177,18 +195,10 @@ def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None =
     return outcome_of(scenario.service(acceptance, times).replay())
 
 
-def simulated_and_replayed(
-    scenario: Scenario,
-    acceptance: Acceptance,
-    spans: int = 0,
-    log: OnIteration | None = None,
-    finished: OnFinished | None = None,
-) -> tuple[Outcome, Outcome, list[Span]]:
-    """Return a simulation, its replay (itself where none can follow) and its spans; each step is priced once for both."""
-    times = StepTimes(scenario.schedule, scenario.cost)
-    simulated, kept = simulate(scenario, acceptance, spans, log, finished, times)
+def replayed_beside(scenario: Scenario, acceptance: Acceptance, simulated: Outcome, times: StepTimes) -> Outcome:
+    """Return the replay of what was simulated, or that itself where none can follow; ``times`` are those of its steps."""
     one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
-    return simulated, replay(scenario, acceptance, times) if one_at_a_time else simulated, kept
+    return replay(scenario, acceptance, times) if one_at_a_time else simulated
 
 
 def observed_batch(scenario: Scenario, outcome: Outcome) -> int:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from functools import partial
 from math import exp, log, pi, sqrt
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,17 +105,14 @@ class Times:
             if len(self._groups) == GROUPS:
                 self._pair_up()
             else:
-                self._close_group()
+                self._groups.append((self._seconds, self._tokens))
+                self._seconds, self._tokens, self._pending = 0.0, 0, 0
 
     @property
     def requests(self) -> list[tuple[float, int]]:
         """Return (seconds since admission, tokens) of each request, summed over each group where there are too many."""
         unfinished = [(self._seconds, self._tokens)] if self._pending else []
         return [*self._groups, *unfinished]
-
-    def _close_group(self) -> None:
-        self._groups.append((self._seconds, self._tokens))
-        self._seconds, self._tokens, self._pending = 0.0, 0, 0
 
     def _pair_up(self) -> None:
         """Join neighbouring groups, so that half as many are left, each twice as long; the pending one is then half full."""
@@ -248,10 +245,8 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
     for name, change in _uncurved(loaded.scenario):
         ranked.append(Footing(name, 1.0, "borrowed", "no curve of the format", by_law(change(loaded)) / before - 1.0))
     if (stated := loaded.scenario.acceptance).tokens_per_step_between:
-        changed, mean = (
-            exp(_acceptance_range(loaded)[0] / SHARE_DEVIATIONS) - 1.0,
-            law(loaded.scenario, acceptance).tokens_per_step,
-        )
+        changed = exp(_acceptance_range(loaded)[0] / SHARE_DEVIATIONS) - 1.0
+        mean = law(loaded.scenario, acceptance).tokens_per_step
         source = (stated.confidence or "assumed", stated.source or "not stated")
         ranked.append(Footing("acceptance, tokens per step", float(mean), *source, changed))
     return sorted(ranked, key=lambda footing: -abs(footing.change))
@@ -259,15 +254,18 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
 
 def deviation(number: Sourced) -> float:
     """Return one standard deviation of a number: of its range where it has one, else by how well it is known."""
-    if isinstance(number, Ranged) and not (number.low is None and number.high is None):
+    if _has_range(number):
         low, high = (number.value if end is None else end for end in (number.low, number.high))
         return (high - low) / 2.0 / SHARE_DEVIATIONS
     return SPREADS[number.confidence] * number.value
 
 
+def _has_range(number: Sourced) -> TypeGuard[Ranged]:
+    return isinstance(number, Ranged) and (number.low, number.high) != (None, None)
+
+
 def _in_doubt(number: Sourced) -> bool:
-    ranged = isinstance(number, Ranged) and not (number.low is None and number.high is None)
-    return ranged or number.confidence in ("borrowed", "assumed")
+    return _has_range(number) or number.confidence in ("borrowed", "assumed")
 
 
 def _numbers(scenario: Scenario) -> dict[str, Sourced]:
@@ -281,15 +279,15 @@ def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
     """Return the scenario with a number one deviation higher; that much lower where it may be no higher, as a share of 1."""
     moved, share = number.value + deviation(number), deviation(number) / number.value if number.value else 0.0
     lower = number.value / (1.0 + share)
+
+    def at(value: float) -> Loaded:
+        other = number.model_copy(update={"value": value})
+        return _changed(Sourced, lambda own: other if own == number else own, loaded)
+
     try:
-        return _with_value(lower if isinstance(number, Fraction) else moved, number, loaded)
+        return at(lower if isinstance(number, Fraction) else moved)
     except ValidationError:
-        return _with_value(lower, number, loaded)
-
-
-def _with_value(value: float, number: Sourced, loaded: Loaded) -> Loaded:
-    other = number.model_copy(update={"value": value})
-    return _changed(Sourced, lambda own: other if own == number else own, loaded)
+        return at(lower)
 
 
 def _changed(kind: type[Part], change: Callable[[Part], Part], loaded: Loaded) -> Loaded:

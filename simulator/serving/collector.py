@@ -10,6 +10,7 @@ counted requests over its length. Batches, memory, lanes, wasted work and Little
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
+from simulator.parallel import stopping
 from simulator.serving.metrics import Sketch
 from simulator.serving.requests import Request, Requests, Source
 from simulator.serving.scheduler import Scheduler
@@ -88,12 +89,13 @@ class MetricsCollector:
     @property
     def rule(self) -> str:
         """Return in words which requests count."""
-        count = self.last + self._requests.cool_down
+        count = sum(replica.tally.arrived for replica in self._replicas)  # fewer than were asked for in a run that was stopped
         if self._whole:
             return f"all {count:,} requests, over the whole run"
-        until = "the end of the run" if self.last == count else f"that of request {self.last + 1:,}"
+        last = min(self.last, count)
+        until = "the end of the run" if last == count else f"that of request {last + 1:,}"
         since = f"the arrival of request {self.first + 1:,}" if self.first else "the start"
-        return f"requests {self.first + 1:,} to {self.last:,} of {count:,} in order of arrival; rates from {since} to {until}"
+        return f"requests {self.first + 1:,} to {last:,} of {count:,} in order of arrival; rates from {since} to {until}"
 
     @property
     def seconds(self) -> float:
@@ -114,6 +116,8 @@ class MetricsCollector:
 
     def due(self, now: float) -> Iterable[Request]:
         """Return the requests that have arrived; the stretch begins or ends as the one that marks it is handed out."""
+        if stopping():
+            self.close()
         return self._source.due(now) if self._whole else self._marking(now)
 
     def _marking(self, now: float) -> Iterator[Request]:
@@ -127,3 +131,7 @@ class MetricsCollector:
     def ended(self) -> None:
         """Tell the source that a request has left the system."""
         self._source.ended()
+
+    def close(self) -> None:
+        """Let no more requests come."""
+        self._source.close()

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from simulator.acceptance.sources import Cursor
+from simulator.acceptance.cursors import Cursor
 from simulator.files.schema import Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.serving.lengths import OutputTokens, PromptTokens, draw_lengths
@@ -300,6 +300,9 @@ class Source(Protocol):
     def ended(self) -> None:
         """Take note that a request has left the system."""
 
+    def close(self) -> None:
+        """Let no more requests come."""
+
     @property
     def next_s(self) -> float:
         """Return when the next request arrives, in seconds, if nothing happens before; infinity if that is not known."""
@@ -335,6 +338,10 @@ class ClosedLoop:
         """Take note that a client is idle and can send its next request."""
         self._idle += 1
 
+    def close(self) -> None:
+        """Let no client send another request."""
+        self._left = 0
+
 
 class Arrivals:
     """Requests at stated times, in order of arrival."""
@@ -361,3 +368,7 @@ class Arrivals:
 
     def ended(self) -> None:
         """Do nothing: who comes does not depend on who goes."""
+
+    def close(self) -> None:
+        """Let nobody come any more."""
+        self._next = None

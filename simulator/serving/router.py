@@ -82,3 +82,7 @@ class Fleet:
         """Tell the source that a request has left the system, and send what its client has next."""
         self._source.ended()
         self.dispatch()
+
+    def close(self) -> None:
+        """Let no more requests come."""
+        self._source.close()
